@@ -1,0 +1,47 @@
+# Every target makes what it needs first; `make demo` and `make test` work on a fresh clone with Python 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-slow lint bench clean help
+
+help:
+	@echo "make demo       a small federated problem, solved and explained in under a minute"
+	@echo "make test       the test suite"
+	@echo "make test-slow  the long checks"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      the benchmarks, as ratios in one run"
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing performative into $(VENV) (once) ..."
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "installing the development tools into $(VENV) (once) ..."
+	$(PIP) -e ".[dev]"
+	@touch $@
+
+demo: $(VENV)/.core
+	$(BIN)/performative demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow" -n 2
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.core
+	$(BIN)/performative bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info

@@ -1,0 +1,44 @@
+"""Federated learning when deploying the model changes the data."""
+
+__version__ = "0.1.0"
+
+from performative import aggregators, batches, channels, estimators, losses, participation, populations, schedules
+from performative.algorithm import Algorithm
+from performative.batches import Fixed, Shuffled, Uniform
+from performative.deploy import Every
+from performative.domains import Ball, Box
+from performative.engine import Clock, run
+from performative.history import History
+from performative.participation import FirstK, Full, LocalWork, SchemeOne, SchemeTwo
+from performative.problem import Problem
+from performative.recipes import fedavg, multi_agent_pp, p_fedavg
+
+__all__ = [
+    "Algorithm",
+    "Ball",
+    "Box",
+    "Clock",
+    "Every",
+    "FirstK",
+    "Fixed",
+    "Full",
+    "History",
+    "LocalWork",
+    "Problem",
+    "SchemeOne",
+    "SchemeTwo",
+    "Shuffled",
+    "Uniform",
+    "aggregators",
+    "batches",
+    "channels",
+    "estimators",
+    "fedavg",
+    "losses",
+    "multi_agent_pp",
+    "p_fedavg",
+    "participation",
+    "populations",
+    "run",
+    "schedules",
+]

@@ -1,0 +1,30 @@
+"""The aggregator slot: how do updates become a server move?"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, PyTree
+
+from performative.types import Cohort, Memory, Theta, Upload
+
+
+class AbstractAggregator(eqx.Module):
+    """Turns the uploads of a cohort into a move of the global model. The memory lives with the server."""
+
+    def init(self, theta: Theta, clients: int) -> Memory:
+        """The server's memory at the start; None where nothing is remembered."""
+        return None
+
+    def broadcast(self, memory: Memory) -> PyTree:
+        """What clients receive beside the model."""
+        return None
+
+    @abstractmethod
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        """The move, from uploads with a leading axis of K rows. Rows that are not active weigh 0 and may hold anything."""
+
+    def check(self, weights: Any, participation: Any) -> None:
+        """Refuse what this rule cannot serve; called once, before a run."""

@@ -1,0 +1,58 @@
+"""Weighted averages of what clients send."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from performative.aggregators.base import AbstractAggregator
+from performative.types import Cohort, Memory, Theta, Upload
+
+
+def weighted_sum(rows: PyTree, weight: Float[Array, " K"], active: Array | None = None) -> PyTree:
+    """sum_k a_k row_k. Inactive rows are left out by selection, so that a NaN in them stays there."""
+
+    def add(v: Array) -> Array:
+        lead = (v.shape[0],) + (1,) * (v.ndim - 1)
+        term = weight.reshape(lead).astype(v.dtype) * v
+        if active is not None:
+            term = jnp.where(active.reshape(lead), term, 0)
+        return jnp.sum(term, axis=0)
+
+    return jax.tree.map(add, rows)
+
+
+class Mean(AbstractAggregator):
+    """move = sum_k a_k delta_k, the weighted mean of updates.
+
+    Unbiased under every scheme with E[a_i] = p_i, whether or not the weights of a round sum to one.
+
+    `of="models"` is the printed form: theta <- sum_k a_k theta_k. Where the a_k sum to one it is the same. Where they do
+    not (Scheme II with unequal p) the model is multiplied by a random factor each round whose variance
+    (N-K)(N sum p^2 - 1)/(K(N-1)) does not shrink with the step, so it is refused.
+    """
+
+    of: str = eqx.field(static=True, default="updates")
+
+    def __check_init__(self) -> None:
+        if self.of not in ("updates", "models"):
+            raise ValueError(f'Mean: of must be "updates" or "models"; got {self.of!r}.')
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        move = weighted_sum(upload.delta, cohort.weight, cohort.active)
+        if self.of == "models":
+            excess = jnp.sum(cohort.weight) - 1
+            move = jax.tree.map(lambda m, v: m + excess.astype(v.dtype) * v, move, theta)
+        return move, memory
+
+    def check(self, weights: Any, participation: Any) -> None:
+        if self.of == "models" and not participation.sums_to_one and np.ptp(np.asarray(weights)) > 1e-12:
+            raise ValueError(
+                f'Mean(of="models") with {type(participation).__name__} needs equal weights: with unequal ones the weights '
+                'of a round do not sum to one and the model does not converge. Use Mean() (of="updates"), or SchemeOne.'
+            )

@@ -1,0 +1,112 @@
+"""The client axis: which leaves of a population have one row a client, and how to take some of those rows.
+
+A population's methods are written for ONE client. The engine gives them a slice: per-client leaves lose their
+leading axis, all others stay as they are.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PyTree
+
+
+class TableRow(eqx.Module):
+    """Client `row` of a table [N, m, ...], indexed by sample without copying the client's m samples."""
+
+    table: Any
+    row: Any
+
+    def __getitem__(self, sample: Any) -> Array:
+        return self.table[self.row, sample]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.table.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        return self.table.ndim - 1
+
+    @property
+    def dtype(self) -> Any:
+        return self.table.dtype
+
+
+def _marks(root: Any, path: tuple[Any, ...]) -> dict[str, Any]:
+    """Metadata of the per-client field on the way to a leaf, {} where there is none."""
+    node = root
+    for step in path:
+        if isinstance(step, jax.tree_util.GetAttrKey):
+            if dataclasses.is_dataclass(node):
+                for field in dataclasses.fields(node):
+                    if field.name == step.name and field.metadata.get("per_client"):
+                        return dict(field.metadata)
+            node = getattr(node, step.name)
+        elif isinstance(step, jax.tree_util.SequenceKey):
+            node = node[step.idx]
+        elif isinstance(step, jax.tree_util.DictKey):
+            node = node[step.key]
+        else:
+            break
+    return {}
+
+
+def client_axes(population: PyTree) -> PyTree:
+    """0 for leaves with a client axis, None for the rest, in the population's own structure."""
+
+    def axis(path: tuple[Any, ...], leaf: Any) -> int | None:
+        has_rows = getattr(leaf, "ndim", 0) >= 1 and bool(_marks(population, path))
+        return 0 if has_rows else None
+
+    return jax.tree_util.tree_map_with_path(axis, population)
+
+
+def count_clients(population: PyTree) -> int:
+    """N, from the leading axis of the per-client leaves; 1 where every number is shared."""
+    sizes: dict[str, int] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(population):
+        if getattr(leaf, "ndim", 0) >= 1 and _marks(population, path):
+            sizes[jax.tree_util.keystr(path).lstrip(".")] = leaf.shape[0]
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise ValueError(
+            f"{type(population).__name__}: all per-client arrays need one row a client, but {listed}. "
+            "Give each the same leading length, or a plain number to share it."
+        )
+    return next(iter(sizes.values()), 1)
+
+
+def take_clients(population: PyTree, ids: Int[Array, " K"]) -> tuple[PyTree, PyTree]:
+    """Rows `ids` of a population, and the axes to map over. Ids past the end give the last row."""
+
+    def take(path: tuple[Any, ...], leaf: Any) -> Any:
+        marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
+        if not marks:
+            return leaf
+        if marks["table"]:
+            return TableRow(leaf, jnp.minimum(ids, leaf.shape[0] - 1))
+        return jnp.take(leaf, ids, axis=0, mode="clip")
+
+    def axis(path: tuple[Any, ...], leaf: Any) -> Any:
+        marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
+        if not marks:
+            return None
+        return TableRow(None, 0) if marks["table"] else 0
+
+    return (
+        jax.tree_util.tree_map_with_path(take, population),
+        jax.tree_util.tree_map_with_path(axis, population),
+    )
+
+
+def take_rows(memory: PyTree, ids: Int[Array, " K"]) -> PyTree:
+    """Rows `ids` of per-client memory [N, ...]."""
+    return jax.tree.map(lambda leaf: jnp.take(leaf, ids, axis=0, mode="clip"), memory)
+
+
+def put_rows(memory: PyTree, ids: Int[Array, " K"], rows: PyTree) -> PyTree:
+    """Write rows back in place; ids past the end (spare rows of a cohort) are dropped."""
+    return jax.tree.map(lambda leaf, new: leaf.at[ids].set(new, mode="drop"), memory, rows)

@@ -1,0 +1,54 @@
+"""When a new model reaches the world."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from performative.types import Theta
+
+
+class Deployment(eqx.Module):
+    """A rule for the model that clients' data react to.
+
+    `each_step`: every local model is deployed as soon as it exists (greedy; what the papers analyse).
+    Otherwise the global model is deployed every `period` rounds; 0 means never after the start.
+    """
+
+    each_step: bool = eqx.field(static=True)
+    period: int = eqx.field(static=True)
+
+    def next(self, deployed: Theta, theta: Theta, round: Int[Array, ""]) -> Theta:
+        """The deployed model of this round, from that of the last one and the new global model."""
+        if self.each_step or self.period == 1:
+            return theta
+        if self.period == 0:
+            return deployed
+        now = round % self.period == 0
+        return jax.tree.map(lambda new, old: jnp.where(now, new, old), theta, deployed)
+
+
+class Every(eqx.Module):
+    """Lazy deployment: the global model reaches the world every k rounds."""
+
+    k: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not (isinstance(self.k, int) and self.k >= 1):
+            raise ValueError(f"Every(k={self.k}) needs a whole number of rounds, k >= 1.")
+
+
+_NAMED = {"step": Deployment(True, 1), "round": Deployment(False, 1), "never": Deployment(False, 0)}
+
+
+def as_deployment(deploy: Any) -> Deployment:
+    """Read `deploy=`: "step", "round", "never" or Every(k)."""
+    if isinstance(deploy, Deployment):
+        return deploy
+    if isinstance(deploy, Every):
+        return Deployment(False, deploy.k)
+    if deploy not in _NAMED:
+        raise ValueError(f'deploy must be "step", "round", "never" or pf.Every(k); got {deploy!r}.')
+    return _NAMED[deploy]

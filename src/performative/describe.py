@@ -1,0 +1,39 @@
+"""A plain description of problems and algorithms: what a manifest stores and a checkpoint compares."""
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def describe(thing: Any) -> Any:
+    """Nested lists, dicts and strings that are the same in every process: large arrays become a digest."""
+    if thing is None or isinstance(thing, (bool, int, float, str)):
+        return thing
+    if isinstance(thing, (np.ndarray, np.generic, jax.Array)):
+        array = np.asarray(thing)
+        if array.size <= 8:
+            return array.tolist()
+        digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+        return f"{array.dtype}{list(array.shape)}:{digest}"
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        fields = {f.name: describe(getattr(thing, f.name)) for f in dataclasses.fields(thing)}
+        return {"part": type(thing).__name__, **fields}
+    if isinstance(thing, dict):
+        return {str(k): describe(v) for k, v in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [describe(v) for v in thing]
+    name = getattr(thing, "__qualname__", type(thing).__qualname__)
+    return f"{getattr(thing, '__module__', '')}.{name}"
+
+
+def differences(old: Any, new: Any, at: str = "") -> list[str]:
+    """The places at which two descriptions differ, as 'path: old -> new'."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted(old.keys() | new.keys()):
+            found += differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
+        return found
+    return [] if old == new else [f"{at}: {old} -> {new}"]

@@ -1,0 +1,66 @@
+"""Risks along a run, measured between chunks on a fixed subset of clients."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from performative.client_axis import take_rows
+from performative.engine.chunk import Targets, over_settings
+from performative.engine.round import Setup
+from performative.risk import decoupled_risk
+from performative.types import State
+
+# Up to this many clients all are measured; beyond, as many are drawn once in proportion to their weights.
+_CLIENTS = 256
+_NODES = 256
+
+
+def audit_clients(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and weights of the clients whose risk is measured."""
+    if len(weights) <= _CLIENTS:
+        return np.arange(len(weights), dtype=np.int32), weights
+    drawn = np.random.default_rng(0).choice(len(weights), _CLIENTS, p=weights / weights.sum())
+    return np.sort(drawn).astype(np.int32), np.full(_CLIENTS, 1.0 / _CLIENTS)
+
+
+@eqx.filter_jit
+def measure_risks(
+    setup: Setup, axes: Any, state: State, ids: Int[Array, " K"], share: Float[Array, " K"]
+) -> dict[str, Array]:
+    """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about."""
+
+    def one(setup: Setup, state: State) -> dict[str, Array]:
+        part = _subset(setup, ids)
+        world = None if state.clients.world is None else take_rows(state.clients.world, ids)
+        return {
+            "decoupled_risk": decoupled_risk(part, share, state.theta, state.deployed, world, _NODES),
+            "performative_risk": decoupled_risk(part, share, state.theta, state.theta, None, _NODES),
+        }
+
+    def repeats(setup: Setup, targets: Targets, keys: Any, state: State) -> dict[str, Array]:
+        return jax.vmap(lambda s: one(setup, s))(state)
+
+    if axes is None:
+        return repeats(setup, Targets(), None, state)
+    return over_settings(repeats, axes)(setup, Targets(), None, state)
+
+
+def _subset(setup: Setup, ids: Int[Array, " K"]) -> Any:
+    """The problem restricted to some clients, as a problem again."""
+    from performative.client_axis import client_axes
+
+    population = setup.problem.population
+    if ids.shape[0] == setup.weights.shape[0]:
+        return setup.problem
+    axes = client_axes(population)
+    rows = jax.tree.map(
+        lambda leaf, axis: leaf if axis is None else jnp.take(leaf, ids, axis=0),
+        population,
+        axes,
+        is_leaf=lambda leaf: leaf is None,
+    )
+    return eqx.tree_at(lambda p: p.population, setup.problem, rows)

@@ -1,0 +1,77 @@
+"""Checkpoints: state and recorded history, written so that a kill at any moment loses no finished chunk.
+
+A folder holds `records-NNNNNN.npz`, one file a chunk, and `state.json` + `state-NNNNNN.npz`, which say how many of them
+count. Every file is written beside its place and renamed into it; the JSON file comes last, so it never names what is
+not there. No pickle is written or read.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative.describe import differences
+
+
+def _write(path: Path, write: Any) -> None:
+    """Write beside, flush to the disk, rename."""
+    part = path.with_name(f".{path.name}.part")
+    with open(part, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+class Checkpoint:
+    """One run's folder. `identity` describes the run; a folder of another run is refused."""
+
+    def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
+        self.folder = Path(folder)
+        self.identity = json.loads(json.dumps(identity))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.book = self.folder / "state.json"
+        if self.book.exists() and not resume:
+            raise ValueError(
+                f"checkpoint={str(self.folder)!r} already holds a run; give resume=True to go on with it, or another folder."
+            )
+
+    def load(self, state: Any) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
+        """State, chunks of records and notes of the last checkpoint; None where there is none."""
+        if not self.book.exists():
+            return None
+        book = json.loads(self.book.read_text())
+        changed = differences(book["identity"], self.identity)
+        if changed:
+            raise ValueError(
+                f"checkpoint={str(self.folder)!r} belongs to another run; these differ: {'; '.join(changed[:5])}."
+            )
+        leaves, structure = jax.tree.flatten(state)
+        with np.load(self.folder / book["state"], allow_pickle=False) as file:
+            stored = [file[f"leaf{i}"] for i in range(len(file.files))]
+        if [(s.shape, s.dtype) for s in stored] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
+            raise ValueError(f"checkpoint={str(self.folder)!r} holds arrays of other shapes than this run's.")
+        chunks = []
+        for name in book["records"]:
+            with np.load(self.folder / name, allow_pickle=False) as file:
+                chunks.append({key: file[key] for key in file.files})
+        return jax.tree.unflatten(structure, [jax.numpy.asarray(s) for s in stored]), chunks, book["notes"]
+
+    def save(self, state: Any, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
+        """Write the chunks that are not on the disk yet, then the state, then the book that names them."""
+        names = [f"records-{i:06d}.npz" for i in range(len(chunks))]
+        known = set(json.loads(self.book.read_text())["records"]) if self.book.exists() else set()
+        for name, chunk in zip(names, chunks, strict=True):
+            if name not in known:
+                _write(self.folder / name, lambda file, chunk=chunk: np.savez(file, **chunk))
+        leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        current = f"state-{len(chunks):06d}.npz"
+        _write(self.folder / current, lambda file: np.savez(file, **leaves))
+        book = {"identity": self.identity, "state": current, "records": names, "notes": notes}
+        _write(self.book, lambda file: file.write(json.dumps(book).encode()))
+        for old in self.folder.glob("state-*.npz"):
+            if old.name != current:
+                old.unlink()

@@ -1,0 +1,114 @@
+"""What one client does in one round. The same function serves simulation and a live federation."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from performative.algorithm import Algorithm
+from performative.problem import Problem
+from performative.types import Batch, Broadcast, ClientMemory, Local, Upload
+
+
+class RoundKeys(eqx.Module):
+    """Keys of one round, split by purpose. Folding in a client's id makes them that client's own."""
+
+    select: PRNGKeyArray
+    data: PRNGKeyArray
+    estimator: PRNGKeyArray
+    channel: PRNGKeyArray
+    standing: PRNGKeyArray
+
+    def of_client(self, client: Int[Array, ""]) -> "RoundKeys":
+        """A client's keys do not depend on who else was drawn, so every executor gives the same trajectory."""
+        return jax.tree.map(lambda key: jax.random.fold_in(key, client), self)
+
+
+def round_keys(key: PRNGKeyArray, round: Int[Array, ""]) -> RoundKeys:
+    """fold_in(seed, round), split by purpose; `standing` is the same in every round."""
+    moving, standing = jax.random.split(key)
+    select, data, estimator, channel = jax.random.split(jax.random.fold_in(moving, round), 4)
+    return RoundKeys(select, data, estimator, channel, standing)
+
+
+def init_client(problem: Problem, algorithm: Algorithm, population: Any, theta: Any) -> ClientMemory:
+    """The memory of one client, when theta is the first model that the world sees."""
+    return ClientMemory(
+        world=population.init(theta, problem.loss),
+        batch=algorithm.batch.init(),
+        estimator=algorithm.estimator.init(theta, population),
+        channel=algorithm.channel.init(theta),
+    )
+
+
+def client_round(
+    problem: Problem,
+    algorithm: Algorithm,
+    population: Any,
+    broadcast: Broadcast,
+    memory: ClientMemory,
+    keys: RoundKeys,
+    steps: Int[Array, ""] | None = None,
+) -> tuple[Upload, ClientMemory]:
+    """E local steps of one client: deploy, sample, estimate, step, project.
+
+        theta_i <- P(theta_i - eta_t v(theta_i; Z)),   Z ~ D_i(deployed),   t = round * E + e
+
+    `population` is the client's own slice, `keys` its own keys. `steps` is tau_i <= E, None for all E.
+    """
+    E, loss, deploy = algorithm.steps, problem.loss, algorithm.deploy
+    noise, mask = algorithm.batch.draw(
+        keys.data, keys.standing, population, broadcast.theta, E, memory.batch
+    )
+    extra_noise = algorithm.estimator.draw(keys.estimator, E, broadcast.theta)
+    world = memory.world
+    if not deploy.each_step:
+        world = population.deploy(world, broadcast.deployed, loss)
+
+    def local(theta: Any, world: Any, e: Array) -> Local:
+        deployed = theta if deploy.each_step else broadcast.deployed
+        clock = broadcast.clock + e
+        return Local(loss, population, world, deployed, broadcast, clock, algorithm.rate(clock))
+
+    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
+        theta, world, estimator_memory = carry
+        e, step_noise, step_mask, step_extra = inputs
+        if deploy.each_step:
+            world = population.deploy(world, theta, loss)
+        here = local(theta, world, e)
+        z = jax.vmap(lambda u: population.sample(u, world, here.deployed))(step_noise)
+        batch = Batch(z, step_noise, step_mask)
+        out = algorithm.estimator.estimate(step_extra, theta, batch, here, estimator_memory)
+        moved = jax.tree.map(lambda v, g: v - here.rate.astype(v.dtype) * g, theta, out.direction)
+        if problem.domain is not None:
+            moved = problem.domain.project(moved)
+        after, counted = (moved, world, out.memory), out.metrics
+        if steps is not None:  # a client that is done stays where it is
+            working = e < steps
+            after = jax.tree.map(lambda new, old: jnp.where(working, new, old), after, carry)
+            counted = jax.tree.map(lambda c: jnp.where(working, c, jnp.zeros_like(c)), counted)
+        return after, counted
+
+    start = (broadcast.theta, world, memory.estimator)
+    inputs = (jnp.arange(E), noise, mask, extra_noise)
+    if E == 1:
+        after, counted = step(start, jax.tree.map(lambda leaf: leaf[0], inputs))
+    else:
+        after, each = jax.lax.scan(step, start, inputs)
+        counted = jax.tree.map(lambda c: jnp.sum(c, axis=0), each)
+    theta, world, estimator_memory = after
+
+    done = jnp.asarray(E, jnp.int32) if steps is None else steps
+    delta = jax.tree.map(jnp.subtract, theta, broadcast.theta)
+    draft = Upload(delta, done, None, counted)
+    extra, estimator_memory = algorithm.estimator.finish(
+        draft, local(theta, world, jnp.asarray(E)), estimator_memory
+    )
+    channel_noise = algorithm.channel.draw(keys.channel, delta)
+    sent, channel_memory = algorithm.channel.send(channel_noise, delta, memory.channel)
+    after_memory = ClientMemory(
+        world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory
+    )
+    return Upload(sent, done, extra, counted), after_memory

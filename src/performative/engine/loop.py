@@ -1,0 +1,81 @@
+"""The executor for finding out what went wrong: one client at a time, with errors that name it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.client_axis import client_axes, put_rows, take_rows
+from performative.engine.chunk import Targets, Watch, record
+from performative.engine.client import client_round
+from performative.engine.round import Setup, close_round, open_round
+from performative.types import State
+
+_open = eqx.filter_jit(open_round)
+_close = eqx.filter_jit(close_round)
+_record = eqx.filter_jit(record)
+
+
+@eqx.filter_jit
+def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any) -> Any:
+    """The client's slice is cut inside, so that one compilation serves all clients."""
+    population = setup.problem.population
+    mine = jax.tree.map(
+        lambda leaf, axis: leaf if axis is None else leaf[client],
+        population,
+        client_axes(population),
+        is_leaf=lambda leaf: leaf is None,
+    )
+    return client_round(setup.problem, setup.algorithm, mine, broadcast, memory, keys.of_client(client), steps)
+
+
+def loop_round(setup: Setup, state: State, key: Any) -> tuple[State, Any]:
+    """A round as `federated_round` does it, client after client."""
+    cohort, broadcast, keys, chosen = _open(setup, state, key)
+    uploads, clients = [], state.clients
+    active = np.ones(len(cohort.ids), bool) if cohort.active is None else np.asarray(cohort.active)
+    for row, client in enumerate(np.asarray(cohort.ids)):
+        if not active[row]:
+            uploads.append(None)
+            continue
+        at = jnp.asarray([client], cohort.ids.dtype)
+        mine = jax.tree.map(lambda leaf: leaf[0], take_rows(state.clients, at))
+        steps = None if cohort.steps is None else cohort.steps[row]
+        try:
+            upload, after = _one_client(setup, broadcast, mine, keys, cohort.ids[row], steps)
+        except Exception as error:
+            raise RuntimeError(f"client {int(client)} failed in round {int(state.round)}: {error}") from error
+        if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(upload.delta)):
+            raise FloatingPointError(
+                f"client {int(client)} sent a non-finite update in round {int(state.round)}."
+            )
+        uploads.append(upload)
+        clients = put_rows(clients, at, jax.tree.map(lambda leaf: leaf[None], after))
+    template = next(upload for upload in uploads if upload is not None)
+    blank = jax.tree.map(jnp.zeros_like, template)
+    rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[blank if u is None else u for u in uploads])
+    return _close(setup, state, cohort, broadcast, rows, clients, chosen)
+
+
+def loop_chunk(
+    frozen: tuple[Setup, Targets, Any, Any], state: State, watch: Watch, capacity: int, count: Any, rounds: Any, limit: Any
+) -> tuple[State, dict[str, Any]]:
+    """What `run_chunk` does, in Python."""
+    setup, targets, _, keys = frozen
+    states, books = [], []
+    for repeat in range(len(keys)):
+        here = jax.tree.map(lambda leaf: leaf[repeat], state)
+        rows = []
+        for _ in range(int(count)):
+            here, report = loop_round(setup, here, keys[repeat])
+            for _ in range(min(watch.every - 1, int(rounds) - int(here.round))):
+                here, more = loop_round(setup, here, keys[repeat])
+                sums = jax.tree.map(jnp.add, (report.time, report.uploads, report.metrics), (more.time, more.uploads, more.metrics))
+                report = eqx.tree_at(lambda r: (r.time, r.uploads, r.metrics), more, sums)
+            rows.append(_record(here, report, targets, watch, limit))
+        states.append(here)
+        books.append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows))
+    stack = lambda *leaves: jnp.stack(leaves)  # noqa: E731
+    return jax.tree.map(stack, *states), jax.tree.map(stack, *books)

@@ -1,0 +1,190 @@
+"""One round of a federation, and the ways to run its clients."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from performative.aggregators import weighted_sum
+from performative.algorithm import Algorithm
+from performative.client_axis import client_axes, put_rows, take_clients, take_rows
+from performative.engine.client import RoundKeys, client_round, round_keys
+from performative.participation import Selection
+from performative.problem import Problem
+from performative.types import Broadcast, ClientMemory, Cohort, Memory, ServerMemory, State, Upload, number, squared_norm
+
+
+class Clock(eqx.Module):
+    """Simulated time: a local step takes `compute`, an exchange with the server `communication`.
+
+    A round takes compute * (largest tau_i of the cohort) + communication + the time that the server waited.
+    """
+
+    compute: Any = number(default=1.0)
+    communication: Any = number(default=0.0)
+
+
+class Setup(eqx.Module):
+    """A problem and an algorithm made ready: numbers on the device, weights spelled out, tables worked out."""
+
+    problem: Problem
+    algorithm: Algorithm
+    weights: Float[Array, " N"]
+    tables: PyTree
+    clock: Clock
+
+
+class Report(eqx.Module):
+    """What a round tells: sums over its clients, and how far they ended from each other."""
+
+    consensus: Float[Array, ""]
+    time: Float[Array, ""]
+    uploads: Array
+    metrics: dict[str, Array]
+
+
+def open_round(setup: Setup, state: State, key: PRNGKeyArray) -> tuple[Cohort, Broadcast, RoundKeys, Memory]:
+    """The server chooses the cohort and says what it has to say."""
+    algorithm = setup.algorithm
+    keys = round_keys(key, state.round)
+    selection = Selection(setup.weights, setup.tables, state.round, state.theta)
+    cohort, chosen = algorithm.participation.select(keys.select, selection, state.server.participation)
+    deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
+    extra = algorithm.aggregator.broadcast(state.server.aggregator)
+    broadcast = Broadcast(state.theta, deployed, extra, state.round * algorithm.steps)
+    return cohort, broadcast, keys, chosen
+
+
+def spread_out(cohort: Cohort, clients: int) -> Cohort:
+    """The same cohort with a row for every client, absent ones inactive."""
+
+    def place(rows: Array, empty: Any) -> Array:
+        return jnp.full((clients,), empty, rows.dtype).at[cohort.ids].set(rows, mode="drop")
+
+    here = jnp.ones_like(cohort.ids, dtype=bool) if cohort.active is None else cohort.active
+    steps = None if cohort.steps is None else place(cohort.steps, 1)
+    ids = jnp.arange(clients, dtype=cohort.ids.dtype)
+    return Cohort(ids, place(cohort.weight, 0), place(here, False), steps, cohort.elapsed)
+
+
+def run_dense(
+    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RoundKeys
+) -> tuple[Cohort, Upload, ClientMemory]:
+    """Every client computes; nothing is gathered. Those that sit out keep their memory and weigh nothing."""
+    if not setup.algorithm.participation.everyone:
+        cohort = spread_out(cohort, setup.weights.shape[0])
+    population = setup.problem.population
+    upload, after = _map_clients(setup, population, client_axes(population), cohort, broadcast, memory, keys)
+    if cohort.active is not None:
+        after = _where_rows(cohort.active, after, memory)
+    return cohort, upload, after
+
+
+def run_gathered(
+    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RoundKeys
+) -> tuple[Cohort, Upload, ClientMemory]:
+    """Only the K rows of the cohort compute; memory is updated in place at those rows."""
+    rows, axes = take_clients(setup.problem.population, cohort.ids)
+    mine = take_rows(memory, cohort.ids)
+    upload, after = _map_clients(setup, rows, axes, cohort, broadcast, mine, keys)
+    return cohort, upload, put_rows(memory, cohort.ids, after)
+
+
+def _map_clients(
+    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RoundKeys
+) -> tuple[Upload, ClientMemory]:
+    arrays, rest = eqx.partition(population, eqx.is_array)
+
+    def one(rows: Any, client: Array, mine: ClientMemory, steps: Array | None) -> tuple[Upload, ClientMemory]:
+        mine_keys = keys.of_client(client)
+        whole = eqx.combine(rows, rest)
+        return client_round(setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps)
+
+    steps_axis = None if cohort.steps is None else 0
+    return jax.vmap(one, in_axes=(axes, 0, 0, steps_axis))(arrays, cohort.ids, memory, cohort.steps)
+
+
+def _where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
+    def pick(n: Array, o: Array) -> Array:
+        return jnp.where(active.reshape(active.shape + (1,) * (n.ndim - 1)), n, o)
+
+    return jax.tree.map(pick, new, old)
+
+
+def move_absent_worlds(
+    setup: Setup, before: ClientMemory, after: ClientMemory, cohort: Cohort, broadcast: Broadcast
+) -> ClientMemory:
+    """absent="moves": the worlds of clients that sat out react to the deployed model too (costs O(N))."""
+    population, N = setup.problem.population, setup.weights.shape[0]
+    if before.world is None or setup.algorithm.participation.everyone:
+        return after
+    arrays, rest = eqx.partition(population, eqx.is_array)
+    react = jax.vmap(
+        lambda rows, world: eqx.combine(rows, rest).deploy(world, broadcast.deployed, setup.problem.loss),
+        in_axes=(client_axes(arrays), 0),
+    )
+    present = spread_out(cohort, N).active
+    assert present is not None
+    world = _where_rows(present, after.world, react(arrays, before.world))
+    return ClientMemory(world, after.batch, after.estimator, after.channel)
+
+
+def close_round(
+    setup: Setup,
+    state: State,
+    cohort: Cohort,
+    broadcast: Broadcast,
+    upload: Upload,
+    clients: ClientMemory,
+    chosen: Memory,
+) -> tuple[State, Report]:
+    """The aggregator turns uploads into a move; the books are brought up to date."""
+    algorithm, problem = setup.algorithm, setup.problem
+    move, aggregated = algorithm.aggregator.aggregate(
+        state.theta, upload, cohort, setup.weights, state.server.aggregator
+    )
+    theta = jax.tree.map(jnp.add, state.theta, move)
+    if problem.domain is not None:
+        theta = problem.domain.project(theta)
+    if algorithm.absent == "moves":
+        clients = move_absent_worlds(setup, state.clients, clients, cohort, broadcast)
+    counts = state.participation
+    if counts is not None:
+        counts = counts.at[cohort.ids].add(cohort.weight, mode="drop")
+    after = State(
+        theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts
+    )
+    return after, report_round(setup, cohort, upload)
+
+
+def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
+    """sum_i p_i |theta_i - theta_bar|^2 over the cohort, its simulated time, and the sums of clients' counts."""
+    active, dtype = cohort.active, setup.weights.dtype
+    share = cohort.weight / jnp.sum(cohort.weight)
+    centre = weighted_sum(upload.delta, share, active)
+    apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
+    present = jnp.ones(share.shape, bool) if active is None else active
+
+    def total(counts: Array) -> Array:
+        return jnp.sum(jnp.where(present, counts, 0)).astype(dtype)
+
+    longest = jnp.max(jnp.where(present, upload.steps, 0)).astype(dtype)
+    time = longest * setup.clock.compute + setup.clock.communication + cohort.elapsed
+    return Report(
+        consensus=weighted_sum(apart, share, active).astype(dtype),
+        time=jnp.asarray(time, dtype),
+        uploads=total(present),
+        metrics={name: total(values) for name, values in upload.metrics.items()},
+    )
+
+
+EXECUTORS = {"dense": run_dense, "gather": run_gathered}
+
+
+def federated_round(setup: Setup, state: State, key: PRNGKeyArray, executor: str = "gather") -> tuple[State, Report]:
+    """One round: choose, broadcast, run the clients, aggregate."""
+    cohort, broadcast, keys, chosen = open_round(setup, state, key)
+    cohort, upload, clients = EXECUTORS[executor](setup, cohort, broadcast, state.clients, keys)
+    return close_round(setup, state, cohort, broadcast, upload, clients, chosen)

@@ -1,0 +1,113 @@
+"""From what the user handed in to what the engine runs: checked, cast, on the device."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.algorithm import Algorithm
+from performative.client_axis import client_axes
+from performative.engine.client import init_client
+from performative.engine.round import Clock, Setup
+from performative.errors import check_finite
+from performative.problem import Problem
+from performative.types import ServerMemory, State, Theta
+
+
+def on_device(tree: Any, dtype: Any) -> Any:
+    """Arrays and numbers as JAX arrays; floating ones in the precision of the run."""
+
+    def move(leaf: Any) -> Any:
+        if isinstance(leaf, bool) or not isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array)):
+            return leaf
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+        return jnp.asarray(leaf, dtype) if floating else jnp.asarray(leaf)
+
+    return jax.tree.map(move, tree)
+
+
+def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
+    """The start: None for zeros, numbers, any pytree of arrays, or a fitted scikit-learn linear model."""
+    shape = problem.population.model_shape()
+    if theta is None:
+        if shape is None:
+            raise ValueError("theta: this population fits any model, so give the start (arrays, or a pytree of arrays).")
+        return jnp.zeros(shape, dtype)
+    if hasattr(theta, "coef_"):
+        if problem.columns is None:
+            raise ValueError("theta: a fitted model can start a problem made by Problem.from_frame only; give an array.")
+        theta = problem.columns.start(theta)
+    theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), theta)
+    if shape is not None:
+        got = [leaf.shape for leaf in jax.tree.leaves(theta)]
+        if got != [shape]:
+            raise ValueError(
+                f"theta must have shape {shape} to fit this population; got {got[0] if len(got) == 1 else got}."
+                + (" Leave theta out to start at zeros." if got == [()] else "")
+            )
+    for leaf in jax.tree.leaves(theta):
+        check_finite("run", theta=leaf)
+    return theta
+
+
+def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
+    """Trace one sample and its loss, so that a mismatch is found before anything is compiled."""
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+
+    def probe(rows: Any) -> Any:
+        population = eqx.combine(rows, rest)
+        world = population.init(theta, problem.loss)
+        noise = population.draw(jax.random.key(0), (1,), theta)
+        one = jax.tree.map(lambda leaf: leaf[0], noise)
+        return problem.loss(theta, population.sample(one, world, theta))
+
+    try:
+        value = jax.eval_shape(jax.vmap(probe, in_axes=(client_axes(arrays),), axis_size=problem.clients), arrays)
+    except Exception as error:
+        shapes = [leaf.shape for leaf in jax.tree.leaves(theta)]
+        first = str(error).splitlines()[0] if str(error) else repr(error)
+        raise ValueError(
+            f"theta of shape {shapes}, the population's sample and the loss do not fit together: {first}"
+        ) from error
+    leaves = jax.tree.leaves(value)
+    if len(leaves) != 1 or leaves[0].shape[1:] != ():
+        got = [leaf.shape[1:] for leaf in leaves]
+        raise ValueError(f"loss must return one number for one sample; it returned an array of shape {got}.")
+    algorithm.batch.check(problem.population.capacity)
+
+
+def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, dtype: Any) -> Setup:
+    """Check that the parts serve this problem, and put them on the device."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(
+            f"algorithm must be a pf.Algorithm, as a recipe such as pf.p_fedavg(...) returns; got {type(algorithm).__name__}."
+        )
+    weights = np.asarray(problem.client_weights)
+    algorithm.participation.check(weights)
+    algorithm.aggregator.check(weights, algorithm.participation)
+    tables = algorithm.participation.tables(weights)
+    setup = Setup(problem, algorithm, weights, tables, clock)  # type: ignore[arg-type]  # host arrays until the next line
+    return on_device(setup, dtype)
+
+
+@eqx.filter_jit
+def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
+    """Round 0: theta is the model in the world's hands."""
+    population, clients = setup.problem.population, setup.weights.shape[0]
+    arrays, rest = eqx.partition(population, eqx.is_array)
+    one = jax.vmap(
+        lambda rows: init_client(setup.problem, setup.algorithm, eqx.combine(rows, rest), theta),
+        in_axes=(client_axes(arrays),),
+        axis_size=clients,
+    )
+    server = ServerMemory(
+        setup.algorithm.participation.init(clients), setup.algorithm.aggregator.init(theta, clients)
+    )
+    counts = jnp.zeros(clients, setup.weights.dtype) if count_participation else None
+    return State(theta, theta, one(arrays), server, jnp.zeros((), jnp.int32), counts)

@@ -1,0 +1,31 @@
+"""Checks of what users hand in, and the messages they get."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from performative.types import is_concrete
+
+
+def check_finite(owner: str, **arrays: Any) -> None:
+    """Refuse NaN and infinity, naming the parameter and the first bad entry."""
+    for name, array in arrays.items():
+        if array is None or not is_concrete(array):
+            continue
+        bad = np.argwhere(~np.isfinite(np.asarray(array)))
+        if len(bad):
+            where = "" if np.ndim(array) == 0 else f" at index {tuple(int(i) for i in bad[0])}"
+            raise ValueError(
+                f"{owner}: {name} must be finite, but {len(bad)} of {np.size(array)} entries are NaN or infinite, "
+                f"the first{where}. Drop or fill them first."
+            )
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """' Did you mean X?' where something is close, else the list of choices."""
+    choices = sorted(choices)
+    lowered = {c.lower().replace("_", ""): c for c in choices}
+    close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
+    return f" Did you mean {lowered[close[0]]!r}?" if close else f" Choose one of: {', '.join(choices)}."

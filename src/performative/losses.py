@@ -1,0 +1,90 @@
+"""Losses l(theta; z) of ONE sample. Functions and small modules, never lambdas: a fresh lambda compiles anew."""
+
+import functools
+import operator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from performative.types import Numbers, Theta, number, squared_norm
+
+
+def squared(theta: Theta, z: Any) -> Float[Array, ""]:
+    """|theta - z|^2 / 2, the loss of mean estimation."""
+    return 0.5 * squared_norm(jax.tree.map(jnp.subtract, theta, z))
+
+
+def negative_revenue(theta: Theta, z: Any) -> Float[Array, ""]:
+    """-theta . z: the price theta, the demand z. It has no minimiser in theta unless the domain is bounded."""
+    revenue = (jnp.sum(p * d) for p, d in zip(jax.tree.leaves(theta), jax.tree.leaves(z), strict=True))
+    return -functools.reduce(operator.add, revenue)
+
+
+def inner(theta: Array, x: Array) -> Array:
+    """theta . x, by multiply and sum: unlike a matrix product it gives the same bits inside and outside of vmap."""
+    return jnp.sum(theta * x)
+
+
+class Ridge(eqx.Module):
+    """((theta . x - y)^2 + penalty |theta|^2) / 2."""
+
+    penalty: Numbers = number(default=0.0)
+
+    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+        x, y = z
+        return 0.5 * (jnp.square(inner(theta, x) - y) + self.penalty * jnp.sum(jnp.square(theta)))
+
+
+class Logistic(eqx.Module):
+    """w_y (log(1 + exp(theta . x)) - y theta . x) + penalty |theta|^2 / 2,   y in {0, 1}.
+
+    `class_weight` (w_0, w_1) weighs the labels; (1, 2) is loss (7) of Li, Yemini and Wai 2024.
+    `intercept` is the column that the penalty leaves alone, None to penalise all.
+    """
+
+    penalty: Numbers = number(default=0.0)
+    class_weight: Numbers | None = number(default=None)
+    intercept: int | None = eqx.field(static=True, default=None)
+
+    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+        x, y = z
+        score = inner(theta, x)
+        label = y.astype(score.dtype)
+        value = jax.nn.softplus(score) - label * score
+        if self.class_weight is not None:
+            value = value * jnp.where(label > 0.5, self.class_weight[1], self.class_weight[0])
+        free = theta if self.intercept is None else theta.at[self.intercept].set(0)
+        return value + 0.5 * self.penalty * jnp.sum(jnp.square(free))
+
+
+class CrossEntropy(eqx.Module):
+    """-log softmax(model(theta, x))_y for any model that maps (theta, x) to class scores."""
+
+    model: Any = eqx.field(static=True)
+
+    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+        x, y = z
+        return -jax.nn.log_softmax(self.model(theta, x))[y.astype(int)]
+
+
+def ridge(penalty: Any = 0.0) -> Ridge:
+    """((theta . x - y)^2 + penalty |theta|^2) / 2."""
+    return Ridge(penalty)
+
+
+def logistic(penalty: Any = 0.0, class_weight: Any = None, intercept: int | None = None) -> Logistic:
+    """The logistic loss with an L2 penalty; see `Logistic`."""
+    return Logistic(penalty, class_weight, intercept)
+
+
+def cross_entropy(model: Any) -> CrossEntropy:
+    """The loss of a classifier `model(theta, x) -> scores`."""
+    return CrossEntropy(model)
+
+
+def linear_scores(theta: Theta, x: Array) -> Array:
+    """Class scores of a linear model: theta [classes, d] times x [d]."""
+    return jnp.sum(theta * x, axis=-1)

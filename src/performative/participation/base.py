@@ -1,0 +1,64 @@
+"""The participation slot: who takes part, with what weight, how many steps, how long did the server wait?"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from performative.types import Cohort, Memory, Theta
+
+
+class Selection(eqx.Module):
+    """What the server knows when it chooses."""
+
+    weights: Float[Array, " N"]
+    tables: PyTree
+    round: Int[Array, ""]
+    theta: Theta
+
+
+class AbstractParticipation(eqx.Module):
+    """Chooses a cohort of `size(N)` rows each round. The memory lives with the server."""
+
+    @abstractmethod
+    def size(self, clients: int) -> int:
+        """K, the number of rows of every cohort."""
+
+    def local_steps(self, default: int) -> int:
+        """E, the largest tau_i, given what the algorithm asks for."""
+        return default
+
+    @property
+    def everyone(self) -> bool:
+        """Whether each round takes all clients, in order, with weights p."""
+        return False
+
+    @property
+    def sums_to_one(self) -> bool:
+        """Whether the weights of every round sum to one, whatever p is."""
+        return True
+
+    def tables(self, weights: np.ndarray) -> PyTree:
+        """What is worked out once, on the host, before a run (None where there is nothing)."""
+        return None
+
+    def init(self, clients: int) -> Memory:
+        """The server's memory at the start; None where nothing is remembered."""
+        return None
+
+    def check(self, weights: np.ndarray) -> None:
+        """Refuse what this scheme cannot serve; called once, before a run."""
+
+    @abstractmethod
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        """The cohort of a round."""
+
+
+def check_draws(owner: str, k: Any, clients: int | None = None) -> None:
+    """Refuse a K that is not a whole number of at least 1, or (without replacement) above N."""
+    if not (isinstance(k, int) and not isinstance(k, bool) and k >= 1):
+        raise ValueError(f"{owner}(k={k!r}) needs a whole number of clients, k >= 1.")
+    if clients is not None and k > clients:
+        raise ValueError(f"{owner}(k={k}) needs 1 <= k <= {clients} clients; use Full() to take all of them.")

@@ -1,0 +1,102 @@
+"""Stragglers: the server takes the first K that answer."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.types import Cohort, Memory, Numbers, is_concrete, number
+
+
+class AbstractLatency(eqx.Module):
+    """How long clients take to answer. Parameters are numbers, or one a client."""
+
+    @abstractmethod
+    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
+        """The time that each client takes this round."""
+
+
+def _check_positive(owner: str, **values: Any) -> None:
+    for name, value in values.items():
+        if is_concrete(value) and not np.all(np.asarray(value) > 0):
+            raise ValueError(f"{owner}: {name} must be positive; got {value}.")
+
+
+class Exponential(AbstractLatency):
+    """Exponential waiting times with the given mean."""
+
+    mean: Numbers = number(default=1.0)
+
+    def __check_init__(self) -> None:
+        _check_positive("Exponential", mean=self.mean)
+
+    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
+        return self.mean * jax.random.exponential(key, (clients,), jnp.result_type(float))
+
+
+class LogNormal(AbstractLatency):
+    """median * exp(spread * normal)."""
+
+    median: Numbers = number(default=1.0)
+    spread: Numbers = number(default=1.0)
+
+    def __check_init__(self) -> None:
+        _check_positive("LogNormal", median=self.median)
+
+    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
+        return self.median * jnp.exp(self.spread * jax.random.normal(key, (clients,), jnp.result_type(float)))
+
+
+class UniformLatency(AbstractLatency):
+    """Uniform between 0 and `longest`: the straggler model of Jin et al. 2024, Figure 1b."""
+
+    longest: Numbers = number(default=1.0)
+
+    def __check_init__(self) -> None:
+        _check_positive("UniformLatency", longest=self.longest)
+
+    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
+        return self.longest * jax.random.uniform(key, (clients,), jnp.result_type(float))
+
+
+class FirstK(AbstractParticipation):
+    """The first K of all N clients to answer; the server waits for the K-th.
+
+        a_i = p_i N / K   for the first K
+
+    Where all latencies have one distribution this is Scheme II. Where they differ, fast clients are heard more often
+    than their weight says and the point that training settles at moves with them. Costs O(N) a round: everyone is asked.
+    """
+
+    k: int = eqx.field(static=True)
+    latency: AbstractLatency
+
+    def __check_init__(self) -> None:
+        check_draws("FirstK", self.k)
+
+    @property
+    def sums_to_one(self) -> bool:
+        return False
+
+    def check(self, weights: np.ndarray) -> None:
+        check_draws("FirstK", self.k, len(weights))
+        for name, value in vars(self.latency).items():
+            if np.ndim(value) == 1 and len(value) != len(weights):
+                raise ValueError(
+                    f"FirstK: {type(self.latency).__name__}.{name} has {len(value)} entries for {len(weights)} clients."
+                )
+
+    def size(self, clients: int) -> int:
+        return self.k
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        clients = selection.weights.shape[0]
+        time = self.latency.draw(key, clients)
+        first, ids = jax.lax.top_k(-time, self.k)
+        weight = selection.weights[ids] * (clients / self.k)
+        return Cohort(ids, weight, elapsed=-first[-1]), memory

@@ -1,0 +1,90 @@
+"""Clients that do different numbers of local steps."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.participation.base import AbstractParticipation, Selection
+from performative.types import Cohort, Memory
+
+
+class UniformSteps(eqx.Module):
+    """tau_i uniform on lo..hi, drawn anew each round."""
+
+    lo: int = eqx.field(static=True)
+    hi: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not 1 <= self.lo <= self.hi:
+            raise ValueError(f"UniformSteps needs 1 <= lo <= hi; got lo={self.lo}, hi={self.hi}.")
+
+
+def _as_steps(steps: Any) -> Any:
+    return steps if isinstance(steps, UniformSteps) else np.asarray(steps, np.int32)
+
+
+class LocalWork(AbstractParticipation):
+    """The cohort of `inner`, with tau_i local steps for client i.
+
+    `steps` is a list tau_i (one a client) or `UniformSteps(lo, hi)`. It sets E, the largest tau_i, so the recipe's
+    `local_steps` is left at its default. The clock still counts t = round * E + e.
+    """
+
+    inner: AbstractParticipation
+    steps: Any = eqx.field(converter=_as_steps)
+    longest: int = eqx.field(static=True)
+
+    def __init__(self, inner: AbstractParticipation, steps: Any):
+        self.inner = inner
+        self.steps = _as_steps(steps)
+        if isinstance(self.steps, UniformSteps):
+            self.longest = self.steps.hi
+        else:
+            if self.steps.ndim != 1 or self.steps.min(initial=1) < 1:
+                raise ValueError(f"LocalWork: steps needs one whole number >= 1 for each client; got {steps}.")
+            self.longest = int(self.steps.max())
+
+    def size(self, clients: int) -> int:
+        return self.inner.size(clients)
+
+    def local_steps(self, default: int) -> int:
+        if default not in (1, self.longest):
+            raise ValueError(
+                f"local_steps={default} contradicts LocalWork, whose largest tau_i is {self.longest}; leave local_steps out."
+            )
+        return self.longest
+
+    @property
+    def everyone(self) -> bool:
+        return self.inner.everyone
+
+    @property
+    def sums_to_one(self) -> bool:
+        return self.inner.sums_to_one
+
+    def tables(self, weights: np.ndarray) -> Any:
+        return self.inner.tables(weights)
+
+    def init(self, clients: int) -> Memory:
+        return self.inner.init(clients)
+
+    def check(self, weights: np.ndarray) -> None:
+        self.inner.check(weights)
+        if not isinstance(self.steps, UniformSteps) and len(self.steps) != len(weights):
+            raise ValueError(f"LocalWork: steps has {len(self.steps)} entries for {len(weights)} clients.")
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        key_inner, key_steps = jax.random.split(key)
+        cohort, memory = self.inner.select(key_inner, selection, memory)
+        if isinstance(self.steps, UniformSteps):
+            # Keyed by client, so that a client's work does not depend on who else was drawn.
+            draw = jax.vmap(
+                lambda i: jax.random.randint(jax.random.fold_in(key_steps, i), (), self.steps.lo, self.steps.hi + 1)
+            )
+            steps = draw(cohort.ids)
+        else:
+            steps = jnp.take(self.steps, cohort.ids, mode="clip")
+        return eqx.tree_at(lambda c: c.steps, cohort, steps, is_leaf=lambda leaf: leaf is None), memory

@@ -1,0 +1,88 @@
+"""Full participation and the two sampling schemes of P-FedAvg."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
+from performative.types import Cohort, Memory
+
+
+class Full(AbstractParticipation):
+    """Everyone, every round: a_i = p_i."""
+
+    def size(self, clients: int) -> int:
+        return clients
+
+    @property
+    def everyone(self) -> bool:
+        return True
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        weights = selection.weights
+        return Cohort(jnp.arange(weights.shape[0], dtype=jnp.int32), weights), memory
+
+
+class SchemeOne(AbstractParticipation):
+    """Draw K clients with replacement, in proportion to their weights.
+
+        a_i = #{k : i_k = i} / K,      i_k ~ Categorical(p)
+
+    Unbiased: E[a_i] = p_i. A client drawn twice trains once and counts twice.
+    Jin et al. 2024, Section 2.4, Scheme I; bound in Theorem 3.2.
+    """
+
+    k: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        check_draws("SchemeOne", self.k)
+
+    def size(self, clients: int) -> int:
+        return self.k
+
+    def tables(self, weights: np.ndarray) -> Any:
+        return None if np.ptp(weights) == 0 else alias_table(weights)
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        clients = selection.weights.shape[0]
+        if selection.tables is None:
+            drawn = jax.random.randint(key, (self.k,), 0, clients)
+        else:
+            drawn = draw_alias(key, selection.tables, self.k)
+        ids, times = merge_duplicates(drawn, spare=clients)
+        weight = times.astype(selection.weights.dtype) / self.k
+        return Cohort(ids.astype(jnp.int32), weight, active=times > 0), memory
+
+
+class SchemeTwo(AbstractParticipation):
+    """Draw K different clients, every set equally likely.
+
+        a_i = p_i N / K   for the K drawn
+
+    Unbiased: E[a_i] = p_i. With unequal p the weights of a round do not sum to one; that is harmless for a mean of
+    updates, fatal for a mean of models (see `Mean`). Jin et al. 2024, Section 2.4, Scheme II; bound in Theorem 3.3.
+    """
+
+    k: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        check_draws("SchemeTwo", self.k)
+
+    @property
+    def sums_to_one(self) -> bool:
+        return False
+
+    def check(self, weights: np.ndarray) -> None:
+        check_draws("SchemeTwo", self.k, len(weights))
+
+    def size(self, clients: int) -> int:
+        return self.k
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        clients = selection.weights.shape[0]
+        ids = distinct(key, self.k, clients).astype(jnp.int32)
+        return Cohort(ids, selection.weights[ids] * (clients / self.k)), memory

@@ -1,0 +1,79 @@
+"""The population slot: how does client i's data react to a deployed model?"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from performative.client_axis import count_clients
+from performative.types import Loss, Noise, Theta, World
+
+
+class AbstractPopulation(eqx.Module):
+    """D_i(theta), written for ONE client as a pushforward of randomness that does not know theta.
+
+        u ~ draw,      z = sample(u, world, theta)
+
+    Only `sample` is required: without `draw`, u is a key. Where a client's data remember past models, the `world`
+    is that memory: `init` makes it, `deploy` moves it. Mark fields that differ between clients with `per_client()`.
+    """
+
+    @property
+    def clients(self) -> int:
+        """N. Meaningful on the whole population only."""
+        return count_clients(self)
+
+    @property
+    def capacity(self) -> int | None:
+        """Rows in the largest client's table, None where samples are unlimited."""
+        return None
+
+    @property
+    def rows(self) -> Any:
+        """Rows in this client's table (may be traced), None where samples are unlimited."""
+        return self.capacity
+
+    def model_shape(self) -> tuple[int, ...] | None:
+        """Shape of theta where the data settle it; None where any model will do."""
+        return None
+
+    def init(self, theta: Theta, loss: Loss) -> World:
+        """A client's world at the start, when theta is the first model deployed."""
+        return None
+
+    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+        """The world after one more spell under theta."""
+        return world
+
+    def settle(self, theta: Theta, loss: Loss) -> World:
+        """The world that theta would bring about if it stayed deployed for good."""
+        return self.deploy(self.init(theta, loss), theta, loss)
+
+    def draw(
+        self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: Int[Array, "..."] | None = None
+    ) -> Noise:
+        """Randomness for samples of the given shape. `theta` is there for its shape, `rows` fixes table rows."""
+        return jax.random.split(key, shape)
+
+    @abstractmethod
+    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+        """One sample z of the client's data under the deployed model theta."""
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
+        """Randomness and weights such that sum_j w_j g(sample(u_j)) is, or comes close to, E[g(Z)].
+
+        By default `count` fixed draws, the same ones each time (common random numbers).
+        """
+        noise = self.draw(jax.random.key(0), (count,), theta)
+        return noise, jnp.full((count,), 1.0 / count)
+
+    def stable_point(self, loss: Loss, weights: Float[Array, " N"]) -> Theta | None:
+        """theta_PS in closed form, None where none is known. Called on the whole population."""
+        return None
+
+    def optimal_point(self, loss: Loss, weights: Float[Array, " N"]) -> Theta | None:
+        """theta_PO in closed form, None where none is known. Called on the whole population."""
+        return None

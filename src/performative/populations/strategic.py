@@ -1,0 +1,106 @@
+"""People who change their features to please the model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from performative.errors import check_finite
+from performative.populations.base import AbstractPopulation
+from performative.types import Counts, Numbers, Theta, as_numbers, per_client
+
+
+def as_counts(value: Any) -> Any:
+    """Whole numbers as int32, on the host unless they are on a device already."""
+    return value if value is None or isinstance(value, jax.Array) else np.asarray(value, np.int32)
+
+
+def as_labels(value: Any) -> Any:
+    """Labels keep whole numbers whole and other values as they are."""
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
+    return value.astype(np.int32) if value.dtype.kind in "bui" else as_numbers(value)
+
+
+class Strategic(AbstractPopulation):
+    """Best response to a linear model on some features; the labels stay.
+
+        "linear":  x = x_bar - strength_i * theta  on `features`               (Perdomo et al. 2020; Jin et al. 2024)
+        "evade":   x = x_bar - strength_i * y theta / max(floor, |theta|)      (Li, Yemini and Wai 2024, Example 2.3)
+
+    `x` [N, m, d], `y` [N, m]; clients with fewer than m rows are padded and `count` [N] says how many are real.
+    `features` lists the columns that people can change, None for all. "linear" is the best response to the utility
+    -theta.x - |x - x_bar|^2 / (2 strength); "evade" moves only those with y = 1, by at most `strength`.
+    """
+
+    x: Numbers = per_client(table=True)
+    y: Array = per_client(table=True, converter=as_labels)
+    strength: Numbers = per_client()
+    features: tuple[int, ...] | None = eqx.field(
+        static=True, default=None, converter=lambda f: None if f is None else tuple(int(i) for i in f)
+    )
+    count: Counts | None = per_client(default=None, converter=as_counts)
+    response: str = eqx.field(static=True, default="linear")
+    floor: float = eqx.field(static=True, default=1e-3)
+
+    def __check_init__(self) -> None:
+        if np.ndim(self.x) != 3:
+            raise ValueError(f"Strategic: x must be [clients, rows, features]; got shape {np.shape(self.x)}.")
+        if np.shape(self.y) != np.shape(self.x)[:2]:
+            raise ValueError(
+                f"Strategic: y must be [clients, rows] = {np.shape(self.x)[:2]}, like x; got shape {np.shape(self.y)}."
+            )
+        if self.response not in ("linear", "evade"):
+            raise ValueError(f'Strategic: response must be "linear" or "evade"; got {self.response!r}.')
+        d = self.x.shape[2]
+        if self.features is not None and not all(0 <= f < d for f in self.features):
+            raise ValueError(f"Strategic: features must be columns 0..{d - 1} of x; got {self.features}.")
+        check_finite("Strategic", x=self.x, y=self.y, strength=self.strength)
+        _ = self.clients
+
+    @property
+    def capacity(self) -> int:
+        return self.x.shape[-2]
+
+    @property
+    def rows(self) -> Any:
+        return self.capacity if self.count is None else self.count
+
+    def model_shape(self) -> tuple[int, ...]:
+        return (self.x.shape[-1],)
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+        return jax.random.randint(key, shape, 0, self.rows) if rows is None else rows
+
+    def sample(self, noise: Array, world: None, theta: Theta) -> tuple[Array, Array]:
+        x, y = self.x[noise], self.y[noise]
+        push = self.strength * theta
+        if self.response == "evade":
+            norm = jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(theta)), self.floor**2))
+            push = push * y.astype(push.dtype) / norm
+        if self.features is not None:
+            movable = np.isin(np.arange(x.shape[-1]), self.features)
+            push = jnp.where(movable, push, 0)
+        return x - push, y
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+        return table_nodes(self.capacity, self.rows)
+
+
+def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
+    """Every row of a table once: expectations over it are exact. Padding weighs nothing."""
+    every = jnp.arange(capacity)
+    real = (every < rows).astype(jnp.result_type(float))
+    return every, real / jnp.sum(real)
+
+
+def pad_tables(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Stack tables of different lengths, padded with zeros: [N, m, ...] and the real lengths [N]."""
+    lengths = np.asarray([len(t) for t in tables], np.int32)
+    out = np.zeros((len(tables), int(lengths.max()), *np.shape(tables[0])[1:]), np.asarray(tables[0]).dtype)
+    for row, table in enumerate(tables):
+        out[row, : len(table)] = table
+    return out, lengths

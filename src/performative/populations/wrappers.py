@@ -1,0 +1,140 @@
+"""Populations made of other populations."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from performative.populations.base import AbstractPopulation
+from performative.types import Loss, Noise, Numbers, Theta, World, is_concrete, per_client
+
+
+def _check_range(name: str, value: Any, lo: float, hi: float, closed: bool) -> None:
+    if is_concrete(value):
+        v = np.asarray(value)
+        if not (np.all(v >= lo) and np.all(v <= hi if closed else v < hi)):
+            raise ValueError(f"{name} must lie in [{lo:g}, {hi:g}{']' if closed else ')'}; got {value}.")
+
+
+class Contaminated(AbstractPopulation):
+    """Huber contamination: a fraction of the samples comes from somewhere else.
+
+        P_i(theta) = (1 - fraction_i) D_i(theta) + fraction_i Q_i
+
+    `outlier` is any population; it may differ between clients and may even react. Its samples need the shape of `inner`'s.
+    The stable and optimal points are those of P, not of D: ask for them on `inner` to get the clean ones.
+    """
+
+    inner: AbstractPopulation
+    fraction: Numbers = per_client()
+    outlier: AbstractPopulation
+
+    def __check_init__(self) -> None:
+        _check_range("Contaminated: fraction", self.fraction, 0.0, 1.0, closed=False)
+        _ = self.clients
+
+    @property
+    def capacity(self) -> int | None:
+        return self.inner.capacity
+
+    @property
+    def rows(self) -> Any:
+        return self.inner.rows
+
+    def model_shape(self) -> tuple[int, ...] | None:
+        return self.inner.model_shape()
+
+    def init(self, theta: Theta, loss: Loss) -> World:
+        return self.inner.init(theta, loss), self.outlier.init(theta, loss)
+
+    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+        return self.inner.deploy(world[0], theta, loss), self.outlier.deploy(world[1], theta, loss)
+
+    def settle(self, theta: Theta, loss: Loss) -> World:
+        return self.inner.settle(theta, loss), self.outlier.settle(theta, loss)
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+        key_which, key_inner, key_outlier = jax.random.split(key, 3)
+        which = jax.random.uniform(key_which, shape)
+        return which, self.inner.draw(key_inner, shape, theta, rows), self.outlier.draw(key_outlier, shape, theta)
+
+    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+        which, inner, outlier = noise
+        clean = self.inner.sample(inner, world[0], theta)
+        dirty = self.outlier.sample(outlier, world[1], theta)
+        stray = which < self.fraction
+        return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        clean, w_clean = self.inner.nodes(theta, count)
+        dirty, w_dirty = self.outlier.nodes(theta, count)
+        n, k = len(w_clean), len(w_dirty)
+        # `which` below 0 always picks the outlier and above 1 the inner: the mixture is exact, not sampled.
+        which = jnp.concatenate([jnp.full((n,), 2.0), jnp.full((k,), -1.0)])
+
+        def both(first: Array, second: Array, lead: bool) -> Array:
+            pad = first[:1] if lead else second[:1]
+            fill = jnp.repeat(pad, k if lead else n, axis=0)
+            return jnp.concatenate([first, fill] if lead else [fill, second])
+
+        inner = jax.tree.map(lambda a: both(a, a, True), clean)
+        outlier = jax.tree.map(lambda a: both(a, a, False), dirty)
+        weights = jnp.concatenate([(1 - self.fraction) * w_clean, self.fraction * w_dirty])
+        return (which, inner, outlier), weights
+
+
+class Sluggish(AbstractPopulation):
+    """People who take time: the data react to a model that trails the deployed one.
+
+        felt <- felt + speed_i (theta - felt),      Z_i ~ D_i(felt)
+
+    speed 1 is no memory at all; the points that retraining settles at do not depend on it.
+    Brown, Hod and Kalemaj 2022 call such worlds stateful.
+    """
+
+    inner: AbstractPopulation
+    speed: Numbers = per_client()
+
+    def __check_init__(self) -> None:
+        _check_range("Sluggish: speed", self.speed, 0.0, 1.0, closed=True)
+        _ = self.clients
+
+    @property
+    def capacity(self) -> int | None:
+        return self.inner.capacity
+
+    @property
+    def rows(self) -> Any:
+        return self.inner.rows
+
+    def model_shape(self) -> tuple[int, ...] | None:
+        return self.inner.model_shape()
+
+    def init(self, theta: Theta, loss: Loss) -> World:
+        return theta, self.inner.init(theta, loss)
+
+    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+        felt, inside = world
+        felt = jax.tree.map(lambda old, new: old + self.speed * (new - old), felt, theta)
+        return felt, self.inner.deploy(inside, felt, loss)
+
+    def settle(self, theta: Theta, loss: Loss) -> World:
+        return theta, self.inner.settle(theta, loss)
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+        return self.inner.draw(key, shape, theta, rows)
+
+    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+        felt, inside = world
+        return self.inner.sample(noise, inside, felt)
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self.inner.nodes(theta, count)
+
+    def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
+        return self.inner.stable_point(loss, weights)
+
+    def optimal_point(self, loss: Loss, weights: Any) -> Theta | None:
+        return self.inner.optimal_point(loss, weights)

@@ -1,0 +1,105 @@
+"""What is to be learnt: a loss, clients whose data react, their weights, and where theta may be."""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from performative.domains import AbstractDomain
+from performative.errors import check_finite
+from performative.frames import Columns, read_frame
+from performative.losses import Logistic
+from performative.populations import AbstractPopulation, Strategic
+from performative.types import Loss, as_numbers, is_concrete
+
+
+class Problem(eqx.Module):
+    """min over theta of sum_i p_i E_{Z ~ D_i(theta)} l(theta; Z), the data reacting to what is deployed.
+
+    loss:       l(theta; z) of ONE sample
+    population: D_i, all clients in one part
+    weights:    p_i, None for equal weights
+    domain:     where theta may be, None for everywhere
+    """
+
+    loss: Loss
+    population: AbstractPopulation
+    weights: Any = eqx.field(converter=as_numbers, default=None)
+    domain: AbstractDomain | None = None
+    columns: Columns | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        if not callable(self.loss):
+            raise ValueError(f"loss must be a function l(theta, z) of one sample; got {self.loss!r}.")
+        if not isinstance(self.population, AbstractPopulation):
+            raise ValueError(
+                "population must be a pf.populations.AbstractPopulation with a `sample(noise, world, theta)` method; "
+                f"got {type(self.population).__name__}."
+            )
+        if self.domain is not None and not isinstance(self.domain, AbstractDomain):
+            raise ValueError(f"domain must be pf.Box(lo, hi), pf.Ball(radius) or None; got {self.domain!r}.")
+        if self.weights is not None and is_concrete(self.weights):
+            _check_weights(np.asarray(self.weights), self.population.clients)
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return self.population.clients
+
+    @property
+    def client_weights(self) -> Float[Array, " N"] | np.ndarray:
+        """p_i, spelled out."""
+        if self.weights is None:
+            return np.full(self.clients, 1.0 / self.clients)
+        return self.weights
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        client: str,
+        label: str,
+        strategic: Any = None,
+        strength: Any = 1.0,
+        penalty: Any = None,
+        standardise: bool = True,
+        intercept: bool = True,
+    ) -> "Problem":
+        """A strategic logistic problem from a pandas table: one row a person.
+
+        client:      column that says whose row it is; the weights are the clients' shares of rows
+        label:       column of 0 and 1
+        strategic:   columns that people can change in answer to the model (names), None for all features
+        strength:    how far they go, per unit of the model: a number, or {client: number}
+        penalty:     L2, None for 1 / (number of rows); the intercept is never penalised
+        standardise: scale features to mean 0 and variance 1 (a fitted scikit-learn model given as `theta` is rescaled)
+        """
+        tables = read_frame(frame, client, label, strategic, strength, standardise, intercept)
+        rows = int(np.sum(tables.count))
+        return cls(
+            loss=Logistic(
+                1.0 / rows if penalty is None else penalty,
+                intercept=len(tables.columns.names) - 1 if intercept else None,
+            ),
+            population=Strategic(
+                tables.x, tables.y, tables.strength, features=tables.movable, count=tables.count
+            ),
+            weights=tables.count / rows,
+            columns=tables.columns,
+        )
+
+
+def _check_weights(weights: np.ndarray, clients: int) -> None:
+    if weights.shape != (clients,):
+        raise ValueError(
+            f"weights must hold one p_i for each of the {clients} clients; got shape {weights.shape}."
+        )
+    check_finite("Problem", weights=weights)
+    if np.any(weights < 0):
+        raise ValueError(f"weights must not be negative; weights[{int(np.argmin(weights))}] = {weights.min():g}.")
+    if abs(weights.sum() - 1.0) > 1e-6:
+        raise ValueError(
+            f"weights must sum to one; they sum to {weights.sum():.6g}. Use weights / weights.sum(), or None for equal ones."
+        )

@@ -1,0 +1,151 @@
+"""The records that travel between parts, and the two kinds of field that parts are made of."""
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+Theta = PyTree
+Memory = PyTree
+World = PyTree
+Noise = PyTree
+Loss = Callable[[Any, Any], Any]
+# What a field of numbers may hold: host arrays until `run` moves them to the device. A shape stands in the docstring.
+Numbers = Float[Array | np.ndarray, "..."]
+Counts = Int[Array | np.ndarray, "..."]
+
+
+def as_numbers(value: Any) -> Any:
+    """Host numbers become float64 NumPy arrays, so that nothing is lost before `run` picks a precision."""
+    if isinstance(value, jax.Array) or value is None:
+        return value
+    array = np.asarray(value)
+    return array.astype(np.float64) if array.dtype.kind in "buif" else array
+
+
+def number(**options: Any) -> Any:
+    """A field that holds numbers: a leaf, hence something a sweep can vary without compiling again."""
+    return eqx.field(converter=as_numbers, **options)
+
+
+def per_client(*, table: bool = False, converter: Callable[[Any], Any] = as_numbers, **options: Any) -> Any:
+    """A field with one row a client on its leading axis; a plain number is shared by all clients.
+
+    `table=True` marks a client's whole data table. Such rows are looked up sample by sample instead of
+    being copied for every client that takes part.
+    """
+    return eqx.field(converter=converter, metadata={"per_client": True, "table": table}, **options)
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether the values can be looked at now (they cannot while JAX traces)."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+class Cohort(eqx.Module):
+    """Who takes part in one round: K rows, whatever N is.
+
+    `weight` holds a_i, the factor of client i's update. `active` is None where every row is real; spare rows
+    carry the id N. `steps` holds tau_i, or None where all do E steps. `elapsed` is the time that the server waited.
+    """
+
+    ids: Int[Array, " K"]
+    weight: Float[Array, " K"]
+    active: Bool[Array, " K"] | None = None
+    steps: Int[Array, " K"] | None = None
+    elapsed: Float[Array, ""] | float = 0.0
+
+
+class Broadcast(eqx.Module):
+    """What the server sends: the model, the model in the world's hands, the aggregator's extra, the clock."""
+
+    theta: Theta
+    deployed: Theta
+    extra: PyTree
+    clock: Int[Array, ""]
+
+
+class Upload(eqx.Module):
+    """What a client returns: delta = theta_i - broadcast theta, always; models are never averaged."""
+
+    delta: Theta
+    steps: Int[Array, ""]
+    extra: PyTree
+    metrics: dict[str, Array]
+
+
+class Batch(eqx.Module):
+    """Samples of one local step, with the randomness that made them. `mask` is None where all rows count."""
+
+    z: PyTree
+    noise: Noise
+    mask: Bool[Array, " n"] | None
+
+
+class Local(eqx.Module):
+    """What a client knows while it computes a direction."""
+
+    loss: Loss
+    population: PyTree
+    world: World
+    deployed: Theta
+    broadcast: Broadcast
+    clock: Int[Array, ""]
+    rate: Float[Array, ""]
+
+
+class Estimate(eqx.Module):
+    """A direction to step against, the estimator's new memory, and counts that the round adds up."""
+
+    direction: Theta
+    memory: Memory
+    metrics: dict[str, Array]
+
+
+class ClientMemory(eqx.Module):
+    """All that a client remembers between rounds; None where a part has no memory."""
+
+    world: World
+    batch: Memory
+    estimator: Memory
+    channel: Memory
+
+
+class ServerMemory(eqx.Module):
+    participation: Memory
+    aggregator: Memory
+
+
+class State(eqx.Module):
+    """Everything that a run carries from one round to the next."""
+
+    theta: Theta
+    deployed: Theta
+    clients: ClientMemory
+    server: ServerMemory
+    round: Int[Array, ""]
+    participation: Float[Array, " N"] | None  # sum of a_i so far; None where it is known ahead
+
+
+def masked_mean(values: PyTree, mask: Bool[Array, " n"] | None) -> PyTree:
+    """Mean over the leading axis, over the rows that the mask keeps. Rows it drops may hold anything."""
+    if mask is None:
+        return jax.tree.map(lambda v: jnp.mean(v, axis=0), values)
+    count = jnp.maximum(jnp.sum(mask), 1)
+
+    def mean(v: Array) -> Array:
+        keep = mask.reshape(mask.shape + (1,) * (v.ndim - 1))
+        return jnp.sum(jnp.where(keep, v, 0), axis=0) / count.astype(v.dtype)
+
+    return jax.tree.map(mean, values)
+
+
+def squared_norm(tree: PyTree) -> Array:
+    """Sum of squares over all leaves."""
+    return functools.reduce(operator.add, (jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
