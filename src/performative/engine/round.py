@@ -168,7 +168,7 @@ def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
     present = jnp.ones(share.shape, bool) if active is None else active
 
     def total(counts: Array) -> Array:
-        return jnp.sum(jnp.where(present, counts, 0)).astype(dtype)
+        return jnp.sum(jnp.where(present, counts.astype(dtype), 0))
 
     longest = jnp.max(jnp.where(present, upload.steps, 0)).astype(dtype)
     time = longest * setup.clock.compute + setup.clock.communication + cohort.elapsed

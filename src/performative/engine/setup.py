@@ -92,8 +92,8 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, dtype: Any) ->
     algorithm.participation.check(weights)
     algorithm.aggregator.check(weights, algorithm.participation)
     tables = algorithm.participation.tables(weights)
-    setup = Setup(problem, algorithm, weights, tables, clock)  # type: ignore[arg-type]  # host arrays until the next line
-    return on_device(setup, dtype)
+    problem, algorithm, tables, clock = on_device((problem, algorithm, tables, clock), dtype)
+    return Setup(problem, algorithm, jnp.asarray(weights, dtype), tables, clock)
 
 
 @eqx.filter_jit

@@ -85,7 +85,7 @@ class Gaussian(AbstractPopulation):
         p, m, eps = self._rows(weights)
         level = np.sum(p * (1 - eps) * m, axis=0)
         slope = np.sum(p * (1 - eps) ** 2, axis=0)
-        return _divide(level, slope)
+        return _divide(np.asarray(level), np.asarray(slope))
 
     def _rows(self, weights: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """p_i, m_i, eps_i with one row a client and the model's shape behind."""
@@ -109,7 +109,7 @@ class Gaussian(AbstractPopulation):
             level = np.tensordot(p, mean, 1) if mean.ndim == 2 else np.full(len(eps), np.sum(p * mean))
             return np.eye(len(eps)) - eps, level
         p, m, eps = self._rows(weights)
-        return 1 - np.sum(p * eps, axis=0), np.sum(p * m, axis=0)
+        return np.asarray(1 - np.sum(p * eps, axis=0)), np.asarray(np.sum(p * m, axis=0))
 
 
 def _divide(level: np.ndarray, slope: np.ndarray) -> np.ndarray | None:
