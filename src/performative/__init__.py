@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 from performative import aggregators, batches, channels, estimators, losses, participation, populations, schedules
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Shuffled, Uniform
+from performative.compare import compare
 from performative.deploy import Every
 from performative.domains import Ball, Box
 from performative.engine import Clock, run
@@ -12,6 +13,7 @@ from performative.history import History
 from performative.participation import FirstK, Full, LocalWork, SchemeOne, SchemeTwo
 from performative.problem import Problem
 from performative.recipes import fedavg, multi_agent_pp, p_fedavg
+from performative.sweep import sweep
 
 __all__ = [
     "Algorithm",
@@ -32,6 +34,7 @@ __all__ = [
     "aggregators",
     "batches",
     "channels",
+    "compare",
     "estimators",
     "fedavg",
     "losses",
@@ -41,4 +44,5 @@ __all__ = [
     "populations",
     "run",
     "schedules",
+    "sweep",
 ]

@@ -29,3 +29,10 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     lowered = {c.lower().replace("_", ""): c for c in choices}
     close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
     return f" Did you mean {lowered[close[0]]!r}?" if close else f" Choose one of: {', '.join(choices)}."
+
+
+def check_counts(**counts: Any) -> None:
+    """Refuse what is not a whole number of at least 1, naming the parameter."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")

@@ -1,16 +1,15 @@
 """Risks along a run, measured between chunks on a fixed subset of clients."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from performative.client_axis import take_rows
-from performative.engine.chunk import Targets, over_settings
+from performative.client_axis import client_axes, take_rows
+from performative.engine.chunk import Frozen, Targets, over_settings
 from performative.engine.round import Setup
+from performative.problem import Problem
 from performative.risk import decoupled_risk
 from performative.types import State
 
@@ -29,7 +28,7 @@ def audit_clients(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @eqx.filter_jit
 def measure_risks(
-    setup: Setup, axes: Any, state: State, ids: Int[Array, " K"], share: Float[Array, " K"]
+    fixed: Frozen, state: State, ids: Int[Array, " K"], share: Float[Array, " K"]
 ) -> dict[str, Array]:
     """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about."""
 
@@ -41,26 +40,21 @@ def measure_risks(
             "performative_risk": decoupled_risk(part, share, state.theta, state.theta, None, _NODES),
         }
 
-    def repeats(setup: Setup, targets: Targets, keys: Any, state: State) -> dict[str, Array]:
+    def repeats(setup: Setup, targets: Targets, state: State) -> dict[str, Array]:
         return jax.vmap(lambda s: one(setup, s))(state)
 
-    if axes is None:
-        return repeats(setup, Targets(), None, state)
-    return over_settings(repeats, axes)(setup, Targets(), None, state)
+    return over_settings(repeats, fixed, state)
 
 
-def _subset(setup: Setup, ids: Int[Array, " K"]) -> Any:
+def _subset(setup: Setup, ids: Int[Array, " K"]) -> Problem:
     """The problem restricted to some clients, as a problem again."""
-    from performative.client_axis import client_axes
-
-    population = setup.problem.population
     if ids.shape[0] == setup.weights.shape[0]:
         return setup.problem
-    axes = client_axes(population)
+    population = setup.problem.population
     rows = jax.tree.map(
-        lambda leaf, axis: leaf if axis is None else jnp.take(leaf, ids, axis=0),
+        lambda axis, leaf: leaf if axis is None else jnp.take(leaf, ids, axis=0),
+        client_axes(population),
         population,
-        axes,
         is_leaf=lambda leaf: leaf is None,
     )
     return eqx.tree_at(lambda p: p.population, setup.problem, rows)

@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from performative.engine.round import Report, Setup, federated_round
 from performative.types import State, squared_norm
@@ -27,27 +27,34 @@ class Watch(eqx.Module):
 
 
 def record(state: State, report: Report, targets: Targets, watch: Watch, limit: Array) -> dict[str, Any]:
-    """One row of the history."""
-    row: dict[str, Any] = {
-        "consensus": report.consensus,
-        "time": report.time,
-        "uploads": report.uploads,
-        **report.metrics,
-        # False from the first round on at which the model left the numbers or the limit.
-        "sound": squared_norm(state.theta) <= limit,
-    }
-    if watch.theta:
-        row["theta"] = state.theta
+    """One row of the history: levels as they are now, counts since the last row, and whether the model is sound."""
+    levels = {"consensus": report.consensus}
     for name in ("stable", "optimal"):
         target = getattr(targets, name)
         if target is not None:
             gap = jax.tree.map(jnp.subtract, state.theta, target)
-            row[f"distance_to_{name}"] = jnp.sqrt(squared_norm(gap))
-    return row
+            levels[f"distance_to_{name}"] = jnp.sqrt(squared_norm(gap))
+    return {
+        "levels": levels,
+        "counts": {"time": report.time, "uploads": report.uploads, **report.metrics},
+        "theta": state.theta if watch.theta else None,
+        # False where the model has left the numbers or the limit.
+        "sound": squared_norm(state.theta) <= limit,
+    }
+
+
+def add_reports(total: Report, last: Report) -> Report:
+    """Counts add up; levels are the last round's."""
+    return Report(
+        last.consensus,
+        total.time + last.time,
+        total.uploads + last.uploads,
+        jax.tree.map(jnp.add, total.metrics, last.metrics),
+    )
 
 
 def _advance(setup: Setup, watch: Watch, rounds: Array, key: PRNGKeyArray, state: State) -> tuple[State, Report]:
-    """Rounds up to the next record: `every` of them, fewer at the end. Counts add up, the rest is the last round's."""
+    """Rounds up to the next record: `every` of them, fewer at the end."""
 
     def once(state: State) -> tuple[State, Report]:
         return federated_round(setup, state, key, watch.executor)
@@ -59,23 +66,35 @@ def _advance(setup: Setup, watch: Watch, rounds: Array, key: PRNGKeyArray, state
     def again(_: Any, carry: Any) -> Any:
         state, total = carry
         state, report = once(state)
-        return state, Report(
-            report.consensus,
-            total.time + report.time,
-            total.uploads + report.uploads,
-            jax.tree.map(jnp.add, total.metrics, report.metrics),
-        )
+        return state, add_reports(total, report)
 
     left = jnp.minimum(watch.every - 1, rounds - state.round)
     return jax.lax.fori_loop(0, left, again, (state, report))
 
 
+class Span(eqx.Module):
+    """How far a chunk goes: `count` records, never past round `rounds`; |theta|^2 above `limit` is not sound."""
+
+    count: Int[Array, ""]
+    rounds: Int[Array, ""]
+    limit: Float[Array, ""]
+
+
+class Frozen(eqx.Module):
+    """What a chunk reads and does not change. `axes` marks the leaves that a sweep varies; None without a sweep."""
+
+    setup: Setup
+    targets: Targets
+    keys: Any
+    axes: Any = None
+
+
 def _one_run(
-    setup: Setup, targets: Targets, watch: Watch, capacity: int, count: Array, rounds: Array, limit: Array, key: Any, state: State
+    setup: Setup, targets: Targets, watch: Watch, capacity: int, span: Span, key: Any, state: State
 ) -> tuple[State, dict[str, Any]]:
     def row(state: State) -> tuple[State, dict[str, Any]]:
-        state, report = _advance(setup, watch, rounds, key, state)
-        return state, record(state, report, targets, watch, limit)
+        state, report = _advance(setup, watch, span.rounds, key, state)
+        return state, record(state, report, targets, watch, span.limit)
 
     shapes = jax.eval_shape(lambda s: row(s)[1], state)
     books = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
@@ -83,48 +102,42 @@ def _one_run(
     def body(i: Array, carry: Any) -> Any:
         state, books = carry
         state, values = row(state)
-        books = jax.tree.map(lambda book, value: book.at[i].set(value), books, values)
-        return state, books
+        return state, jax.tree.map(lambda book, value: book.at[i].set(value), books, values)
 
     # A traced trip count: one compilation serves chunks of every length up to the capacity.
-    return jax.lax.fori_loop(0, count, body, (state, books))
+    return jax.lax.fori_loop(0, span.count, body, (state, books))
 
 
 @eqx.filter_jit(donate="all-except-first")
 def run_chunk(
-    frozen: tuple[Setup, Targets, PyTree, Any],
-    state: State,
-    watch: Watch,
-    capacity: int,
-    count: Int[Array, ""],
-    rounds: Int[Array, ""],
-    limit: Array,
+    frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int
 ) -> tuple[State, dict[str, Any]]:
-    """`count` records from `state` on. `frozen` holds setup, targets, the sweep's axes and the keys.
+    """`span.count` records from `state` on, at most `capacity`.
 
-    State and keys have a leading axis of repeats, and before it one of settings where the sweep's axes say so.
+    State and keys lead with an axis of repeats; the state with one of settings before it in a sweep.
     """
-    setup, targets, axes, keys = frozen
+    fixed, span = frozen
 
-    def repeats(setup: Setup, targets: Targets, keys: Any, state: State) -> Any:
-        one = lambda key, state: _one_run(setup, targets, watch, capacity, count, rounds, limit, key, state)  # noqa: E731
-        return jax.vmap(one)(keys, state)
+    def repeats(setup: Setup, targets: Targets, state: State) -> Any:
+        def one(key: Any, state: State) -> Any:
+            return _one_run(setup, targets, watch, capacity, span, key, state)
 
-    if axes is None:
-        return repeats(setup, targets, keys, state)
-    return over_settings(repeats, axes)(setup, targets, keys, state)
+        return jax.vmap(one)(fixed.keys, state)
+
+    return over_settings(repeats, fixed, state)
 
 
-def over_settings(function: Any, axes: tuple[Any, Any]) -> Any:
-    """Map over the settings of a sweep: leaves that differ between settings have a leading axis, others are shared."""
+def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:
+    """function(setup, targets, *args), mapped over the settings of a sweep where there is one.
 
-    def mapped(setup: Setup, targets: Targets, keys: Any, state: Any) -> Any:
-        arrays, rest = eqx.partition((setup, targets), eqx.is_array)
+    Leaves that differ between settings have a leading axis, all others are shared.
+    """
+    if fixed.axes is None:
+        return function(fixed.setup, fixed.targets, *args)
+    arrays, rest = eqx.partition((fixed.setup, fixed.targets), eqx.is_array)
 
-        def one(arrays: Any, state: Any) -> Any:
-            here, points = eqx.combine(arrays, rest)
-            return function(here, points, keys, state)
+    def one(arrays: Any, *args: Any) -> Any:
+        setup, targets = eqx.combine(arrays, rest)
+        return function(setup, targets, *args)
 
-        return jax.vmap(one, in_axes=(axes, 0))(arrays, state)
-
-    return mapped
+    return jax.vmap(one, in_axes=(fixed.axes, *(0 for _ in args)))(arrays, *args)

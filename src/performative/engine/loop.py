@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.client_axis import client_axes, put_rows, take_rows
-from performative.engine.chunk import Targets, Watch, record
+from performative.engine.chunk import Frozen, Span, Watch, add_reports, record
 from performative.engine.client import client_round
 from performative.engine.round import Setup, close_round, open_round
 from performative.types import State
@@ -55,27 +55,29 @@ def loop_round(setup: Setup, state: State, key: Any) -> tuple[State, Any]:
         clients = put_rows(clients, at, jax.tree.map(lambda leaf: leaf[None], after))
     template = next(upload for upload in uploads if upload is not None)
     blank = jax.tree.map(jnp.zeros_like, template)
-    rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[blank if u is None else u for u in uploads])
+    rows = jax.tree.map(_stack, *[blank if u is None else u for u in uploads])
     return _close(setup, state, cohort, broadcast, rows, clients, chosen)
 
 
 def loop_chunk(
-    frozen: tuple[Setup, Targets, Any, Any], state: State, watch: Watch, capacity: int, count: Any, rounds: Any, limit: Any
+    frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int
 ) -> tuple[State, dict[str, Any]]:
     """What `run_chunk` does, in Python."""
-    setup, targets, _, keys = frozen
+    fixed, span = frozen
     states, books = [], []
-    for repeat in range(len(keys)):
-        here = jax.tree.map(lambda leaf: leaf[repeat], state)
+    for repeat in range(len(fixed.keys)):
+        here, key = jax.tree.map(lambda leaf: leaf[repeat], state), fixed.keys[repeat]
         rows = []
-        for _ in range(int(count)):
-            here, report = loop_round(setup, here, keys[repeat])
-            for _ in range(min(watch.every - 1, int(rounds) - int(here.round))):
-                here, more = loop_round(setup, here, keys[repeat])
-                sums = jax.tree.map(jnp.add, (report.time, report.uploads, report.metrics), (more.time, more.uploads, more.metrics))
-                report = eqx.tree_at(lambda r: (r.time, r.uploads, r.metrics), more, sums)
-            rows.append(_record(here, report, targets, watch, limit))
+        for _ in range(int(span.count)):
+            here, report = loop_round(fixed.setup, here, key)
+            for _ in range(min(watch.every - 1, int(span.rounds) - int(here.round))):
+                here, more = loop_round(fixed.setup, here, key)
+                report = add_reports(report, more)
+            rows.append(_record(here, report, fixed.targets, watch, span.limit))
         states.append(here)
-        books.append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows))
-    stack = lambda *leaves: jnp.stack(leaves)  # noqa: E731
-    return jax.tree.map(stack, *states), jax.tree.map(stack, *books)
+        books.append(jax.tree.map(_stack, *rows))
+    return jax.tree.map(_stack, *states), jax.tree.map(_stack, *books)
+
+
+def _stack(*leaves: Any) -> Any:
+    return jnp.stack(leaves)

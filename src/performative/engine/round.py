@@ -13,7 +13,7 @@ from performative.client_axis import client_axes, put_rows, take_clients, take_r
 from performative.engine.client import RoundKeys, client_round, round_keys
 from performative.participation import Selection
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Cohort, Memory, ServerMemory, State, Upload, number, squared_norm
+from performative.types import Broadcast, ClientMemory, Cohort, Memory, Numbers, ServerMemory, State, Upload, number, squared_norm
 
 
 class Clock(eqx.Module):
@@ -31,7 +31,7 @@ class Setup(eqx.Module):
 
     problem: Problem
     algorithm: Algorithm
-    weights: Float[Array, " N"]
+    weights: Numbers
     tables: PyTree
     clock: Clock
 

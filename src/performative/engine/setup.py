@@ -80,23 +80,21 @@ def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
     algorithm.batch.check(problem.population.capacity)
 
 
-def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, dtype: Any) -> Setup:
-    """Check that the parts serve this problem, and put them on the device."""
+def prepare(problem: Problem, algorithm: Algorithm, clock: Clock) -> Setup:
+    """Check that the parts serve this problem, and work out their tables. Still on the host."""
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
     if not isinstance(algorithm, Algorithm):
         raise ValueError(
-            f"algorithm must be a pf.Algorithm, as a recipe such as pf.p_fedavg(...) returns; got {type(algorithm).__name__}."
+            "algorithm must be a pf.Algorithm, as a recipe such as pf.p_fedavg(...) returns; "
+            f"got {type(algorithm).__name__}."
         )
     weights = np.asarray(problem.client_weights)
     algorithm.participation.check(weights)
     algorithm.aggregator.check(weights, algorithm.participation)
-    tables = algorithm.participation.tables(weights)
-    problem, algorithm, tables, clock = on_device((problem, algorithm, tables, clock), dtype)
-    return Setup(problem, algorithm, jnp.asarray(weights, dtype), tables, clock)
+    return Setup(problem, algorithm, weights, algorithm.participation.tables(weights), clock)
 
 
-@eqx.filter_jit
 def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
     """Round 0: theta is the model in the world's hands."""
     population, clients = setup.problem.population, setup.weights.shape[0]

@@ -1,0 +1,114 @@
+"""Is one method better than another, or luckier?"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from performative.history import History
+from performative.sweep import Metric
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """first - second, over repeats with the same seed."""
+
+    first: str
+    second: str
+    mean: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def verdict(self) -> str:
+        """In words, at the level of the interval."""
+        if self.low > 0:
+            return f"{self.second} is smaller"
+        if self.high < 0:
+            return f"{self.first} is smaller"
+        return "no difference shown"
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Paired differences. The intervals hold together at `level` (Bonferroni); the p-values are Holm's."""
+
+    metric: str
+    level: float
+    means: dict[str, float]
+    differences: list[Difference]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row a pair."""
+        import pandas as pd
+
+        return pd.DataFrame([{**dataclasses.asdict(d), "verdict": d.verdict} for d in self.differences])
+
+    def __str__(self) -> str:
+        lines = [f"{self.metric}: " + ", ".join(f"{name} {mean:.4g}" for name, mean in self.means.items())]
+        for d in self.differences:
+            lines.append(
+                f"  {d.first} - {d.second} = {d.mean:.4g} [{d.low:.4g}, {d.high:.4g}], p = {d.p_value:.2g}: {d.verdict}"
+            )
+        return "\n".join(lines)
+
+
+def compare(
+    histories: Mapping[str, History],
+    metric: Metric = "distance_to_stable",
+    level: float = 0.95,
+    baseline: str | None = None,
+) -> Comparison:
+    """Differences of final values between runs with the same seed and repeats (common random numbers).
+
+    Repeat r of one run is held against repeat r of the other, which takes the shared luck out of the difference.
+    `baseline` compares all others to one run; without it every pair is compared. With m pairs the intervals are
+    Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method.
+    """
+    from scipy import stats
+
+    if len(histories) < 2:
+        raise ValueError(f"compare needs at least two histories; got {list(histories)}.")
+    if baseline is not None and baseline not in histories:
+        raise ValueError(f"baseline={baseline!r} is not among the histories {list(histories)}.")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1; got {level}.")
+    draws = {(h.meta.get("seed"), h.repeats) for h in histories.values()}
+    if len(draws) > 1:
+        raise ValueError(f"compare pairs repeats by seed, so seed and repeats must agree; got (seed, repeats) {draws}.")
+    repeats = next(iter(histories.values())).repeats
+    if repeats < 2:
+        raise ValueError("compare needs repeats >= 2 to tell a difference from luck.")
+    values = {n: np.asarray(metric(h) if callable(metric) else h[metric][:, -1], float) for n, h in histories.items()}
+    pairs = list(itertools.combinations(values, 2))
+    if baseline is not None:
+        pairs = [(name, baseline) for name in values if name != baseline]
+    quantile = stats.t.ppf(1 - (1 - level) / (2 * len(pairs)), repeats - 1)
+    rows, raw = [], []
+    for first, second in pairs:
+        gap = values[first] - values[second]
+        mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(repeats))
+        if error > 0:
+            raw.append(float(2 * stats.t.sf(abs(mean) / error, repeats - 1)))
+        else:
+            raw.append(1.0 if mean == 0 else 0.0)
+        rows.append((first, second, mean, mean - quantile * error, mean + quantile * error))
+    corrected = _holm(np.asarray(raw))
+    name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
+    differences = [Difference(*row, p_value=float(p)) for row, p in zip(rows, corrected, strict=True)]
+    return Comparison(name, level, {n: float(v.mean()) for n, v in values.items()}, differences)
+
+
+def _holm(p: np.ndarray) -> np.ndarray:
+    """Holm's step-down correction: valid whatever the dependence between the tests."""
+    order = np.argsort(p)
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    out = np.empty_like(p)
+    out[order] = np.minimum(stepped, 1.0)
+    return out

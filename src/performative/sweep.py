@@ -1,0 +1,205 @@
+"""Many settings at once: one compilation for all that differ in numbers only."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.algorithm import Algorithm
+from performative.describe import describe
+from performative.engine.books import write_history
+from performative.engine.chunk import Frozen, Watch
+from performative.engine.drive import drive
+from performative.engine.round import Clock
+from performative.engine.run import (
+    cache_compilations,
+    find_targets,
+    pick_executor,
+    read_dtype,
+    read_points,
+    read_record_theta,
+    repeat_keys,
+)
+from performative.engine.setup import check_fit, on_device, prepare, read_theta
+from performative.errors import check_counts, nearest
+from performative.history import History
+from performative.problem import Problem
+
+if TYPE_CHECKING:
+    import xarray
+
+Metric = str | Callable[[History], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """One history for each setting, in the order of the grid."""
+
+    over: dict[str, list[Any]]
+    settings: list[dict[str, Any]]
+    histories: list[History]
+    programs: int  # how many programs were run: settings that differ in numbers only share one
+
+    def scores(self, metric: Metric = "distance_to_stable") -> np.ndarray:
+        """Mean over repeats of the final value, one a setting; infinite where a repeat diverged."""
+        return np.asarray([_score(history, metric) for history in self.histories])
+
+    def best(self, metric: Metric = "distance_to_stable") -> tuple[dict[str, Any], History]:
+        """The setting with the smallest mean final value, and its history."""
+        scores = self.scores(metric)
+        if not np.any(np.isfinite(scores)):
+            raise ValueError(f"every setting diverged, so there is no best one by {metric!r}.")
+        first = int(np.nanargmin(scores))
+        return self.settings[first], self.histories[first]
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """All histories side by side along `setting`, with the swept values as coordinates."""
+        import xarray as xr
+
+        joined = xr.concat([h.to_xarray() for h in self.histories], dim="setting", combine_attrs="drop", join="outer")
+        labels = {name: ("setting", [_label(s[name]) for s in self.settings]) for name in self.over}
+        return joined.assign_coords(labels)
+
+
+def _label(value: Any) -> Any:
+    return value if isinstance(value, (int, float, str)) else str(describe(value))
+
+
+def _score(history: History, metric: Metric) -> float:
+    if history.status == "diverged":
+        return float("inf")
+    values = metric(history) if callable(metric) else history[metric][:, -1]
+    return float(np.mean(values))
+
+
+def sweep(
+    problem: Problem,
+    algorithm: Algorithm,
+    over: Mapping[str, Sequence[Any]],
+    rounds: int,
+    theta: Any = None,
+    seed: int = 0,
+    repeats: int = 1,
+    *,
+    record_theta: str = "all",
+    every: int = 1,
+    risk: bool | int = False,
+    clock: Clock | None = None,
+    dtype: str | None = None,
+    executor: str | None = None,
+    limit: float = 1e8,
+    progress: bool | None = None,
+) -> Sweep:
+    """Run every combination of the values in `over`, with the same seeds for all (common random numbers).
+
+    `over` maps a dotted name to values: "rate", "rate.scale", "participation.k", "local_steps" on the algorithm,
+    "population.sensitivity", "weights", "domain" on the problem. Settings that differ in numbers only run as one
+    compiled program; a value that sets a shape (K, E, n) or chooses code gets a program of its own.
+    """
+    check_counts(rounds=rounds, repeats=repeats, every=every)
+    if not over or any(len(values) == 0 for values in over.values()):
+        raise ValueError("over needs at least one name with at least one value.")
+    settings = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+    precision, points, clock = read_dtype(dtype), read_points(risk), clock or Clock()
+    if executor == "loop":
+        raise ValueError('sweep runs settings side by side; use pf.run(..., executor="loop") on one of them.')
+    with jax.enable_x64(precision == jnp.float64):
+        cache_compilations()
+        start = read_theta(problem, theta, precision)
+        ready = []
+        for setting in settings:
+            here, how = problem, algorithm
+            for name, value in setting.items():
+                here, how = set_by_name(here, how, name, value)
+            ready.append((prepare(here, how, clock), find_targets(here, start, None, None)))
+        histories: dict[int, History] = {}
+        groups = _same_program(ready)
+        for group in groups:
+            fixed = _stack([ready[i] for i in group], repeat_keys(seed, repeats), precision)
+            first = on_device(ready[group[0]][0], precision)
+            check_fit(first.problem, first.algorithm, start)
+            how = ready[group[0]][0].algorithm
+            watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
+            state, chunks, seconds = drive(
+                fixed, start, watch, rounds,
+                settings=len(group), points=points, limit=limit, label=f"{how.name} x {len(group)}", progress=progress,
+            )  # fmt: skip
+            for place, i in enumerate(group):
+                meta = {
+                    "algorithm": how.name,
+                    "config": describe(ready[i][0].algorithm),
+                    "setting": describe(settings[i]),
+                    "seed": seed,
+                    "dtype": str(first.weights.dtype),
+                    "seconds": round(seconds / len(group), 4),
+                }
+                histories[i] = write_history(fixed, start, watch, rounds, chunks, state, meta, place)
+    return Sweep(
+        {k: list(v) for k, v in over.items()}, settings, [histories[i] for i in range(len(settings))], len(groups)
+    )
+
+
+def _same_program(ready: list[tuple[Any, Any]]) -> list[list[int]]:
+    """Indices of settings that share structure, shapes and static fields."""
+    groups: dict[Any, list[int]] = {}
+    for i, pair in enumerate(ready):
+        leaves, structure = jax.tree.flatten(pair)
+        shapes = tuple((np.shape(leaf), np.result_type(leaf)) if _is_number(leaf) else leaf for leaf in leaves)
+        groups.setdefault((structure, shapes), []).append(i)
+    return list(groups.values())
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array))
+
+
+def _stack(pairs: list[tuple[Any, Any]], keys: Any, dtype: Any) -> Frozen:
+    """Leaves that differ get a leading axis of settings, the others stay shared."""
+    columns = list(zip(*(jax.tree.leaves(pair) for pair in pairs), strict=True))
+    structure = jax.tree.structure(pairs[0])
+    values, axes = [], []
+    for column in columns:
+        varies = _is_number(column[0]) and not all(c is column[0] or np.array_equal(c, column[0]) for c in column)
+        values.append(np.stack([np.asarray(c) for c in column]) if varies else column[0])
+        axes.append(0 if varies else None)
+    setup, targets = on_device(jax.tree.unflatten(structure, values), dtype)
+    return Frozen(setup, targets, keys, jax.tree.unflatten(structure, axes))
+
+
+def set_by_name(problem: Problem, algorithm: Algorithm, name: str, value: Any) -> tuple[Problem, Algorithm]:
+    """The problem and the algorithm with one field replaced, converted and checked as its constructor would."""
+    path = name.split(".")
+    if path[0] in ("problem", "algorithm"):
+        owner, path = path[0], path[1:]
+    else:
+        owner = "algorithm" if path[0] in _field_names(algorithm) else "problem"
+        if path[0] not in _field_names(algorithm) + _field_names(problem):
+            known = _field_names(algorithm) + _field_names(problem)
+            raise ValueError(f"over: there is no {name!r} to vary.{nearest(path[0], known)}")
+    if owner == "algorithm":
+        return problem, _replace(algorithm, path, value, name)
+    return _replace(problem, path, value, name), algorithm
+
+
+def _field_names(part: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(part)]
+
+
+def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
+    if not dataclasses.is_dataclass(part) or path[0] not in _field_names(part):
+        known = _field_names(part) if dataclasses.is_dataclass(part) else []
+        raise ValueError(f"over: {name!r} does not lead to a field of {type(part).__name__}.{nearest(path[0], known)}")
+    copy = object.__new__(type(part))
+    for field in dataclasses.fields(part):
+        content = getattr(part, field.name)
+        if field.name == path[0]:
+            content = _replace(content, path[1:], value, name) if path[1:] else value
+            content = field.metadata.get("converter", lambda v: v)(content)
+        object.__setattr__(copy, field.name, content)
+    if hasattr(copy, "__check_init__"):
+        copy.__check_init__()
+    return copy
