@@ -14,6 +14,7 @@ from performative.participation import FirstK, Full, LocalWork, SchemeOne, Schem
 from performative.problem import Problem
 from performative.recipes import fedavg, multi_agent_pp, p_fedavg
 from performative.sweep import sweep
+from performative.types import number, per_client
 
 __all__ = [
     "Algorithm",
@@ -39,8 +40,10 @@ __all__ = [
     "fedavg",
     "losses",
     "multi_agent_pp",
+    "number",
     "p_fedavg",
     "participation",
+    "per_client",
     "populations",
     "run",
     "schedules",

@@ -113,8 +113,8 @@ class Shuffled(AbstractBatch):
 
         def rows(step: Array) -> Array:
             epoch_key = jax.random.fold_in(standing_key, step // batches)
-            position = (step % batches) * self.n + jnp.arange(self.n)
+            position = (step % batches) * self.n + jnp.arange(self.n, dtype=jnp.int32)
             return jax.vmap(lambda p: shuffled_position(epoch_key, p, population.rows))(position)
 
-        picked = jax.vmap(rows)(memory + jnp.arange(steps))
+        picked = jax.vmap(rows)(memory + jnp.arange(steps, dtype=jnp.int32))
         return population.draw(key, (steps, self.n), theta, picked), None

@@ -13,6 +13,8 @@ from performative.types import Theta, World
 
 # Draws a client where an expectation has no exact rule.
 NODES = 2048
+# Up to this many samples are held at once (32 MB in float64); beyond, clients are taken in blocks.
+_SAMPLES = 1 << 22
 
 
 def client_risks(
@@ -22,6 +24,7 @@ def client_risks(
 
     Exact over finite tables and for Gaussian data in one dimension; else over fixed draws (common random numbers).
     `world` holds the clients' worlds; None lets each settle under `deployed`.
+    Memory is bounded: many clients are taken in blocks, and their derivatives are recomputed rather than stored.
     """
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
@@ -32,8 +35,26 @@ def client_risks(
         each = jax.vmap(lambda u: problem.loss(theta, population.sample(u, here, deployed)))(noise)
         return jnp.sum(share.astype(each.dtype) * each)
 
-    axes = (client_axes(arrays), None if world is None else 0)
-    return jax.vmap(one, in_axes=axes, axis_size=problem.clients)(arrays, world)
+    axes = client_axes(arrays)
+    block = max(1, _SAMPLES // count_nodes(problem, deployed, nodes))
+    if problem.clients <= block:
+        lead = (axes, None if world is None else 0)
+        return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world)
+    rows = jax.tree.map(lambda axis, leaf: None if axis is None else leaf, axes, arrays, is_leaf=_is_none)
+    shared = jax.tree.map(lambda axis, leaf: leaf if axis is None else None, axes, arrays, is_leaf=_is_none)
+    again = jax.checkpoint(lambda each: one(eqx.combine(each[0], shared), each[1]))
+    return jax.lax.map(again, (rows, world), batch_size=block)
+
+
+def count_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> int:
+    """Samples a client that its expectation is taken over."""
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+
+    def shares(rows: Any) -> Array:
+        return eqx.combine(rows, rest).nodes(deployed, nodes)[1]
+
+    lead = (client_axes(arrays),)
+    return jax.eval_shape(jax.vmap(shares, in_axes=lead, axis_size=problem.clients), arrays).shape[1]
 
 
 def decoupled_risk(
@@ -46,3 +67,7 @@ def decoupled_risk(
 ) -> Float[Array, ""]:
     """f(theta; deployed) = sum_i p_i f_i(theta; deployed). At deployed = theta it is the performative risk."""
     return jnp.sum(weights * client_risks(problem, theta, deployed, world, nodes))
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None

@@ -19,7 +19,9 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     A cell is drawn uniformly, then kept with probability `threshold`, else exchanged for `alias`. Exact to the
     rounding of one uniform, where an inverse CDF in float32 is off by several percent at N = 1e6.
     """
-    scaled = (np.asarray(weights, np.float64) * len(weights)).tolist()
+    weights = np.asarray(weights, np.float64)
+    # Weights need to sum to one only nearly; a deficit left here would fall to whoever comes last.
+    scaled = (weights * (len(weights) / weights.sum())).tolist()
     alias = list(range(len(scaled)))
     small = [i for i, s in enumerate(scaled) if s < 1.0]
     large = [i for i, s in enumerate(scaled) if s >= 1.0]
@@ -40,7 +42,7 @@ def draw_alias(
     """`draws` independent draws from an alias table, in O(draws)."""
     threshold, alias = table
     key_cell, key_keep = jax.random.split(key)
-    cell = jax.random.randint(key_cell, (draws,), 0, threshold.shape[0])
+    cell = jax.random.randint(key_cell, (draws,), 0, threshold.shape[0], jnp.int32)
     keep = jax.random.uniform(key_keep, (draws,), threshold.dtype) < threshold[cell]
     return jnp.where(keep, cell, alias[cell])
 
@@ -57,7 +59,7 @@ def merge_duplicates(ids: Int[Array, " K"], spare: int) -> tuple[Int[Array, " K"
         ids = jnp.sort(ids)
         start = jnp.searchsorted(ids, ids, side="left")
         count = (jnp.searchsorted(ids, ids, side="right") - start).astype(jnp.int32)
-        first = start == jnp.arange(k)
+        first = start == jnp.arange(k, dtype=start.dtype)
     return jnp.where(first, ids, spare), jnp.where(first, count, 0)
 
 
@@ -80,7 +82,7 @@ def distinct(key: PRNGKeyArray, k: int, count: Any, capacity: int | None = None)
     """
     limit = count if capacity is None else capacity
     if limit <= _SMALL or k * 8 > limit:
-        turn = jax.random.permutation(key, limit)
+        turn = jax.random.permutation(key, jnp.arange(limit, dtype=jnp.int32))
         if capacity is None:
             return turn[:k]
         behind = jnp.argsort(jnp.where(turn < count, 0, 1), stable=True)
@@ -91,7 +93,7 @@ def distinct(key: PRNGKeyArray, k: int, count: Any, capacity: int | None = None)
 
     def redraw(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         attempt, ids, settled = carry
-        fresh = jax.random.randint(jax.random.fold_in(key, attempt), (k,), 0, count)
+        fresh = jax.random.randint(jax.random.fold_in(key, attempt), (k,), 0, count, jnp.int32)
         ids = jnp.where(settled, ids, fresh)
         return attempt + 1, ids, ~_clashes(ids, settled)
 

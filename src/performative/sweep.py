@@ -126,7 +126,7 @@ def sweep(
             watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
             state, chunks, seconds = drive(
                 fixed, start, watch, rounds,
-                settings=len(group), points=points, limit=limit, label=f"{how.name} x {len(group)}", progress=progress,
+                points=points, limit=limit, label=f"{how.name} x {len(group)}", progress=progress,
             )  # fmt: skip
             for place, i in enumerate(group):
                 meta = {
@@ -167,7 +167,7 @@ def _stack(pairs: list[tuple[Any, Any]], keys: Any, dtype: Any) -> Frozen:
         values.append(np.stack([np.asarray(c) for c in column]) if varies else column[0])
         axes.append(0 if varies else None)
     setup, targets = on_device(jax.tree.unflatten(structure, values), dtype)
-    return Frozen(setup, targets, keys, jax.tree.unflatten(structure, axes))
+    return Frozen(setup, targets, keys, jax.tree.unflatten(structure, axes), len(pairs))
 
 
 def set_by_name(problem: Problem, algorithm: Algorithm, name: str, value: Any) -> tuple[Problem, Algorithm]:

@@ -81,12 +81,16 @@ class Span(eqx.Module):
 
 
 class Frozen(eqx.Module):
-    """What a chunk reads and does not change. `axes` marks the leaves that a sweep varies; None without a sweep."""
+    """What a chunk reads and does not change.
+
+    In a sweep of several `settings`, `axes` marks the leaves of setup and targets that vary (0) or are shared (None).
+    """
 
     setup: Setup
     targets: Targets
     keys: Any
     axes: Any = None
+    settings: int | None = eqx.field(static=True, default=None)
 
 
 def _one_run(
@@ -132,7 +136,7 @@ def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:
 
     Leaves that differ between settings have a leading axis, all others are shared.
     """
-    if fixed.axes is None:
+    if fixed.settings is None:
         return function(fixed.setup, fixed.targets, *args)
     arrays, rest = eqx.partition((fixed.setup, fixed.targets), eqx.is_array)
 
@@ -140,4 +144,5 @@ def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:
         setup, targets = eqx.combine(arrays, rest)
         return function(setup, targets, *args)
 
-    return jax.vmap(one, in_axes=(fixed.axes, *(0 for _ in args)))(arrays, *args)
+    axes = (fixed.axes, *(0 for _ in args))
+    return jax.vmap(one, in_axes=axes, axis_size=fixed.settings)(arrays, *args)

@@ -92,7 +92,7 @@ def client_round(
         return after, counted
 
     start = (broadcast.theta, world, memory.estimator)
-    inputs = (jnp.arange(E), noise, mask, extra_noise)
+    inputs = (jnp.arange(E, dtype=jnp.int32), noise, mask, extra_noise)
     if E == 1:
         after, counted = step(start, jax.tree.map(lambda leaf: leaf[0], inputs))
     else:
@@ -104,7 +104,7 @@ def client_round(
     delta = jax.tree.map(jnp.subtract, theta, broadcast.theta)
     draft = Upload(delta, done, None, counted)
     extra, estimator_memory = algorithm.estimator.finish(
-        draft, local(theta, world, jnp.asarray(E)), estimator_memory
+        draft, local(theta, world, jnp.asarray(E, jnp.int32)), estimator_memory
     )
     channel_noise = algorithm.channel.draw(keys.channel, delta)
     sent, channel_memory = algorithm.channel.send(channel_noise, delta, memory.channel)

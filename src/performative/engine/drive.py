@@ -49,7 +49,6 @@ def drive(
     watch: Watch,
     rounds: int,
     *,
-    settings: int | None = None,
     points: int = 0,
     limit: float = 1e8,
     label: str = "",
@@ -59,8 +58,8 @@ def drive(
 ) -> tuple[State, list[Chunk], float]:
     """Run to the end, or to where every repeat has left the numbers. Returns state, chunks and seconds."""
     began = time.perf_counter()
-    lead = 1 if settings is None else 2
-    copies = len(fixed.keys) * (settings or 1)
+    lead = 1 if fixed.settings is None else 2
+    copies = len(fixed.keys) * (fixed.settings or 1)
     weights = np.asarray(fixed.setup.weights)
     clients = weights.shape[-1]
     counting = not fixed.setup.algorithm.participation.everyone and copies * clients <= _COUNTERS
@@ -82,7 +81,7 @@ def drive(
     with progress_bar(label, rounds, progress) as update:
         while done < total:
             count = min(length, total - done)
-            span = Span(jnp.asarray(count), jnp.asarray(rounds), jnp.asarray((limit * size) ** 2, dtype))
+            span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), jnp.asarray((limit * size) ** 2, dtype))
             state, rows = step((fixed, span), state, watch, capacity)
             chunk = flatten_rows(rows, lead, count)
             done += count

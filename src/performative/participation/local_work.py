@@ -82,7 +82,7 @@ class LocalWork(AbstractParticipation):
         if isinstance(self.steps, UniformSteps):
             # Keyed by client, so that a client's work does not depend on who else was drawn.
             draw = jax.vmap(
-                lambda i: jax.random.randint(jax.random.fold_in(key_steps, i), (), self.steps.lo, self.steps.hi + 1)
+                lambda i: jax.random.randint(jax.random.fold_in(key_steps, i), (), self.steps.lo, self.steps.hi + 1, jnp.int32)
             )
             steps = draw(cohort.ids)
         else:

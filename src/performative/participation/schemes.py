@@ -50,7 +50,7 @@ class SchemeOne(AbstractParticipation):
     def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
         clients = selection.weights.shape[0]
         if selection.tables is None:
-            drawn = jax.random.randint(key, (self.k,), 0, clients)
+            drawn = jax.random.randint(key, (self.k,), 0, clients, jnp.int32)
         else:
             drawn = draw_alias(key, selection.tables, self.k)
         ids, times = merge_duplicates(drawn, spare=clients)

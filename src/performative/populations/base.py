@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative.client_axis import count_clients
-from performative.types import Loss, Noise, Theta, World
+from performative.types import Loss, Noise, Numbers, Theta, World
 
 
 class AbstractPopulation(eqx.Module):
@@ -70,10 +70,10 @@ class AbstractPopulation(eqx.Module):
         noise = self.draw(jax.random.key(0), (count,), theta)
         return noise, jnp.full((count,), 1.0 / count)
 
-    def stable_point(self, loss: Loss, weights: Float[Array, " N"]) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """theta_PS in closed form, None where none is known. Called on the whole population."""
         return None
 
-    def optimal_point(self, loss: Loss, weights: Float[Array, " N"]) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None

@@ -54,9 +54,9 @@ class Reweighted(AbstractPopulation):
         return held / jnp.sum(held)
 
     def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
-        every = jnp.arange(self.x.shape[0])
+        every = jnp.arange(self.x.shape[0], dtype=jnp.int32)
         each = jax.vmap(lambda row: loss(theta, (self.x[row], self.y[row])))(every)
-        member = self.y[every][:, None] == jnp.arange(self.classes)
+        member = self.y[every][:, None] == jnp.arange(self.classes, dtype=self.y.dtype)
         total = jnp.sum(jnp.where(member, each[:, None], 0), axis=0)
         score = self.temperature * total / jnp.maximum(self.held, 1).astype(total.dtype)
         weights = jax.nn.softmax(jnp.where(self.held > 0, score, -jnp.inf))

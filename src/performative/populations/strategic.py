@@ -73,7 +73,7 @@ class Strategic(AbstractPopulation):
         return (self.x.shape[-1],)
 
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
-        return jax.random.randint(key, shape, 0, self.rows) if rows is None else rows
+        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
 
     def sample(self, noise: Array, world: None, theta: Theta) -> tuple[Array, Array]:
         x, y = self.x[noise], self.y[noise]
@@ -92,7 +92,7 @@ class Strategic(AbstractPopulation):
 
 def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
     """Every row of a table once: expectations over it are exact. Padding weighs nothing."""
-    every = jnp.arange(capacity)
+    every = jnp.arange(capacity, dtype=jnp.int32)
     real = (every < rows).astype(jnp.result_type(float))
     return every, real / jnp.sum(real)
 

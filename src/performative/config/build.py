@@ -1,0 +1,200 @@
+"""From tables of a file to parts, by the signatures of what is to be made."""
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.config.errors import ConfigError, blame, shown
+from performative.config.registry import SLOTS, arms, functions, is_module, parts
+from performative.errors import nearest
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One thing that a call takes: its annotation, and whether it has to be given."""
+
+    annotation: Any
+    required: bool
+
+
+def arguments(call: Callable[..., Any], rest: Callable[..., Any] | None = None) -> dict[str, Argument]:
+    """Arguments by name. `rest` lends its own where the call takes any keyword (`**parts`).
+
+    The annotation of a field stands in for one that a converter hides.
+    """
+    fields = {f.name: f.type for f in dataclasses.fields(call)} if dataclasses.is_dataclass(call) else {}
+    found: dict[str, Argument] = {}
+    lent = False
+    for name, parameter in inspect.signature(call).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            lent = True
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            hint = parameter.annotation
+            if hint in (Any, parameter.empty) or isinstance(hint, str):
+                hint = fields.get(name, Any)
+            found[name] = Argument(Any if isinstance(hint, str) else hint, parameter.default is parameter.empty)
+    if lent and rest is not None:
+        found = {**{n: Argument(a.annotation, False) for n, a in arguments(rest).items()}, **found}
+    return found
+
+
+class Builder:
+    """Makes parts from what a TOML file holds. Data files are looked up beside `folder`."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def call(
+        self, make: Callable[..., Any], table: Mapping[str, Any], key: str, *,
+        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (),
+    ) -> Any:  # fmt: skip
+        """Call `make` with a table's entries as keywords, each converted to what the signature asks for."""
+        given = self.keywords(make, table, key, rest=rest, module=module, leave_out=leave_out)
+        with blame(key):
+            return make(**given)
+
+    def keywords(
+        self, make: Callable[..., Any], table: Mapping[str, Any], key: str, *,
+        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (),
+    ) -> dict[str, Any]:  # fmt: skip
+        """The keywords of that call; unknown and missing ones are refused."""
+        known = {n: a for n, a in arguments(make, rest).items() if n not in leave_out}
+        for name in table:
+            if name not in known:
+                hint = nearest(name, known) if known else f" {make.__name__} takes no arguments."
+                raise ConfigError(f"unknown key {name!r}.{hint}", key)
+        missing = [name for name, argument in known.items() if argument.required and name not in table]
+        if missing:
+            raise ConfigError(f"{make.__name__} needs {' and '.join(missing)}; add {missing[0]} = ...", key)
+        return {
+            name: self.value(value, known[name].annotation, f"{key}.{name}", SLOTS.get(name, module))
+            for name, value in table.items()
+        }
+
+    def value(self, value: Any, annotation: Any, key: str, module: str) -> Any:
+        """One entry, converted. `module` is where names of parts are looked up."""
+        kinds = arms(annotation)
+        if isinstance(value, dict):
+            return self._table(value, kinds, key, module)
+        if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+            return [self.value(entry, Any, f"{key}[{i}]", module) for i, entry in enumerate(value)]
+        if isinstance(value, str) and str not in kinds:
+            return self._name(value, kinds, key, module)
+        free = Any in kinds or any(is_module(kind) for kind in kinds)
+        if free and not isinstance(value, list):
+            return value  # a number where a part may stand, as in rate = 0.1: the part's own check decides
+        if free or any(_holds_array(kind) for kind in kinds):
+            return _numbers(value, key, free)
+        return _plain(value, annotation, key)
+
+    def _table(self, table: dict[str, Any], kinds: tuple[Any, ...], key: str, module: str) -> Any:
+        if set(table) == {"file"} and isinstance(table["file"], str):
+            return self._file(table["file"], key)
+        if "name" not in table:
+            direct = [kind for kind in kinds if is_module(kind) and not kind.__name__.startswith("Abstract")]
+            if len(direct) == 1:
+                return self.call(direct[0], table, key, module=module)
+            if Any in kinds and not module:
+                return table
+            raise ConfigError(f"a part needs name = ...; got {shown(table)}.", key)
+        name = table["name"]
+        if not isinstance(name, str):
+            raise ConfigError(f"expected the name of a part; got {shown(name)}.", f"{key}.name")
+        make = self._find(name, kinds, f"{key}.name", module)
+        given = {k: v for k, v in table.items() if k != "name"}
+        if not _is_factory(make, module):
+            if given:
+                raise ConfigError(f"{name} takes no arguments; drop {', '.join(given)}.", key)
+            return make
+        return self.call(make, given, key, module=module)
+
+    def _name(self, name: str, kinds: tuple[Any, ...], key: str, module: str) -> Any:
+        """A part that needs no arguments, by its bare name; words such as deploy = "step" pass."""
+        if module == SLOTS["deploy"]:
+            return name
+        if not module:
+            if Any in kinds:
+                return name
+            raise ConfigError(f"expected {_wanted(kinds)}; got {name!r}.", key)
+        make = self._find(name, kinds, key, module)
+        return self.call(make, {}, key, module=module) if _is_factory(make, module) else make
+
+    def _find(self, name: str, kinds: tuple[Any, ...], key: str, module: str) -> Callable[..., Any]:
+        known = parts(module, kinds) if module else {}
+        known = known | (functions(module, "theta", "z") if module == SLOTS["loss"] else {})
+        if name in known:
+            return known[name]
+        if Any in kinds and (found := functions(module, "theta").get(name) if module else None) is not None:
+            return found
+        if not known:
+            raise ConfigError(f"no part can stand here; got {name!r}.", key)
+        # Where a short factory makes the class of the same name, only the factory is worth suggesting.
+        worth = [n for n in known if n.lower() == n or n.lower() not in known]
+        raise ConfigError(f"there is no {module.rstrip('s')} {name!r}.{nearest(name, worth)}", key)
+
+    def _file(self, name: str, key: str) -> np.ndarray:
+        path = self.folder / name
+        if path.suffix != ".npy":
+            raise ConfigError(f"arrays are read from .npy files; got {name!r}.", f"{key}.file")
+        if not path.is_file():
+            raise ConfigError(f"there is no file {path}.", f"{key}.file")
+        with blame(f"{key}.file"):
+            return np.load(path, allow_pickle=False)
+
+
+def _is_factory(make: Callable[..., Any], module: str) -> bool:
+    return any(make is known for known in parts(module).values())
+
+
+def _holds_array(kind: Any) -> bool:
+    """jaxtyping's arrays, jax.Array, np.ndarray."""
+    return hasattr(kind, "array_type") or getattr(kind, "__name__", "") in ("Array", "ndarray")
+
+
+def _numbers(value: Any, key: str, free: bool) -> Any:
+    """A number or a rectangular list of numbers, given on as it is or as an array."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ConfigError(f"expected rows of equal length; got {shown(value)}.", key) from None
+    if array.dtype.kind not in "buif":
+        if free:
+            return value
+        raise ConfigError(f"expected a number or a list of numbers; got {shown(value)}.", key)
+    if array.dtype.kind == "b":
+        raise ConfigError(f"expected a number or a list of numbers; got {shown(value)}.", key)
+    return value if array.ndim == 0 else array
+
+
+def _plain(value: Any, annotation: Any, key: str) -> Any:
+    """Whole numbers, text, switches: checked by pydantic without any guessing ("4" is not 4, true is not 1)."""
+    import pydantic
+
+    try:
+        # As JSON, so that a list may stand for a tuple; strict otherwise.
+        text = json.dumps(value, default=str)
+        return pydantic.TypeAdapter(annotation).validate_json(text, strict=True)
+    except pydantic.ValidationError:
+        raise ConfigError(f"expected {_wanted(arms(annotation))}; got {shown(value)}.", key) from None
+
+
+def _wanted(kinds: tuple[Any, ...]) -> str:
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    said = [words.get(kind) or _describe(kind) for kind in kinds if kind is not type(None)]
+    return " or ".join(dict.fromkeys(word for word in said if word)) or "nothing"
+
+
+def _describe(kind: Any) -> str:
+    if _holds_array(kind):
+        return "a number or a list of numbers"
+    if is_module(kind):
+        return f"a part ({kind.__name__.removeprefix('Abstract').lower()})"
+    name = str(getattr(kind, "__origin__", kind))
+    return "a list" if "tuple" in name or "list" in name else ""

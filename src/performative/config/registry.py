@@ -1,0 +1,85 @@
+"""Which parts can be named in a file: whatever the slot modules hold, found by looking."""
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import equinox as eqx
+
+# Key in the file -> module that holds the parts of that slot.
+SLOTS = {
+    "population": "populations",
+    "estimator": "estimators",
+    "participation": "participation",
+    "channel": "channels",
+    "aggregator": "aggregators",
+    "rate": "schedules",
+    "batch": "batches",
+    "loss": "losses",
+    "domain": "domains",
+    "deploy": "deploy",
+}
+
+
+def arms(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a union; one where there is none."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return tuple(arm for part in typing.get_args(annotation) for arm in arms(part))
+    return (annotation,)
+
+
+def is_module(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, eqx.Module)
+
+
+def _makes(thing: Any) -> Any:
+    """What calling it gives: a class itself, a factory's annotated result, None for other functions."""
+    if is_module(thing):
+        return None if inspect.isabstract(thing) or thing.__name__.startswith("Abstract") else thing
+    if inspect.isfunction(thing):
+        result = inspect.signature(thing).return_annotation
+        return result if is_module(result) else None
+    return None
+
+
+@functools.cache
+def _public(module: str) -> dict[str, Any]:
+    """Public names of a slot module: its `__all__`, else what it defines itself."""
+    here = import_module(f"performative.{module}")
+    listed = getattr(here, "__all__", None)
+    if listed is None:
+        listed = [n for n, v in vars(here).items() if getattr(v, "__module__", None) == here.__name__]
+    return {name: getattr(here, name) for name in listed if not name.startswith("_")}
+
+
+def parts(module: str, kinds: tuple[Any, ...] = (Any,)) -> dict[str, Callable[..., Any]]:
+    """Name -> what makes a part of a module. `kinds` narrows them to an annotation's classes where it names any."""
+    wanted = tuple(kind for kind in kinds if is_module(kind))
+    made = {name: (thing, _makes(thing)) for name, thing in _public(module).items()}
+    return {
+        name: thing
+        for name, (thing, result) in made.items()
+        if result is not None and (not wanted or issubclass(result, wanted))
+    }
+
+
+def functions(module: str, *arguments: str) -> dict[str, Callable[..., Any]]:
+    """Functions of a module that are used as they are, such as the loss `squared(theta, z)`."""
+    found = {}
+    for name, thing in _public(module).items():
+        if inspect.isfunction(thing) and _makes(thing) is None:
+            names = tuple(inspect.signature(thing).parameters)
+            if names[: len(arguments)] == arguments:
+                found[name] = thing
+    return found
+
+
+def recipes(module: str = "recipes") -> dict[str, Callable[..., Any]]:
+    """Functions that return an Algorithm."""
+    from performative.algorithm import Algorithm
+
+    return {n: f for n, f in parts(module, (Algorithm,)).items() if inspect.isfunction(f)}

@@ -1,0 +1,77 @@
+"""Pictures of histories. Figures are made without pyplot: no display is needed and nothing global changes."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from performative.errors import nearest
+
+if TYPE_CHECKING:
+    from performative.history import History
+
+# Okabe and Ito's colours, told apart by people with any common colour blindness; black comes last.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# The band holds the middle four fifths of the repeats. Quantiles stay positive, so the band serves log axes too.
+BAND = (0.1, 0.9)
+_FIRST_CHOICE = ("distance_to_stable", "performative_risk", "consensus")
+_LABELS = {
+    "distance_to_stable": "distance to the stable point",
+    "distance_to_optimal": "distance to the optimal point",
+    "consensus": "consensus error",
+    "time": "simulated time",
+}
+# Shown as they are however far they spread: running totals grow by themselves.
+_TOTALS = ("time", "uploads", "samples", "communications")
+
+
+def plot_history(history: "History", quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
+    """Mean over repeats of one recorded quantity against rounds, with a band that holds the middle 80 % of them.
+
+    quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was recorded,
+              else performative_risk, else consensus
+    ax:       matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
+    label:    the line's name in the legend; None takes the algorithm's name
+    Distances and other positive quantities that span more than a factor of ten get a logarithmic axis.
+    """
+    name = _pick(history, quantity)
+    values = np.asarray(history[name], np.float64)
+    rounds = history.risk_rounds if name in history.risks else history.rounds
+    if name == "consensus":  # nothing has been sent at the start, so there is no error to show
+        values, rounds = values[:, 1:], rounds[1:]
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
+    finite = np.where(np.isfinite(values), values, np.nan)
+    kept = ~np.all(np.isnan(finite), axis=0)
+    finite, rounds = finite[:, kept], np.asarray(rounds)[kept]
+    (line,) = ax.plot(rounds, np.nanmean(finite, axis=0), label=label or history.meta.get("algorithm"), zorder=3)
+    if len(finite) > 1:
+        low, high = np.nanquantile(finite, BAND, axis=0)
+        ax.fill_between(rounds, low, high, color=line.get_color(), alpha=0.2, linewidth=0, zorder=2)
+    if _wants_log(name, finite):
+        ax.set_yscale("log")
+    ax.set_xlabel("round")
+    ax.set_ylabel(_LABELS.get(name, name.replace("_", " ")))
+    if len(ax.get_lines()) > 1:
+        ax.legend()
+    return ax
+
+
+def _pick(history: "History", quantity: str | None) -> str:
+    there = {**history.records, **history.risks}
+    if quantity is None:
+        quantity = next((name for name in _FIRST_CHOICE if name in there), None)
+        if quantity is None:
+            raise ValueError(f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; there are {sorted(there)}.")
+    if quantity not in there:
+        raise ValueError(
+            f"quantity={quantity!r} was not recorded.{nearest(quantity, there)} Recorded are: {', '.join(sorted(there))}."
+        )
+    return quantity
+
+
+def _wants_log(name: str, values: np.ndarray) -> bool:
+    if name in _TOTALS or not values.size or np.nanmin(values) <= 0:
+        return False
+    return name.startswith("distance") or np.nanmax(values) > 10 * np.nanmin(values)

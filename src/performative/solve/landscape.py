@@ -1,0 +1,212 @@
+"""A problem as functions of flat float64 vectors: the expected loss with its derivatives, and the projection.
+
+f(theta; deployed) is differentiated in both arguments. Each compiled function serves all problems of one structure:
+other numbers do not compile anew.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from performative.algorithm import Algorithm
+from performative.domains import Box
+from performative.engine.setup import check_fit, on_device, read_theta
+from performative.problem import Problem
+from performative.risk import count_nodes, decoupled_risk
+from performative.types import Theta
+
+# Above this many parameters no matrix of second derivatives is formed.
+DENSE = 512
+# Numbers that one sweep over the columns of the second derivative may hold (128 MB).
+_NUMBERS = 1 << 24
+
+
+class Landscape(eqx.Module):
+    """A problem on the device in float64; `like` has the model's structure."""
+
+    problem: Problem
+    weights: Float[Array, " N"]
+    like: Theta
+
+    @property
+    def size(self) -> int:
+        """d, the number of parameters."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.like))
+
+    @property
+    def dense(self) -> bool:
+        """Whether matrices of second derivatives are formed."""
+        return self.size <= DENSE
+
+    def flat(self, theta: Theta) -> np.ndarray:
+        """A model as a vector."""
+        return np.asarray(ravel_pytree(jax.tree.map(lambda v: jnp.asarray(v, jnp.float64), theta))[0])
+
+    def shaped(self, vector: np.ndarray) -> Theta:
+        """A vector as a model, on the host."""
+        return jax.tree.map(np.asarray, ravel_pytree(self.like)[1](jnp.asarray(vector)))
+
+    def project(self, vector: np.ndarray) -> np.ndarray:
+        """The nearest point of the domain."""
+        if self.problem.domain is None:
+            return vector
+        return np.asarray(_project(self.problem.domain, self.like, jnp.asarray(vector)))
+
+    def project_slope(self, vector: np.ndarray) -> np.ndarray:
+        """The derivative of the projection, [d, d]."""
+        if np.array_equal(self.project(vector), vector):
+            return np.eye(self.size)
+        return np.asarray(_project_slope(self.problem.domain, self.like, jnp.asarray(vector)))
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Lower and upper ends of a Box as vectors, None for any other domain."""
+        domain = self.problem.domain
+        if not isinstance(domain, Box):
+            return None
+        lo, hi = (
+            jax.tree.map(lambda v: np.broadcast_to(np.asarray(end, np.float64), v.shape), self.like)
+            for end in (domain.lo, domain.hi)
+        )
+        return self.flat(lo), self.flat(hi)
+
+    def value(self, theta: np.ndarray, deployed: np.ndarray) -> tuple[float, np.ndarray]:
+        """f(theta; deployed) and its gradient in both arguments, [2d]."""
+        value, gradient = _gradient(self, jnp.asarray(theta), jnp.asarray(deployed))
+        return float(value), np.asarray(gradient)
+
+    def curvature(self, theta: np.ndarray, deployed: np.ndarray) -> np.ndarray | None:
+        """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
+        return np.asarray(_hessian(self, jnp.asarray(theta), jnp.asarray(deployed))) if self.dense else None
+
+    def decoupled(self, deployed: np.ndarray) -> "View":
+        """theta -> f(theta; deployed): what retraining minimises."""
+        d = self.size
+
+        def first(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self.value(x, deployed)
+            return value, gradient[:d]
+
+        def second(x: np.ndarray) -> np.ndarray | None:
+            hessian = self.curvature(x, deployed)
+            return None if hessian is None else hessian[:d, :d]
+
+        return View(first, second)
+
+    def performative(self) -> "View":
+        """theta -> f(theta; theta): what theta costs once the world has answered."""
+        d = self.size
+
+        def first(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self.value(x, x)
+            return value, gradient[:d] + gradient[d:]
+
+        def second(x: np.ndarray) -> np.ndarray | None:
+            hessian = self.curvature(x, x)
+            return None if hessian is None else hessian.reshape(2, d, 2, d).sum(axis=(0, 2))
+
+        return View(first, second)
+
+    def equilibrium(self) -> "View":
+        """theta -> G(theta) = grad_1 f(theta; theta), with derivative H + C. The value is the performative risk."""
+        d = self.size
+
+        def first(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self.value(x, x)
+            return value, gradient[:d]
+
+        def second(x: np.ndarray) -> np.ndarray | None:
+            hessian = self.curvature(x, x)
+            return None if hessian is None else hessian[:d, :d] + hessian[:d, d:]
+
+        return View(first, second)
+
+
+class View:
+    """A value, a gradient and the gradient's derivative as functions of x. The last answer of each is kept."""
+
+    def __init__(
+        self,
+        first: Callable[[np.ndarray], tuple[float, np.ndarray]],
+        second: Callable[[np.ndarray], np.ndarray | None],
+    ):
+        self._first, self._second = _remember(first), _remember(second)
+
+    def value(self, x: np.ndarray) -> float:
+        return self._first(x)[0]
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        return self._first(x)[1]
+
+    def slope(self, x: np.ndarray) -> np.ndarray | None:
+        """The derivative of the gradient, None above DENSE parameters."""
+        return self._second(x)
+
+
+def survey(problem: Problem, theta: Any) -> tuple[Landscape, np.ndarray]:
+    """Check a problem and a start (None for zeros), and make the landscape and the start as a vector.
+
+    Call it, and all that uses the landscape, inside `jax.enable_x64(True)`.
+    """
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
+    weights = jnp.asarray(np.asarray(problem.client_weights), jnp.float64)
+    on = on_device(problem, jnp.float64)
+    start = read_theta(on, theta, jnp.float64)
+    check_fit(on, Algorithm(rate=1.0), start)
+    land = Landscape(on, weights, start)
+    return land, land.project(land.flat(start))
+
+
+def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
+    """The same function, which keeps its last answer: optimisers ask for value, slope and curvature in turn."""
+    last: list[Any] = [None, None]
+
+    def again(x: np.ndarray) -> Any:
+        if last[0] is None or not np.array_equal(last[0], x):
+            last[:] = [np.array(x), function(np.asarray(x, np.float64))]
+        return last[1]
+
+    return again
+
+
+def _risk(land: Landscape, both: Float[Array, " 2d"]) -> Float[Array, ""]:
+    shape = ravel_pytree(land.like)[1]
+    theta, deployed = shape(both[: land.size]), shape(both[land.size :])
+    return decoupled_risk(land.problem, land.weights, theta, deployed)
+
+
+@eqx.filter_jit
+def _gradient(
+    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]
+) -> tuple[Float[Array, ""], Float[Array, " 2d"]]:
+    return jax.value_and_grad(_risk, argnums=1)(land, jnp.concatenate([theta, deployed]))
+
+
+@eqx.filter_jit
+def _hessian(
+    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]
+) -> Float[Array, "2d 2d"]:
+    both = jnp.concatenate([theta, deployed])
+
+    def column(direction: Array) -> Array:
+        return jax.jvp(lambda at: jax.grad(_risk, argnums=1)(land, at), (both,), (direction,))[1]
+
+    numbers = land.problem.clients * count_nodes(land.problem, land.like) * land.size
+    columns = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(both)))
+    return jax.lax.map(column, jnp.eye(len(both)), batch_size=columns)
+
+
+@eqx.filter_jit
+def _project(domain: Any, like: Theta, vector: Float[Array, " d"]) -> Float[Array, " d"]:
+    return ravel_pytree(domain.project(ravel_pytree(like)[1](vector)))[0]
+
+
+@eqx.filter_jit
+def _project_slope(domain: Any, like: Theta, vector: Float[Array, " d"]) -> Float[Array, "d d"]:
+    return jax.jacfwd(lambda v: _project(domain, like, v))(vector)

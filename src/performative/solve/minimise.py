@@ -1,0 +1,98 @@
+"""Minimisers of one function over the domain."""
+
+import warnings
+
+import numpy as np
+
+from performative.solve.landscape import Landscape, View
+from performative.solve.roots import natural_residual, polish, safe_step
+
+_NEWTON_STEPS = 200
+_PROJECTED_STEPS = 2000
+
+
+def minimise(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
+    """A local minimiser near `start`, as good as the arithmetic allows; the caller checks the residual.
+
+    Everywhere: Newton with line search while the Hessian is positive definite, else BFGS and then Newton.
+    Box: L-BFGS-B. Other domains: projected gradient. Both end with Newton steps on the natural map.
+    """
+    from scipy import optimize
+
+    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
+        return view.value(x), view.gradient(x)
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", RuntimeWarning
+        )  # overflow on the way to a minimiser that does not exist
+        if land.problem.domain is None:
+            x, convex = newton(view, start) if land.dense else (start, False)
+            if convex:
+                return x
+            method = "BFGS" if land.dense else "L-BFGS-B"
+            found = optimize.minimize(
+                value_and_slope, start, jac=True, method=method, options={"gtol": 1e-9}
+            ).x
+            return newton(view, found)[0] if land.dense else np.asarray(found)
+        bounds = land.bounds()
+        if bounds is not None:
+            lo, hi = bounds
+            found = optimize.minimize(
+                value_and_slope, start, jac=True, method="L-BFGS-B", bounds=optimize.Bounds(lo, hi),
+                options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 2000},
+            ).x  # fmt: skip
+        else:
+            found = projected_gradient(land, view, start)
+        found = land.project(np.asarray(found))
+        better = polish(land, view, found)
+        # Newton may climb to a saddle or a maximum: keep its point only where it costs no more.
+        level = view.value(found)
+        worse = view.value(better) > level + 1e-9 * (1.0 + abs(level))
+        return found if worse else better
+
+
+def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Newton steps with halving. False where the Hessian was not positive definite or nothing helped."""
+    for _ in range(_NEWTON_STEPS):
+        value, g, hessian = view.value(x), view.gradient(x), view.slope(x)
+        if not np.any(g):
+            return x, True
+        try:
+            np.linalg.cholesky(hessian)
+            step = np.linalg.solve(hessian, g)
+        except np.linalg.LinAlgError:
+            return x, False
+        if not np.all(np.isfinite(step)):
+            return x, False
+        size, gain = 1.0, float(g @ step)
+        for _ in range(60):
+            moved = x - size * step
+            # Close to the minimiser the value is all rounding, and the gradient decides.
+            falls = view.value(moved) <= value - 1e-4 * size * gain
+            if falls or np.linalg.norm(view.gradient(moved)) <= 0.5 * np.linalg.norm(g):
+                break
+            size *= 0.5
+        else:
+            return x, True  # no step improves on x: it is as good as the arithmetic allows
+        x = moved
+    return x, False
+
+
+def projected_gradient(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
+    """x <- P(x - step g) with a step that doubles after success and halves until the value falls."""
+    step = safe_step(view.slope(x))
+    for _ in range(_PROJECTED_STEPS):
+        if natural_residual(land, view, x) < 1e-9:
+            break
+        value, g = view.value(x), view.gradient(x)
+        for _ in range(60):
+            moved = land.project(x - step * g)
+            if view.value(moved) <= value - 1e-4 * np.sum((moved - x) ** 2) / step:
+                break
+            step *= 0.5
+        else:
+            break
+        x = moved
+        step *= 2.0
+    return x

@@ -1,0 +1,114 @@
+"""Retraining without noise: to the minimum after each deployment, or by one gradient step."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.engine.setup import on_device
+from performative.problem import Problem
+from performative.schedules import as_schedule
+from performative.solve.landscape import Landscape, View, survey
+from performative.solve.minimise import minimise
+from performative.solve.roots import allowed, natural_residual, scatter
+from performative.types import Theta
+
+_STARTS = 8
+# A curvature below this share of what each coordinate has seen so far counts as none.
+_FLAT = 1e-10
+
+
+def repeated_risk_minimization(problem: Problem, theta: Any = None, deployments: int = 10) -> Theta:
+    """Deploy, see how the world answers, train to the minimum, again; exact iterates, the start first.
+
+        theta_{k+1} = Phi(theta_k) = argmin_theta f(theta; theta_k)
+
+    Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable point where Phi
+    contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ; theta_k) has no minimiser, or
+    no unique one, it is refused: give the problem a domain.
+    """
+    _check_deployments(deployments)
+    with jax.enable_x64(True):
+        land, x = survey(problem, theta)
+        path = [x]
+        for number in range(deployments):
+            x = _best_response(land, x, number)
+            path.append(x)
+        return _stack(land, path)
+
+
+def repeated_gradient_descent(
+    problem: Problem, theta: Any = None, rate: Any = 0.1, deployments: int = 10
+) -> Theta:
+    """Deploy, see how the world answers, take one exact gradient step, again; the start first.
+
+        theta_{k+1} = P(theta_k - eta(k) grad_1 f(theta_k; theta_k))
+
+    Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None starts at zeros.
+    It settles at the stable point for small steps wherever H + C has eigenvalues with positive real part, which
+    is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
+    """
+    _check_deployments(deployments)
+    with jax.enable_x64(True):
+        land, x = survey(problem, theta)
+        schedule = on_device(as_schedule(rate), jnp.float64)
+        view = land.equilibrium()
+        path = [x]
+        for number in range(deployments):
+            eta = float(schedule(jnp.asarray(number)))
+            x = land.project(x - eta * view.gradient(x))
+            path.append(x)
+        return _stack(land, path)
+
+
+def _best_response(land: Landscape, deployed: np.ndarray, number: int) -> np.ndarray:
+    """argmin_theta f(theta; deployed) over the domain."""
+    view = land.decoupled(deployed)
+    starts = [deployed]
+    if not _convex(view, deployed) and land.dense:
+        starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
+    found = [minimise(land, view, x) for x in starts]
+    finite = [x for x in found if np.all(np.isfinite(x)) and np.isfinite(view.value(x))]
+    best = min(finite, key=view.value, default=None)
+    residual = np.inf if best is None else natural_residual(land, view, best)
+    if (
+        best is None
+        or residual > allowed(best)
+        or (land.problem.domain is None and _flat(view, deployed, best))
+    ):
+        raise ValueError(
+            f"repeated_risk_minimization: at deployment {number + 1} the decoupled risk has no unique minimiser "
+            f"(residual {residual:.3g}), so there is nothing to retrain to. Give the problem a domain, such as "
+            "pf.Box(lo, hi), or a loss that is strongly convex in theta (a penalty); or use repeated_gradient_descent."
+        )
+    return best
+
+
+def _convex(view: View, x: np.ndarray) -> bool:
+    hessian = view.slope(x)
+    return hessian is None or bool(np.linalg.eigvalsh(hessian)[0] >= 0.0)
+
+
+def _flat(view: View, start: np.ndarray, x: np.ndarray) -> bool:
+    """Whether the curvature at x is singular, each coordinate measured by the curvature seen at start and end.
+
+    A risk without a minimiser (separable classes without a penalty) ends far out where all curvature has died away.
+    """
+    first, last = view.slope(start), view.slope(x)
+    if first is None or last is None:
+        return False
+    scale = np.maximum(np.abs(np.diag(first)), np.abs(np.diag(last)))
+    if np.any(scale <= 0.0):
+        return True
+    return bool(np.linalg.eigvalsh(last / np.sqrt(np.outer(scale, scale)))[0] < _FLAT)
+
+
+def _stack(land: Landscape, path: list[np.ndarray]) -> Theta:
+    models = [land.shaped(x) for x in path]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
+
+
+def _check_deployments(deployments: Any) -> None:
+    if isinstance(deployments, bool) or not isinstance(deployments, int) or deployments < 0:
+        raise ValueError(f"deployments must be a whole number >= 0; got {deployments!r}.")

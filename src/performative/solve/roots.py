@@ -1,0 +1,159 @@
+"""Roots of the natural map x - P(x - g(x)): zeros of g, or with a domain fixed points of the projected step."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from performative.solve.landscape import Landscape, View
+
+# Residuals are held against this times 1 + |x|, unless the user says otherwise.
+TOLERANCE = 1e-8
+_POLISHING_STEPS = 20
+_WALK_STEPS = 400
+# Distances from the start at which further starts lie, in units of 1 + |start|.
+_RANGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+def natural_residual(land: Landscape, view: View, x: np.ndarray) -> float:
+    """max |x - P(x - g(x))|, infinite where g is not a number."""
+    gap = x - land.project(x - view.gradient(x))
+    return float(np.max(np.abs(gap), initial=0.0)) if np.all(np.isfinite(gap)) else np.inf
+
+
+def allowed(x: np.ndarray, tolerance: float = TOLERANCE) -> float:
+    """The residual that counts as zero at x: rounding grows with the size of x."""
+    return tolerance * (1.0 + float(np.max(np.abs(x), initial=0.0)))
+
+
+def natural_map(land: Landscape, view: View, step: float, x: np.ndarray) -> np.ndarray:
+    """(x - P(x - step g)) / step. Without a domain this is g itself."""
+    g = view.gradient(x)
+    return g if land.problem.domain is None else (x - land.project(x - step * g)) / step
+
+
+def natural_slope(land: Landscape, view: View, step: float, x: np.ndarray) -> np.ndarray:
+    """The derivative of the natural map."""
+    slope = view.slope(x)
+    if land.problem.domain is None:
+        return slope
+    eye = np.eye(len(x))
+    inner = x - step * view.gradient(x)
+    return (eye - land.project_slope(inner) @ (eye - step * slope)) / step
+
+
+def safe_step(slope: np.ndarray | None) -> float:
+    """1 / |slope|, a step at which a gradient step does not overshoot."""
+    norm = 1.0 if slope is None or not np.all(np.isfinite(slope)) else float(np.linalg.norm(slope, 2))
+    return 1.0 / norm if norm > 1e-12 else 1.0
+
+
+def polish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
+    """Newton steps on the natural map for as long as they bring the residual down."""
+    best = natural_residual(land, view, x)
+    for _ in range(_POLISHING_STEPS):
+        slope = view.slope(x)
+        if slope is None or best == 0.0:
+            break
+        step = safe_step(slope)
+        try:
+            newton = np.linalg.solve(natural_slope(land, view, step, x), natural_map(land, view, step, x))
+            moved = land.project(x - newton)
+        except np.linalg.LinAlgError:
+            break
+        after = natural_residual(land, view, moved) if np.all(np.isfinite(moved)) else np.inf
+        if not after < best:
+            break
+        x, best = moved, after
+    return x
+
+
+def find_root(
+    land: Landscape, view: View, start: np.ndarray, tolerance: float = TOLERANCE
+) -> tuple[np.ndarray, float]:
+    """A root of the natural map near `start`, and its residual (which may be large: the caller checks).
+
+    MINPACK's hybrid method with the exact derivative; if that fails, again from where damped steps
+    x <- P(x - step g) lead. Above DENSE parameters Newton-Krylov, which needs no matrix.
+    """
+    x = _solve(land, view, start)
+    residual = natural_residual(land, view, x)
+    if residual > allowed(x, tolerance):
+        walked = _solve(land, view, walk(land, view, start))
+        after = natural_residual(land, view, walked)
+        if after < residual:
+            x, residual = walked, after
+    return x, residual
+
+
+def walk(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
+    """Damped fixed-point steps x <- P(x - step g), the step halved where the residual grows."""
+    step = safe_step(view.slope(x))
+    residual = natural_residual(land, view, x)
+    for _ in range(_WALK_STEPS):
+        if residual < 1e-6:
+            break
+        moved = land.project(x - step * view.gradient(x))
+        after = natural_residual(land, view, moved) if np.all(np.isfinite(moved)) else np.inf
+        if after > 2.0 * residual:
+            step *= 0.5
+        else:
+            x, residual = moved, after
+    return x
+
+
+def bracketed_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """One dimension: a root between each two neighbouring points where the natural map changes sign."""
+    from scipy import optimize
+
+    def value(x: float) -> float:
+        return float(natural_map(land, view, 1.0, land.project(np.asarray([x])))[0])
+
+    grid = np.unique(np.concatenate(points))
+    heights = [value(x) for x in grid]
+    pairs = zip(grid[:-1], grid[1:], heights[:-1], heights[1:], strict=True)
+    signs = [(a, b) for a, b, low, high in pairs if low * high < 0 and np.isfinite(low) and np.isfinite(high)]
+    return [np.asarray([optimize.brentq(value, a, b, xtol=1e-14)]) for a, b in signs]
+
+
+def scatter(land: Landscape, start: np.ndarray, count: int) -> list[np.ndarray]:
+    """`count` further starts: over a bounded Box evenly, elsewhere around `start` at growing distances."""
+    rng = np.random.default_rng(0)
+    bounds = land.bounds()
+    if bounds is not None and np.all(np.isfinite(bounds)):
+        lo, hi = bounds
+        inside = [lo + (hi - lo) * rng.uniform(size=len(start)) for _ in range(max(count - 2, 0))]
+        return [lo, hi, *inside][:count]
+    scale = 1.0 + float(np.linalg.norm(start))
+    out = []
+    for number in range(count):
+        direction = rng.standard_normal(len(start))
+        if len(start) == 1:
+            direction = np.asarray([1.0 if number % 2 else -1.0])
+        reach = _RANGES[(number // 2) % len(_RANGES)]
+        out.append(land.project(start + scale * reach * direction / np.linalg.norm(direction)))
+    return out
+
+
+def is_new(x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
+    """Whether x differs from all known points by more than the solvers' accuracy."""
+    return all(np.max(np.abs(x - other)) > 1e-6 * (1.0 + np.max(np.abs(x))) for other in known)
+
+
+def _solve(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
+    from scipy import optimize
+
+    step = safe_step(view.slope(start))
+
+    def value(x: np.ndarray) -> np.ndarray:
+        return np.nan_to_num(natural_map(land, view, step, x), nan=1e100, posinf=1e100, neginf=-1e100)
+
+    def slope(x: np.ndarray) -> np.ndarray:
+        return np.nan_to_num(natural_slope(land, view, step, x))
+
+    with np.errstate(all="ignore"):
+        if land.dense:
+            found = optimize.root(value, start, jac=slope, method="hybr", options={"xtol": 1e-13}).x
+        else:
+            found = optimize.root(value, start, method="krylov", options={"fatol": 1e-10, "maxiter": 200}).x
+        found = land.project(np.asarray(found, np.float64))
+        return polish(land, view, found) if np.all(np.isfinite(found)) else start

@@ -1,0 +1,183 @@
+"""Performatively stable points: where retraining settles."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative.problem import Problem
+from performative.solve.landscape import Landscape, View, survey
+from performative.solve.roots import (
+    TOLERANCE,
+    allowed,
+    bracketed_roots,
+    find_root,
+    is_new,
+    natural_residual,
+    safe_step,
+    scatter,
+    walk,
+)
+from performative.solve.solution import Solution
+from performative.types import Theta
+
+_STARTS = 14
+# How close to 1 a spectral radius counts as 1.
+_FLAT = 1e-10
+
+
+def stable_point(
+    problem: Problem, start: Any = None, report: bool = False, tolerance: float = TOLERANCE
+) -> Theta | Solution:
+    """theta_PS: a root of the decoupled gradient, in closed form where the population has one.
+
+        G(theta) = grad_1 f(theta; theta) = 0,      with a domain  theta = P(theta - G(theta))
+
+    Where the decoupled risk f(. ; theta) is convex this is theta = argmin f(. ; theta), the fixed point of retraining.
+    Of several points the attracting one nearest to `start` (None for zeros) is taken; `equilibria` lists all.
+    A point that repels retraining is returned with a warning; none at all is a ValueError.
+    report: return the whole `Solution` (residual, method, contraction factor, the others found)
+    tolerance: largest residual that counts as zero, times 1 + |theta|
+    Jin et al. 2024, Proposition 2.8. Differs from the paper: a sensitivity above mu/L does not rule a stable point out.
+    """
+    found = equilibria(problem, start=start, tolerance=tolerance)
+    attracting = [point for point in found if point.attracting is not False]
+    best = (attracting or list(found))[0]
+    if not attracting:
+        warnings.warn(
+            f"stable_point: the stable point found repels retraining (contraction factor {best.contraction:.4g}); "
+            + (
+                "small gradient steps do settle there."
+                if best.settles
+                else "gradient steps run away from it, too."
+            ),
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if not report:
+        return best.theta
+    return dataclasses.replace(best, others=tuple(point for point in found if point is not best))
+
+
+def equilibria(
+    problem: Problem, starts: Sequence[Any] | None = None, *, start: Any = None, tolerance: float = TOLERANCE
+) -> tuple[Solution, ...]:
+    """All stable points that were found, nearest to `start` first, each with residual and attracting/repelling flag.
+
+    starts: models to search from; None takes `start` and points scattered around it (or over the Box). In one dimension
+    each change of sign of G between starts is followed up, so a repelling point between two attracting ones is found.
+    A list of what was found is not a proof that there is nothing else.
+    """
+    with jax.enable_x64(True):
+        land, origin = survey(problem, start)
+        view = land.equilibrium()
+        closed = _closed_form(problem, land)
+        if closed is not None and problem.domain is None and starts is None:
+            return (_judge(land, view, closed, "closed form", tolerance),)
+        if starts is None:
+            points = [origin, *scatter(land, origin, _STARTS)] if land.dense else [origin]
+        else:
+            points = [survey(problem, theta)[1] for theta in starts]
+        if not points:
+            raise ValueError("starts must hold at least one model; None picks some.")
+        found = [] if closed is None else [_judge(land, view, closed, "closed form", tolerance)]
+        known = [] if closed is None else [closed]
+        least = (np.inf, origin)
+        for x, residual in _search(land, view, points, tolerance, found):
+            least = min(least, (residual, x), key=lambda pair: pair[0])
+            if residual <= allowed(x, tolerance) and is_new(x, known):
+                known.append(x)
+                found.append(_judge(land, view, x, "root of the decoupled gradient", tolerance))
+        if not known:
+            raise ValueError(_nothing(land, view, *least))
+        order = np.argsort([np.linalg.norm(x - origin) for x in known], kind="stable")
+        return tuple(found[i] for i in order)
+
+
+def contraction_factors(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool | None]:
+    """Spectral radius of d Phi / d theta at an equilibrium, whether it attracts, whether gradient steps settle there.
+
+        d Phi = -H^{-1} C,   with a domain  -(I - D (I - s H))^{-1} D s C
+
+    H = d^2 f / d theta_1^2, C = d/d theta_2 grad_1 f, D the derivative of the projection at x - s G(x).
+    """
+    d = land.size
+    gradient, hessian = land.value(x, x)[1], land.curvature(x, x)
+    if hessian is None or not np.all(np.isfinite(hessian)):
+        return np.nan, None, None
+    H, C = hessian[:d, :d], hessian[:d, d:]
+    eye = np.eye(d)
+    s = min(safe_step(H), 1e-3 * safe_step(H + C))
+    D = land.project_slope(x - s * gradient[:d])
+    settles = _radius(D @ (eye - s * (H + C))) < 1.0 - s * _FLAT
+    # Descent on f(. ; x) from nearby: a radius below 1 says that x is a strict minimiser, above 1 that it is none.
+    s = safe_step(H)
+    D = land.project_slope(x - s * gradient[:d])
+    descent = _radius(D @ (eye - s * H))
+    if descent > 1.0 + _FLAT:
+        return np.nan, False, settles
+    if descent > 1.0 - _FLAT:
+        return np.nan, settles, settles
+    factor = _radius(np.linalg.solve(eye - D @ (eye - s * H), D @ (s * C)))
+    return factor, factor < 1.0, settles
+
+
+def _search(
+    land: Landscape, view: View, points: Sequence[np.ndarray], tolerance: float, found: list[Solution]
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Roots from each start, in one dimension between starts, and from where small steps lead if none attracts yet."""
+    for x in points:
+        yield find_root(land, view, x, tolerance)
+    if land.size == 1:
+        for x in bracketed_roots(land, view, points):
+            yield x, natural_residual(land, view, x)
+    if land.dense and not any(point.attracting for point in found):
+        yield find_root(land, view, walk(land, view, points[0]), tolerance)
+
+
+def _closed_form(problem: Problem, land: Landscape) -> np.ndarray | None:
+    """The population's own formula, where it has one and the point lies in the domain."""
+    theta = problem.population.stable_point(problem.loss, np.asarray(problem.client_weights))
+    if theta is None:
+        return None
+    x = land.flat(theta)
+    return (
+        x if np.max(np.abs(land.project(x) - x), initial=0.0) <= 1e-12 * (1.0 + np.max(np.abs(x))) else None
+    )
+
+
+def _judge(land: Landscape, view: View, x: np.ndarray, method: str, tolerance: float) -> Solution:
+    residual = natural_residual(land, view, x)
+    if residual > allowed(x, max(tolerance, 1e-6)):
+        warnings.warn(
+            f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the population's "
+            "stable_point, or give it `nodes` that are exact.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    factor, attracting, settles = contraction_factors(land, x)
+    return Solution(land.shaped(x), residual, method, view.value(x), factor, attracting, settles)
+
+
+def _nothing(land: Landscape, view: View, residual: float, x: np.ndarray) -> str:
+    where = np.array2string(x, precision=4, threshold=6)
+    message = (
+        f"stable_point: no stable point was found; the least residual is {residual:.3g}, at theta = {where}."
+    )
+    slope = view.slope(x)
+    if slope is not None and np.all(np.isfinite(slope)):
+        values = np.linalg.svd(slope, compute_uv=False)
+        curvature = np.linalg.norm(land.curvature(x, x)[: land.size, : land.size], 2)
+        if values[-1] <= 1e-9 * max(curvature, values[0], 1e-300):
+            return message + (
+                " There the reaction of the data cancels the curvature of the loss (average sensitivity 1 for a Gaussian"
+                " mean), so a stable point need not exist. Give the problem a domain to bound theta."
+            )
+    return message + " Give another `start`, a domain, or a larger `tolerance`."
+
+
+def _radius(matrix: np.ndarray) -> float:
+    return float(np.max(np.abs(np.linalg.eigvals(matrix)), initial=0.0))

@@ -1,0 +1,100 @@
+"""A run killed at any moment goes on to the same bits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import performative as pf
+
+SCRIPT = """
+import sys
+import numpy as np
+import performative as pf
+
+folder, out = sys.argv[1], sys.argv[2]
+inner = pf.populations.Gaussian(np.arange(6.0), 0.6, 1.0)
+problem = pf.Problem(pf.losses.squared, pf.populations.Sluggish(inner, 0.3))
+algorithm = pf.p_fedavg(rate=pf.schedules.harmonic(5.0, 50.0), local_steps=2, participation=pf.SchemeOne(3))
+options = dict(rounds=4000, theta=0.0, repeats=2, checkpoint_every=10, resume=True)
+pf.run(problem, algorithm, checkpoint=folder, **options).save(out)
+"""
+
+
+def same(first: pf.History, second: pf.History) -> bool:
+    a, b = first.to_xarray(), second.to_xarray()
+    return set(a) == set(b) and all(np.array_equal(a[n], b[n], equal_nan=True) for n in a)
+
+
+def test_sigkill_and_resume_give_the_same_bits(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    whole, broken = tmp_path / "whole.nc", tmp_path / "broken.nc"
+    run = [sys.executable, str(script)]
+    subprocess.run([*run, str(tmp_path / "a"), str(whole)], check=True)
+    random = np.random.default_rng(0)
+    kills = 0
+    for _ in range(8):
+        child = subprocess.Popen([*run, str(tmp_path / "b"), str(broken)])
+        book = tmp_path / "b" / "state.json"
+        began = time.monotonic()
+        while child.poll() is None and not book.exists() and time.monotonic() - began < 60:
+            time.sleep(0.01)
+        time.sleep(float(random.uniform(0.0, 0.4)))
+        if child.poll() is None:
+            os.kill(child.pid, signal.SIGKILL)
+            kills += 1
+        child.wait()
+        if kills == 3 or broken.exists():
+            break
+    assert kills >= 1
+    subprocess.run([*run, str(tmp_path / "b"), str(broken)], check=True)
+    assert same(pf.History.load(whole), pf.History.load(broken))
+
+
+PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(3.0), 0.5, 1.0))
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, risk=False)
+    with pytest.raises(ValueError, match="already holds a run"):
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, risk=False)
+    with pytest.raises(ValueError, match=r"algorithm\.rate\.value: 0\.1 -> 0\.2"):
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.2), rounds=4, theta=0.0, checkpoint=tmp_path, resume=True, risk=False)
+    with pytest.raises(ValueError, match="resume=True needs checkpoint="):
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, resume=True, risk=False)
+
+
+def test_a_finished_run_can_be_extended(tmp_path):
+    options = dict(theta=0.0, risk=False, dtype="float64")
+    algorithm = pf.p_fedavg(rate=0.1)
+    pf.run(PROBLEM, algorithm, rounds=4, checkpoint=tmp_path, checkpoint_every=2, **options)
+    longer = pf.run(PROBLEM, algorithm, rounds=8, checkpoint=tmp_path, checkpoint_every=2, resume=True, **options)
+    np.testing.assert_array_equal(longer.theta, pf.run(PROBLEM, algorithm, rounds=8, **options).theta)
+
+
+def test_no_pickle_and_nothing_half_written(tmp_path):
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=6, theta=0.0, checkpoint=tmp_path, checkpoint_every=2, risk=False)
+    book = json.loads((tmp_path / "state.json").read_text())
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == sorted([*book["records"], book["state"], "state.json"])
+    for name in (*book["records"], book["state"]):
+        with np.load(tmp_path / name, allow_pickle=False) as file:
+            assert all(file[key].dtype != object for key in file.files)
+
+
+def test_history_saves_and_loads(tmp_path):
+    history = pf.run(PROBLEM, pf.p_fedavg(rate=0.1, participation=pf.SchemeOne(2)), rounds=5, theta=0.0, repeats=2)
+    loaded = pf.History.load(history.save(tmp_path / "history.nc"))
+    assert same(history, loaded)
+    assert loaded.meta == history.meta
+    assert [p.name for p in tmp_path.iterdir()] == ["history.nc"]
+    with pytest.raises(FileNotFoundError, match="no history at"):
+        pf.History.load(tmp_path / "absent.nc")
+    with pytest.raises(KeyError, match="was not recorded; recorded are"):
+        history["loss"]

@@ -1,0 +1,82 @@
+"""Sweeps and comparisons."""
+
+import numpy as np
+import pytest
+
+import performative as pf
+
+PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.5, 1.0))
+ALGORITHM = pf.p_fedavg(rate=pf.schedules.harmonic(5.0, 50.0), local_steps=2, participation=pf.SchemeOne(2))
+
+
+def test_a_sweep_is_its_runs_in_as_few_programs_as_shapes():
+    over = {"rate.scale": [1.0, 5.0], "population.sensitivity": [0.2, 0.5], "participation.k": [2, 3]}
+    sweep = pf.sweep(PROBLEM, ALGORITHM, over, rounds=12, theta=0.0, repeats=2, risk=3)
+    assert len(sweep.settings) == 8
+    assert sweep.programs == 2  # K sets a shape, the rest are numbers
+    place = sweep.settings.index({"rate.scale": 5.0, "population.sensitivity": 0.2, "participation.k": 3})
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.2, 1.0))
+    algorithm = pf.p_fedavg(rate=pf.schedules.harmonic(5.0, 50.0), local_steps=2, participation=pf.SchemeOne(3))
+    alone = pf.run(problem, algorithm, rounds=12, theta=0.0, repeats=2, risk=3)
+    together = sweep.histories[place]
+    np.testing.assert_allclose(alone.theta, together.theta, rtol=1e-6)
+    for name in (*alone.records, *alone.risks):
+        np.testing.assert_allclose(alone[name], together[name], rtol=1e-5, atol=1e-7)
+    assert sweep.to_xarray().sizes["setting"] == 8
+
+
+def test_best_skips_what_diverged():
+    sweep = pf.sweep(PROBLEM, pf.p_fedavg(rate=0.1), {"rate": [0.001, 0.5, 5.0]}, rounds=60, theta=0.0, repeats=4)
+    assert sweep.histories[2].status == "diverged"
+    assert sweep.scores()[2] == np.inf
+    setting, history = sweep.best("distance_to_stable")
+    assert setting == {"rate": 0.5}
+    assert history.status == "completed"
+    setting, _ = sweep.best(lambda h: np.abs(h.final - 4.0))
+    assert setting["rate"] != 5.0
+
+
+def test_settings_share_their_luck():
+    sweep = pf.sweep(PROBLEM, pf.p_fedavg(rate=0.1), {"rate": [0.1, 0.1]}, rounds=5, theta=0.0)
+    np.testing.assert_array_equal(sweep.histories[0].theta, sweep.histories[1].theta)
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ({"rte": [1.0]}, "no 'rte' to vary. Did you mean 'rate'"),
+        ({"participation.kk": [1]}, "does not lead to a field of SchemeOne"),
+        ({"participation.k": [0]}, r"SchemeOne\(k=0\)"),
+        ({"rate.scale": []}, "at least one value"),
+        ({"population.sensitivity": [np.ones(3)]}, "one row a client"),
+    ],
+)
+def test_slips_are_named(over, message):
+    with pytest.raises(ValueError, match=message):
+        pf.sweep(PROBLEM, ALGORITHM, over, rounds=2, theta=0.0)
+
+
+def test_compare_pairs_by_seed():
+    slow, fast = (
+        pf.run(PROBLEM, pf.p_fedavg(rate=rate), rounds=40, theta=0.0, repeats=50, risk=False) for rate in (0.01, 0.1)
+    )
+    noisy = pf.run(PROBLEM, pf.p_fedavg(rate=0.0101), rounds=40, theta=0.0, repeats=50, risk=False)
+    result = pf.compare({"slow": slow, "fast": fast, "noisy": noisy})
+    pairs = {(d.first, d.second): d for d in result.differences}
+    assert pairs["slow", "fast"].verdict == "fast is smaller"
+    gap = slow["distance_to_stable"][:, -1] - fast["distance_to_stable"][:, -1]
+    assert pairs["slow", "fast"].mean == pytest.approx(gap.mean(), rel=1e-6)
+    # Common random numbers: the paired interval is far narrower than the spread of either run.
+    close = pairs["slow", "noisy"]
+    assert close.high - close.low < 0.05 * slow["distance_to_stable"][:, -1].std()
+    assert len(result.to_frame()) == 3
+    assert "fast" in str(result)
+    assert len(pf.compare({"a": slow, "b": fast, "c": noisy}, baseline="a").differences) == 2
+    with pytest.raises(ValueError, match="seed and repeats must agree"):
+        pf.compare({"slow": slow, "other": pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=2, theta=0.0, repeats=3, risk=False)})
+
+
+def test_holm_is_the_textbook_correction():
+    from performative.compare import _holm
+
+    np.testing.assert_allclose(_holm(np.asarray([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
