@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, told apart by people with any common colour blindness; black comes last.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# The band holds the middle four fifths of the repeats. Quantiles stay positive, so the band serves log axes too.
+# The band holds the middle four fifths of the repeats. Quantiles stay positive, so it serves log axes too.
 BAND = (0.1, 0.9)
 _FIRST_CHOICE = ("distance_to_stable", "performative_risk", "consensus")
 _LABELS = {
@@ -24,11 +24,13 @@ _LABELS = {
 _TOTALS = ("time", "uploads", "samples", "communications")
 
 
-def plot_history(history: "History", quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
-    """Mean over repeats of one recorded quantity against rounds, with a band that holds the middle 80 % of them.
+def plot_history(
+    history: "History", quantity: str | None = None, ax: Any = None, label: str | None = None
+) -> Any:
+    """Mean over repeats of one recorded quantity against rounds, and a band with the middle 80 % of them.
 
-    quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was recorded,
-              else performative_risk, else consensus
+    quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was
+              recorded, else performative_risk, else consensus
     ax:       matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
     label:    the line's name in the legend; None takes the algorithm's name
     Distances and other positive quantities that span more than a factor of ten get a logarithmic axis.
@@ -45,7 +47,9 @@ def plot_history(history: "History", quantity: str | None = None, ax: Any = None
     finite = np.where(np.isfinite(values), values, np.nan)
     kept = ~np.all(np.isnan(finite), axis=0)
     finite, rounds = finite[:, kept], np.asarray(rounds)[kept]
-    (line,) = ax.plot(rounds, np.nanmean(finite, axis=0), label=label or history.meta.get("algorithm"), zorder=3)
+    (line,) = ax.plot(
+        rounds, np.nanmean(finite, axis=0), label=label or history.meta.get("algorithm"), zorder=3
+    )
     if len(finite) > 1:
         low, high = np.nanquantile(finite, BAND, axis=0)
         ax.fill_between(rounds, low, high, color=line.get_color(), alpha=0.2, linewidth=0, zorder=2)
@@ -63,10 +67,13 @@ def _pick(history: "History", quantity: str | None) -> str:
     if quantity is None:
         quantity = next((name for name in _FIRST_CHOICE if name in there), None)
         if quantity is None:
-            raise ValueError(f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; there are {sorted(there)}.")
+            raise ValueError(
+                f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; there are {sorted(there)}."
+            )
     if quantity not in there:
         raise ValueError(
-            f"quantity={quantity!r} was not recorded.{nearest(quantity, there)} Recorded are: {', '.join(sorted(there))}."
+            f"quantity={quantity!r} was not recorded.{nearest(quantity, there)} "
+            f"Recorded are: {', '.join(sorted(there))}."
         )
     return quantity
 

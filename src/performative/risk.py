@@ -22,9 +22,9 @@ def client_risks(
 ) -> Float[Array, " N"]:
     """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
 
-    Exact over finite tables and for Gaussian data in one dimension; else over fixed draws (common random numbers).
-    `world` holds the clients' worlds; None lets each settle under `deployed`.
-    Memory is bounded: many clients are taken in blocks, and their derivatives are recomputed rather than stored.
+    Exact over finite tables and for Gaussian data in one dimension; else over fixed draws (common random
+    numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
+    many clients are taken in blocks, and what their derivatives need is computed again rather than stored.
     """
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
@@ -65,7 +65,7 @@ def decoupled_risk(
     world: World = None,
     nodes: int = NODES,
 ) -> Float[Array, ""]:
-    """f(theta; deployed) = sum_i p_i f_i(theta; deployed). At deployed = theta it is the performative risk."""
+    """f(theta; deployed) = sum_i p_i f_i(theta; deployed); at deployed = theta the performative risk."""
     return jnp.sum(weights * client_risks(problem, theta, deployed, world, nodes))
 
 

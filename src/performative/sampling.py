@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 # Below this many candidates a full shuffle is as cheap as a draw with rejection.
-_SMALL = 1024
+_SMALL = 256
 # Up to this many draws, comparing all pairs is faster than sorting.
 _PAIRS = 128
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from performative.theory import Assumptions, p_fedavg
 from performative.types import Numbers, number
 
 
@@ -35,7 +36,7 @@ class Harmonic(AbstractSchedule):
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         offset = jnp.asarray(self.offset)
-        return self.scale / (t.astype(offset.dtype) + offset)
+        return jnp.asarray(self.scale) / (t.astype(offset.dtype) + offset)
 
 
 def constant(value: Any) -> Constant:
@@ -46,6 +47,22 @@ def constant(value: Any) -> Constant:
 def harmonic(scale: Any, offset: Any) -> Harmonic:
     """eta(t) = scale / (t + offset)."""
     return Harmonic(scale, offset)
+
+
+def theorem(
+    assumptions: Assumptions,
+    local_steps: int,
+    scheme: str = "full",
+    k: int | None = None,
+    printed: bool = False,
+) -> Harmonic:
+    """The step that a convergence theorem of P-FedAvg allows: eta(t) = 2 / (mu_tilde (t + gamma)).
+
+    scheme: "full" (Theorem 3.1 of Jin et al. 2024), "one" (3.2) or "two" (3.3), those two with k clients a
+    round. Safe and slow. printed=True takes the constants as printed; see `performative.theory.p_fedavg`.
+    """
+    found = p_fedavg(assumptions, local_steps, scheme, k, printed)
+    return harmonic(2.0 / found.mu_tilde, found.gamma)
 
 
 def as_schedule(rate: Any) -> Any:

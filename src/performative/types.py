@@ -63,12 +63,18 @@ class Cohort(eqx.Module):
 
 
 class Broadcast(eqx.Module):
-    """What the server sends: the model, the model in the world's hands, the aggregator's extra, the clock."""
+    """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round."""
 
     theta: Theta
     deployed: Theta
     extra: PyTree
-    clock: Int[Array, ""]
+    round: Int[Array, ""]
+    steps: int = eqx.field(static=True)
+
+    @property
+    def clock(self) -> Int[Array, ""]:
+        """t = round * E, the global count of local steps at the start of the round."""
+        return self.round * self.steps
 
 
 class Upload(eqx.Module):
@@ -101,11 +107,14 @@ class Local(eqx.Module):
 
 
 class Estimate(eqx.Module):
-    """A direction to step against, the estimator's new memory, and counts that the round adds up."""
+    """A direction to step against, the estimator's new memory, and counts that the round adds up.
+
+    A count that is the same at every step is a plain number, and then costs nothing.
+    """
 
     direction: Theta
     memory: Memory
-    metrics: dict[str, Array]
+    metrics: dict[str, Array | int]
 
 
 class ClientMemory(eqx.Module):

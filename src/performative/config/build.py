@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from performative.config.errors import ConfigError, blame, shown
-from performative.config.registry import SLOTS, arms, functions, is_module, parts
+from performative.config.registry import SLOTS, arms, functions, is_module, is_part, parts
 from performative.errors import nearest
-
-_PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +37,9 @@ def arguments(call: Callable[..., Any], rest: Callable[..., Any] | None = None) 
             hint = parameter.annotation
             if hint in (Any, parameter.empty) or isinstance(hint, str):
                 hint = fields.get(name, Any)
-            found[name] = Argument(Any if isinstance(hint, str) else hint, parameter.default is parameter.empty)
+            found[name] = Argument(
+                Any if isinstance(hint, str) else hint, parameter.default is parameter.empty
+            )
     if lent and rest is not None:
         found = {**{n: Argument(a.annotation, False) for n, a in arguments(rest).items()}, **found}
     return found
@@ -57,7 +57,7 @@ class Builder:
     ) -> Any:  # fmt: skip
         """Call `make` with a table's entries as keywords, each converted to what the signature asks for."""
         given = self.keywords(make, table, key, rest=rest, module=module, leave_out=leave_out)
-        with blame(key):
+        with blame(key, given):
             return make(**given)
 
     def keywords(
@@ -72,7 +72,8 @@ class Builder:
                 raise ConfigError(f"unknown key {name!r}.{hint}", key)
         missing = [name for name, argument in known.items() if argument.required and name not in table]
         if missing:
-            raise ConfigError(f"{make.__name__} needs {' and '.join(missing)}; add {missing[0]} = ...", key)
+            owner = "" if make.__name__ == key else f"{make.__name__} "
+            raise ConfigError(f"{owner}needs {' and '.join(missing)}; add {missing[0]} = ...", key)
         return {
             name: self.value(value, known[name].annotation, f"{key}.{name}", SLOTS.get(name, module))
             for name, value in table.items()
@@ -85,13 +86,15 @@ class Builder:
             return self._table(value, kinds, key, module)
         if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
             return [self.value(entry, Any, f"{key}[{i}]", module) for i, entry in enumerate(value)]
-        if isinstance(value, str) and str not in kinds:
+        takes_part = any(is_part(kind) for kind in kinds)
+        if isinstance(value, str) and (takes_part or Any in kinds):
             return self._name(value, kinds, key, module)
-        free = Any in kinds or any(is_module(kind) for kind in kinds)
-        if free and not isinstance(value, list):
-            return value  # a number where a part may stand, as in rate = 0.1: the part's own check decides
-        if free or any(_holds_array(kind) for kind in kinds):
-            return _numbers(value, key, free)
+        if Any in kinds:  # a number may stand for a part, as in rate = 0.1: what is called decides
+            return _numbers(value, key, free=True) if isinstance(value, list) else value
+        if any(_holds_array(kind) for kind in kinds):
+            return _numbers(value, key)
+        if takes_part:
+            raise ConfigError(f"expected {_wanted(kinds)}; got {shown(value)}.", key)
         return _plain(value, annotation, key)
 
     def _table(self, table: dict[str, Any], kinds: tuple[Any, ...], key: str, module: str) -> Any:
@@ -102,7 +105,7 @@ class Builder:
             if len(direct) == 1:
                 return self.call(direct[0], table, key, module=module)
             if Any in kinds and not module:
-                return table
+                return {name: self.value(entry, Any, f"{key}.{name}", "") for name, entry in table.items()}
             raise ConfigError(f"a part needs name = ...; got {shown(table)}.", key)
         name = table["name"]
         if not isinstance(name, str):
@@ -127,6 +130,8 @@ class Builder:
         return self.call(make, {}, key, module=module) if _is_factory(make, module) else make
 
     def _find(self, name: str, kinds: tuple[Any, ...], key: str, module: str) -> Callable[..., Any]:
+        if module == SLOTS["deploy"]:
+            kinds = (Any,)  # the field holds what a converter makes of the part
         known = parts(module, kinds) if module else {}
         known = known | (functions(module, "theta", "z") if module == SLOTS["loss"] else {})
         if name in known:
@@ -137,7 +142,7 @@ class Builder:
             raise ConfigError(f"no part can stand here; got {name!r}.", key)
         # Where a short factory makes the class of the same name, only the factory is worth suggesting.
         worth = [n for n in known if n.lower() == n or n.lower() not in known]
-        raise ConfigError(f"there is no {module.rstrip('s')} {name!r}.{nearest(name, worth)}", key)
+        raise ConfigError(f"there is no {_slot(module)} {name!r}.{nearest(name, worth)}", key)
 
     def _file(self, name: str, key: str) -> np.ndarray:
         path = self.folder / name
@@ -149,6 +154,10 @@ class Builder:
             return np.load(path, allow_pickle=False)
 
 
+def _slot(module: str) -> str:
+    return next(slot for slot, where in SLOTS.items() if where == module)
+
+
 def _is_factory(make: Callable[..., Any], module: str) -> bool:
     return any(make is known for known in parts(module).values())
 
@@ -158,23 +167,21 @@ def _holds_array(kind: Any) -> bool:
     return hasattr(kind, "array_type") or getattr(kind, "__name__", "") in ("Array", "ndarray")
 
 
-def _numbers(value: Any, key: str, free: bool) -> Any:
-    """A number or a rectangular list of numbers, given on as it is or as an array."""
+def _numbers(value: Any, key: str, free: bool = False) -> Any:
+    """A number, or a rectangular list of numbers as an array. `free` lets other lists pass."""
     try:
         array = np.asarray(value)
     except ValueError:
         raise ConfigError(f"expected rows of equal length; got {shown(value)}.", key) from None
-    if array.dtype.kind not in "buif":
+    if array.dtype.kind not in "uif":
         if free:
             return value
-        raise ConfigError(f"expected a number or a list of numbers; got {shown(value)}.", key)
-    if array.dtype.kind == "b":
         raise ConfigError(f"expected a number or a list of numbers; got {shown(value)}.", key)
     return value if array.ndim == 0 else array
 
 
 def _plain(value: Any, annotation: Any, key: str) -> Any:
-    """Whole numbers, text, switches: checked by pydantic without any guessing ("4" is not 4, true is not 1)."""
+    """Whole numbers, text, switches: checked by pydantic without guessing ("4" is not 4, true is not 1)."""
     import pydantic
 
     try:
@@ -194,6 +201,8 @@ def _wanted(kinds: tuple[Any, ...]) -> str:
 def _describe(kind: Any) -> str:
     if _holds_array(kind):
         return "a number or a list of numbers"
+    if is_part(kind) and not is_module(kind):
+        return "the name of a function"
     if is_module(kind):
         return f"a part ({kind.__name__.removeprefix('Abstract').lower()})"
     name = str(getattr(kind, "__origin__", kind))

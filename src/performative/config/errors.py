@@ -1,6 +1,7 @@
 """What is wrong with a configuration file, in one line."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,19 @@ def shown(value: Any) -> str:
 
 
 @contextmanager
-def blame(key: str) -> Iterator[None]:
-    """Complaints of a part's constructor, passed on with the key that they are about."""
+def blame(
+    key: str, names: Collection[str] = (), kinds: tuple[type[Exception], ...] = (ValueError, TypeError)
+) -> Iterator[None]:
+    """Complaints of what is called, passed on with the key that they are about.
+
+    `names` are the keywords of the call: where the complaint opens with one of them, the key points at it.
+    """
     try:
         yield
     except ConfigError:
         raise
-    except (ValueError, TypeError) as error:
-        raise ConfigError(str(error), key) from error
+    except kinds as error:
+        # Complaints read "k must ...", "Owner: k must ..." or "Owner(k=0) needs ...".
+        opening = re.match(r"(?:\w+: |\w+\()?(\w+)", str(error))
+        name = opening[1] if opening else ""
+        raise ConfigError(str(error), f"{key}.{name}" if name in names else key) from error

@@ -22,6 +22,7 @@ SLOTS = {
     "loss": "losses",
     "domain": "domains",
     "deploy": "deploy",
+    "case": "cases",
 }
 
 
@@ -34,6 +35,11 @@ def arms(annotation: Any) -> tuple[Any, ...]:
 
 def is_module(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, eqx.Module)
+
+
+def is_part(annotation: Any) -> bool:
+    """Whether a part or a function (a loss) may stand there."""
+    return is_module(annotation) or typing.get_origin(annotation) is Callable
 
 
 def _makes(thing: Any) -> Any:
@@ -53,11 +59,11 @@ def _public(module: str) -> dict[str, Any]:
     listed = getattr(here, "__all__", None)
     if listed is None:
         listed = [n for n, v in vars(here).items() if getattr(v, "__module__", None) == here.__name__]
-    return {name: getattr(here, name) for name in listed if not name.startswith("_")}
+    return {name: getattr(here, name) for name in listed if not name.startswith(("_", "as_"))}
 
 
 def parts(module: str, kinds: tuple[Any, ...] = (Any,)) -> dict[str, Callable[..., Any]]:
-    """Name -> what makes a part of a module. `kinds` narrows them to an annotation's classes where it names any."""
+    """Name -> what makes a part of a module. `kinds` narrows them to the classes of an annotation."""
     wanted = tuple(kind for kind in kinds if is_module(kind))
     made = {name: (thing, _makes(thing)) for name, thing in _public(module).items()}
     return {
@@ -69,7 +75,7 @@ def parts(module: str, kinds: tuple[Any, ...] = (Any,)) -> dict[str, Callable[..
 
 def functions(module: str, *arguments: str) -> dict[str, Callable[..., Any]]:
     """Functions of a module that are used as they are, such as the loss `squared(theta, z)`."""
-    found = {}
+    found: dict[str, Callable[..., Any]] = {}
     for name, thing in _public(module).items():
         if inspect.isfunction(thing) and _makes(thing) is None:
             names = tuple(inspect.signature(thing).parameters)
@@ -78,8 +84,8 @@ def functions(module: str, *arguments: str) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def recipes(module: str = "recipes") -> dict[str, Callable[..., Any]]:
+def recipes() -> dict[str, Callable[..., Any]]:
     """Functions that return an Algorithm."""
     from performative.algorithm import Algorithm
 
-    return {n: f for n, f in parts(module, (Algorithm,)).items() if inspect.isfunction(f)}
+    return {name: make for name, make in parts("recipes", (Algorithm,)).items() if make is not Algorithm}

@@ -19,8 +19,8 @@ def flatten_rows(rows: dict[str, Any], lead: int, count: int) -> Chunk:
     cut = (slice(None),) * lead + (slice(count),)
     flat = {f"{kind}/{name}": value for kind in ("levels", "counts") for name, value in rows[kind].items()}
     flat |= {f"theta/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(rows["theta"]))}
-    flat["sound"] = rows["sound"]
-    return {name: np.asarray(value)[cut] for name, value in flat.items()}
+    arrays = {name: np.asarray(value)[cut] for name, value in flat.items()}
+    return arrays | {"sound": np.asarray(rows["sound"])[cut].astype(bool)}
 
 
 def last_level(chunk: Chunk) -> str:

@@ -5,8 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
+from performative.engine.keys import RunKeys, run_keys
 from performative.engine.round import Report, Setup, federated_round
 from performative.types import State, squared_norm
 
@@ -53,11 +54,11 @@ def add_reports(total: Report, last: Report) -> Report:
     )
 
 
-def _advance(setup: Setup, watch: Watch, rounds: Array, key: PRNGKeyArray, state: State) -> tuple[State, Report]:
+def _advance(setup: Setup, watch: Watch, rounds: Array, keys: RunKeys, state: State) -> tuple[State, Report]:
     """Rounds up to the next record: `every` of them, fewer at the end."""
 
     def once(state: State) -> tuple[State, Report]:
-        return federated_round(setup, state, key, watch.executor)
+        return federated_round(setup, state, keys, watch.executor)
 
     state, report = once(state)
     if watch.every == 1:
@@ -96,20 +97,38 @@ class Frozen(eqx.Module):
 def _one_run(
     setup: Setup, targets: Targets, watch: Watch, capacity: int, span: Span, key: Any, state: State
 ) -> tuple[State, dict[str, Any]]:
+    keys = run_keys(key)
+
     def row(state: State) -> tuple[State, dict[str, Any]]:
-        state, report = _advance(setup, watch, span.rounds, key, state)
+        state, report = _advance(setup, watch, span.rounds, keys, state)
         return state, record(state, report, targets, watch, span.limit)
 
     shapes = jax.eval_shape(lambda s: row(s)[1], state)
-    books = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
+    leaves, structure = jax.tree.flatten(shapes)
+    # All plain numbers of a row go into one vector: one write a row instead of ten, which is what a small run pays for.
+    plain = [leaf.ndim == 0 for leaf in leaves]
+    books = [jnp.zeros((capacity, *leaf.shape), leaf.dtype) for leaf in leaves if leaf.ndim]
+    numbers = jnp.zeros((capacity, sum(plain)), setup.weights.dtype)
 
     def body(i: Array, carry: Any) -> Any:
-        state, books = carry
+        state, numbers, books = carry
         state, values = row(state)
-        return state, jax.tree.map(lambda book, value: book.at[i].set(value), books, values)
+        flat = jax.tree.leaves(values)
+        line = jnp.stack([v.astype(numbers.dtype) for v, is_plain in zip(flat, plain, strict=True) if is_plain])
+        arrays = [v for v, is_plain in zip(flat, plain, strict=True) if not is_plain]
+        books = [_put(book, value, i) for book, value in zip(books, arrays, strict=True)]
+        return state, _put(numbers, line, i), books
 
     # A traced trip count: one compilation serves chunks of every length up to the capacity.
-    return jax.lax.fori_loop(0, span.count, body, (state, books))
+    state, numbers, books = jax.lax.fori_loop(0, span.count, body, (state, numbers, books))
+    columns, arrays = iter(numbers.T), iter(books)
+    filled = [next(columns) if is_plain else next(arrays) for is_plain in plain]
+    return state, jax.tree.unflatten(structure, filled)
+
+
+def _put(book: Array, value: Array, i: Array) -> Array:
+    """book[i] = value without the checks for an index that is out of bounds: it never is."""
+    return jax.lax.dynamic_update_index_in_dim(book, value, i, axis=0)
 
 
 @eqx.filter_jit(donate="all-except-first")

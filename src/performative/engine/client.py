@@ -2,35 +2,14 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int
 
 from performative.algorithm import Algorithm
+from performative.engine.keys import ClientKeys
 from performative.problem import Problem
 from performative.types import Batch, Broadcast, ClientMemory, Local, Upload
-
-
-class RoundKeys(eqx.Module):
-    """Keys of one round, split by purpose. Folding in a client's id makes them that client's own."""
-
-    select: PRNGKeyArray
-    data: PRNGKeyArray
-    estimator: PRNGKeyArray
-    channel: PRNGKeyArray
-    standing: PRNGKeyArray
-
-    def of_client(self, client: Int[Array, ""]) -> "RoundKeys":
-        """A client's keys do not depend on who else was drawn, so every executor gives the same trajectory."""
-        return jax.tree.map(lambda key: jax.random.fold_in(key, client), self)
-
-
-def round_keys(key: PRNGKeyArray, round: Int[Array, ""]) -> RoundKeys:
-    """fold_in(seed, round), split by purpose; `standing` is the same in every round."""
-    moving, standing = jax.random.split(key)
-    select, data, estimator, channel = jax.random.split(jax.random.fold_in(moving, round), 4)
-    return RoundKeys(select, data, estimator, channel, standing)
 
 
 def init_client(problem: Problem, algorithm: Algorithm, population: Any, theta: Any) -> ClientMemory:
@@ -49,7 +28,7 @@ def client_round(
     population: Any,
     broadcast: Broadcast,
     memory: ClientMemory,
-    keys: RoundKeys,
+    keys: ClientKeys,
     steps: Int[Array, ""] | None = None,
 ) -> tuple[Upload, ClientMemory]:
     """E local steps of one client: deploy, sample, estimate, step, project.
@@ -66,6 +45,8 @@ def client_round(
     world = memory.world
     if not deploy.each_step:
         world = population.deploy(world, broadcast.deployed, loss)
+
+    known: dict[str, int] = {}  # counts that need not go through the loop
 
     def local(theta: Any, world: Any, e: Array) -> Local:
         deployed = theta if deploy.each_step else broadcast.deployed
@@ -84,7 +65,9 @@ def client_round(
         moved = jax.tree.map(lambda v, g: v - here.rate.astype(v.dtype) * g, theta, out.direction)
         if problem.domain is not None:
             moved = problem.domain.project(moved)
-        after, counted = (moved, world, out.memory), out.metrics
+        known.update({name: count for name, count in out.metrics.items() if isinstance(count, int)})
+        counted = {name: count for name, count in out.metrics.items() if name not in known}
+        after = (moved, world, out.memory)
         if steps is not None:  # a client that is done stays where it is
             working = e < steps
             after = jax.tree.map(lambda new, old: jnp.where(working, new, old), after, carry)
@@ -101,6 +84,7 @@ def client_round(
     theta, world, estimator_memory = after
 
     done = jnp.asarray(E, jnp.int32) if steps is None else steps
+    counted |= {name: count * done for name, count in known.items()}
     delta = jax.tree.map(jnp.subtract, theta, broadcast.theta)
     draft = Upload(delta, done, None, counted)
     extra, estimator_memory = algorithm.estimator.finish(

@@ -10,6 +10,7 @@ import numpy as np
 from performative.client_axis import client_axes, put_rows, take_rows
 from performative.engine.chunk import Frozen, Span, Watch, add_reports, record
 from performative.engine.client import client_round
+from performative.engine.keys import RunKeys, run_keys
 from performative.engine.round import Setup, close_round, open_round
 from performative.types import State
 
@@ -28,12 +29,12 @@ def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: An
         client_axes(population),
         is_leaf=lambda leaf: leaf is None,
     )
-    return client_round(setup.problem, setup.algorithm, mine, broadcast, memory, keys.of_client(client), steps)
+    return client_round(setup.problem, setup.algorithm, mine, broadcast, memory, keys.of_client(broadcast.round, client), steps)
 
 
-def loop_round(setup: Setup, state: State, key: Any) -> tuple[State, Any]:
+def loop_round(setup: Setup, state: State, keys: RunKeys) -> tuple[State, Any]:
     """A round as `federated_round` does it, client after client."""
-    cohort, broadcast, keys, chosen = _open(setup, state, key)
+    cohort, broadcast, chosen = _open(setup, state, keys)
     uploads, clients = [], state.clients
     active = np.ones(len(cohort.ids), bool) if cohort.active is None else np.asarray(cohort.active)
     for row, client in enumerate(np.asarray(cohort.ids)):
@@ -66,12 +67,12 @@ def loop_chunk(
     fixed, span = frozen
     states, books = [], []
     for repeat in range(len(fixed.keys)):
-        here, key = jax.tree.map(lambda leaf: leaf[repeat], state), fixed.keys[repeat]
+        here, keys = jax.tree.map(lambda leaf: leaf[repeat], state), run_keys(fixed.keys[repeat])
         rows = []
         for _ in range(int(span.count)):
-            here, report = loop_round(fixed.setup, here, key)
+            here, report = loop_round(fixed.setup, here, keys)
             for _ in range(min(watch.every - 1, int(span.rounds) - int(here.round))):
-                here, more = loop_round(fixed.setup, here, key)
+                here, more = loop_round(fixed.setup, here, keys)
                 report = add_reports(report, more)
             rows.append(_record(here, report, fixed.targets, watch, span.limit))
         states.append(here)

@@ -5,12 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators import weighted_sum
 from performative.algorithm import Algorithm
 from performative.client_axis import client_axes, put_rows, take_clients, take_rows
-from performative.engine.client import RoundKeys, client_round, round_keys
+from performative.engine.client import client_round
+from performative.engine.keys import RunKeys
 from performative.participation import Selection
 from performative.problem import Problem
 from performative.types import Broadcast, ClientMemory, Cohort, Memory, Numbers, ServerMemory, State, Upload, number, squared_norm
@@ -45,16 +46,14 @@ class Report(eqx.Module):
     metrics: dict[str, Array]
 
 
-def open_round(setup: Setup, state: State, key: PRNGKeyArray) -> tuple[Cohort, Broadcast, RoundKeys, Memory]:
+def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, Memory]:
     """The server chooses the cohort and says what it has to say."""
-    algorithm = setup.algorithm
-    keys = round_keys(key, state.round)
+    algorithm, server = setup.algorithm, keys.of_server(state.round)
     selection = Selection(setup.weights, setup.tables, state.round, state.theta)
-    cohort, chosen = algorithm.participation.select(keys.select, selection, state.server.participation)
+    cohort, chosen = algorithm.participation.select(server, selection, state.server.participation)
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     extra = algorithm.aggregator.broadcast(state.server.aggregator)
-    broadcast = Broadcast(state.theta, deployed, extra, state.round * algorithm.steps)
-    return cohort, broadcast, keys, chosen
+    return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps), chosen
 
 
 def spread_out(cohort: Cohort, clients: int) -> Cohort:
@@ -70,7 +69,7 @@ def spread_out(cohort: Cohort, clients: int) -> Cohort:
 
 
 def run_dense(
-    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RoundKeys
+    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys
 ) -> tuple[Cohort, Upload, ClientMemory]:
     """Every client computes; nothing is gathered. Those that sit out keep their memory and weigh nothing."""
     if not setup.algorithm.participation.everyone:
@@ -83,7 +82,7 @@ def run_dense(
 
 
 def run_gathered(
-    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RoundKeys
+    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys
 ) -> tuple[Cohort, Upload, ClientMemory]:
     """Only the K rows of the cohort compute; memory is updated in place at those rows."""
     rows, axes = take_clients(setup.problem.population, cohort.ids)
@@ -93,12 +92,12 @@ def run_gathered(
 
 
 def _map_clients(
-    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RoundKeys
+    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys
 ) -> tuple[Upload, ClientMemory]:
     arrays, rest = eqx.partition(population, eqx.is_array)
 
     def one(rows: Any, client: Array, mine: ClientMemory, steps: Array | None) -> tuple[Upload, ClientMemory]:
-        mine_keys = keys.of_client(client)
+        mine_keys = keys.of_client(broadcast.round, client)
         whole = eqx.combine(rows, rest)
         return client_round(setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps)
 
@@ -162,10 +161,11 @@ def close_round(
 def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
     """sum_i p_i |theta_i - theta_bar|^2 over the cohort, its simulated time, and the sums of clients' counts."""
     active, dtype = cohort.active, setup.weights.dtype
-    share = cohort.weight / jnp.sum(cohort.weight)
-    centre = weighted_sum(upload.delta, share, active)
+    # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
+    total_weight = jnp.sum(cohort.weight)
+    centre = jax.tree.map(lambda v: v / total_weight.astype(v.dtype), weighted_sum(upload.delta, cohort.weight, active))
     apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
-    present = jnp.ones(share.shape, bool) if active is None else active
+    present = jnp.ones(cohort.weight.shape, bool) if active is None else active
 
     def total(counts: Array) -> Array:
         return jnp.sum(jnp.where(present, counts.astype(dtype), 0))
@@ -173,7 +173,7 @@ def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
     longest = jnp.max(jnp.where(present, upload.steps, 0)).astype(dtype)
     time = longest * setup.clock.compute + setup.clock.communication + cohort.elapsed
     return Report(
-        consensus=weighted_sum(apart, share, active).astype(dtype),
+        consensus=weighted_sum(apart, cohort.weight, active).astype(dtype) / total_weight,
         time=jnp.asarray(time, dtype),
         uploads=total(present),
         metrics={name: total(values) for name, values in upload.metrics.items()},
@@ -183,8 +183,8 @@ def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
 EXECUTORS = {"dense": run_dense, "gather": run_gathered}
 
 
-def federated_round(setup: Setup, state: State, key: PRNGKeyArray, executor: str = "gather") -> tuple[State, Report]:
+def federated_round(setup: Setup, state: State, keys: RunKeys, executor: str = "gather") -> tuple[State, Report]:
     """One round: choose, broadcast, run the clients, aggregate."""
-    cohort, broadcast, keys, chosen = open_round(setup, state, key)
+    cohort, broadcast, chosen = open_round(setup, state, keys)
     cohort, upload, clients = EXECUTORS[executor](setup, cohort, broadcast, state.clients, keys)
     return close_round(setup, state, cohort, broadcast, upload, clients, chosen)

@@ -1,5 +1,6 @@
 """`run`: one problem, one algorithm, many repeats."""
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,12 @@ def repeat_keys(seed: int, repeats: int) -> Any:
     """One key a repeat; repeat r of a seed does not depend on how many there are."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise ValueError(f"seed must be a whole number; got {seed!r}.")
-    base = jax.random.key(seed)
-    return jax.vmap(lambda r: jax.random.fold_in(base, r))(jnp.arange(repeats))
+    return _fold_repeats(jax.random.key(seed), repeats)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _fold_repeats(key: Any, repeats: int) -> Any:
+    return jax.vmap(lambda r: jax.random.fold_in(key, r))(jnp.arange(repeats))
 
 
 def pick_executor(executor: str | None, algorithm: Algorithm) -> str:

@@ -54,8 +54,17 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
     return theta
 
 
+# Structures and shapes that have passed `check_fit` in this process: tracing them again would find nothing new.
+_FITTING: set[Any] = set()
+
+
 def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
     """Trace one sample and its loss, so that a mismatch is found before anything is compiled."""
+    algorithm.batch.check(problem.population.capacity)
+    leaves, structure = jax.tree.flatten((problem, theta))
+    seen = (structure, tuple((leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in leaves))
+    if seen in _FITTING:
+        return
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
     def probe(rows: Any) -> Any:
@@ -77,7 +86,7 @@ def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
     if len(leaves) != 1 or leaves[0].shape[1:] != ():
         got = [leaf.shape[1:] for leaf in leaves]
         raise ValueError(f"loss must return one number for one sample; it returned an array of shape {got}.")
-    algorithm.batch.check(problem.population.capacity)
+    _FITTING.add(seen)
 
 
 def prepare(problem: Problem, algorithm: Algorithm, clock: Clock) -> Setup:

@@ -7,10 +7,10 @@ from performative.estimators.base import AbstractEstimator
 from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, masked_mean
 
 
-def count_samples(batch: Batch) -> jax.Array:
-    """How many rows of a batch are real."""
+def count_samples(batch: Batch) -> jax.Array | int:
+    """How many rows of a batch are real; a plain number where that is known ahead."""
     if batch.mask is None:
-        return jnp.asarray(jax.tree.leaves(batch.z)[0].shape[0], jnp.int32)
+        return jax.tree.leaves(batch.z)[0].shape[0]
     return jnp.sum(batch.mask, dtype=jnp.int32)
 
 

@@ -1,4 +1,4 @@
-"""Exact points of a problem: where retraining settles, where the performative risk is least, and the way there."""
+"""Exact points of a problem: where retraining settles, where the risk is least, and the way there."""
 
 from performative.solve.optimal import optimal_point
 from performative.solve.retrain import repeated_gradient_descent, repeated_risk_minimization

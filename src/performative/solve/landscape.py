@@ -1,7 +1,7 @@
 """A problem as functions of flat float64 vectors: the expected loss with its derivatives, and the projection.
 
-f(theta; deployed) is differentiated in both arguments. Each compiled function serves all problems of one structure:
-other numbers do not compile anew.
+f(theta; deployed) is differentiated in both arguments. Each compiled function serves all problems of one
+structure: other numbers do not compile anew.
 """
 
 from collections.abc import Callable
@@ -64,23 +64,32 @@ class Landscape(eqx.Module):
             return np.eye(self.size)
         return np.asarray(_project_slope(self.problem.domain, self.like, jnp.asarray(vector)))
 
+    def inside(self, theta: Theta | None) -> np.ndarray | None:
+        """A model as a vector, None where there is none or it lies outside of the domain."""
+        if theta is None:
+            return None
+        vector = self.flat(theta)
+        gap = np.max(np.abs(self.project(vector) - vector), initial=0.0)
+        return vector if gap <= 1e-12 * (1.0 + np.max(np.abs(vector), initial=0.0)) else None
+
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Lower and upper ends of a Box as vectors, None for any other domain."""
         domain = self.problem.domain
         if not isinstance(domain, Box):
             return None
-        lo, hi = (
-            jax.tree.map(lambda v: np.broadcast_to(np.asarray(end, np.float64), v.shape), self.like)
-            for end in (domain.lo, domain.hi)
-        )
-        return self.flat(lo), self.flat(hi)
+
+        def spread(end: Any) -> np.ndarray:
+            end = np.asarray(end, np.float64)
+            return self.flat(jax.tree.map(lambda v: np.broadcast_to(end, v.shape), self.like))
+
+        return spread(domain.lo), spread(domain.hi)
 
     def value(self, theta: np.ndarray, deployed: np.ndarray) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]."""
         value, gradient = _gradient(self, jnp.asarray(theta), jnp.asarray(deployed))
         return float(value), np.asarray(gradient)
 
-    def curvature(self, theta: np.ndarray, deployed: np.ndarray) -> np.ndarray | None:
+    def curvature(self, theta: np.ndarray, deployed: np.ndarray) -> Any:
         """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
         return np.asarray(_hessian(self, jnp.asarray(theta), jnp.asarray(deployed))) if self.dense else None
 
@@ -113,7 +122,7 @@ class Landscape(eqx.Module):
         return View(first, second)
 
     def equilibrium(self) -> "View":
-        """theta -> G(theta) = grad_1 f(theta; theta), with derivative H + C. The value is the performative risk."""
+        """theta -> G(theta) = grad_1 f(theta; theta), derivative H + C; its value is f(theta; theta)."""
         d = self.size
 
         def first(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -128,7 +137,7 @@ class Landscape(eqx.Module):
 
 
 class View:
-    """A value, a gradient and the gradient's derivative as functions of x. The last answer of each is kept."""
+    """A value, a gradient and the gradient's derivative as functions of x; the last answers are kept."""
 
     def __init__(
         self,
@@ -143,7 +152,7 @@ class View:
     def gradient(self, x: np.ndarray) -> np.ndarray:
         return self._first(x)[1]
 
-    def slope(self, x: np.ndarray) -> np.ndarray | None:
+    def slope(self, x: np.ndarray) -> Any:
         """The derivative of the gradient, None above DENSE parameters."""
         return self._second(x)
 
@@ -164,7 +173,7 @@ def survey(problem: Problem, theta: Any) -> tuple[Landscape, np.ndarray]:
 
 
 def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
-    """The same function, which keeps its last answer: optimisers ask for value, slope and curvature in turn."""
+    """The same function, which keeps its last answer: optimisers ask for value and slope in turn."""
     last: list[Any] = [None, None]
 
     def again(x: np.ndarray) -> Any:
@@ -175,7 +184,7 @@ def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], A
     return again
 
 
-def _risk(land: Landscape, both: Float[Array, " 2d"]) -> Float[Array, ""]:
+def _risk(land: Landscape, both: Float[Array, " pair"]) -> Float[Array, ""]:
     shape = ravel_pytree(land.like)[1]
     theta, deployed = shape(both[: land.size]), shape(both[land.size :])
     return decoupled_risk(land.problem, land.weights, theta, deployed)
@@ -184,14 +193,14 @@ def _risk(land: Landscape, both: Float[Array, " 2d"]) -> Float[Array, ""]:
 @eqx.filter_jit
 def _gradient(
     land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]
-) -> tuple[Float[Array, ""], Float[Array, " 2d"]]:
+) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
     return jax.value_and_grad(_risk, argnums=1)(land, jnp.concatenate([theta, deployed]))
 
 
 @eqx.filter_jit
 def _hessian(
     land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]
-) -> Float[Array, "2d 2d"]:
+) -> Float[Array, "pair pair"]:
     both = jnp.concatenate([theta, deployed])
 
     def column(direction: Array) -> Array:

@@ -1,6 +1,7 @@
 """Minimisers of one function over the domain."""
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 
@@ -9,6 +10,12 @@ from performative.solve.roots import natural_residual, polish, safe_step
 
 _NEWTON_STEPS = 200
 _PROJECTED_STEPS = 2000
+# A point that lies this much further out than the start is on its way to infinity.
+FAR = 1e8
+
+
+class _Escaped(Exception):
+    """A search has run away; its argument is how far it got."""
 
 
 def minimise(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
@@ -16,40 +23,65 @@ def minimise(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
 
     Everywhere: Newton with line search while the Hessian is positive definite, else BFGS and then Newton.
     Box: L-BFGS-B. Other domains: projected gradient. Both end with Newton steps on the natural map.
+    Where the search runs away, the result is how far it got: see `escaped`.
     """
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        # Numbers overflow on the way to a minimiser that does not exist.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            return (
+                _everywhere(land, view, start) if land.problem.domain is None else _within(land, view, start)
+            )
+        except _Escaped as far:
+            return far.args[0]
+
+
+def _everywhere(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
     from scipy import optimize
 
-    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
+    x, convex = newton(view, start) if land.dense else (start, False)
+    if convex:
+        return x
+    method = "BFGS" if land.dense else "L-BFGS-B"
+    watched = _watched(view, start)
+    found = optimize.minimize(watched, start, jac=True, method=method, options={"gtol": 1e-9}).x
+    return newton(view, found)[0] if land.dense else np.asarray(found)
+
+
+def _within(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
+    from scipy import optimize
+
+    bounds = land.bounds()
+    if bounds is None:
+        found = projected_gradient(land, view, start)
+    else:
+        finite = bool(np.all(np.isfinite(bounds)))
+        found = optimize.minimize(
+            _watched(view, None if finite else start), start, jac=True, method="L-BFGS-B",
+            bounds=optimize.Bounds(*bounds), options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 2000},
+        ).x  # fmt: skip
+    found = land.project(np.asarray(found))
+    better = polish(land, view, found)
+    # Newton may climb to a saddle or a maximum: keep its point only where it costs no more.
+    level = view.value(found)
+    return found if view.value(better) > level + 1e-9 * (1.0 + abs(level)) else better
+
+
+def _watched(view: View, start: np.ndarray | None) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    """Value and gradient for scipy, which give up where the search runs away from `start`."""
+
+    def both(x: np.ndarray) -> tuple[float, np.ndarray]:
+        if start is not None and escaped(start, x):
+            raise _Escaped(np.array(x))
         return view.value(x), view.gradient(x)
 
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", RuntimeWarning
-        )  # overflow on the way to a minimiser that does not exist
-        if land.problem.domain is None:
-            x, convex = newton(view, start) if land.dense else (start, False)
-            if convex:
-                return x
-            method = "BFGS" if land.dense else "L-BFGS-B"
-            found = optimize.minimize(
-                value_and_slope, start, jac=True, method=method, options={"gtol": 1e-9}
-            ).x
-            return newton(view, found)[0] if land.dense else np.asarray(found)
-        bounds = land.bounds()
-        if bounds is not None:
-            lo, hi = bounds
-            found = optimize.minimize(
-                value_and_slope, start, jac=True, method="L-BFGS-B", bounds=optimize.Bounds(lo, hi),
-                options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 2000},
-            ).x  # fmt: skip
-        else:
-            found = projected_gradient(land, view, start)
-        found = land.project(np.asarray(found))
-        better = polish(land, view, found)
-        # Newton may climb to a saddle or a maximum: keep its point only where it costs no more.
-        level = view.value(found)
-        worse = view.value(better) > level + 1e-9 * (1.0 + abs(level))
-        return found if worse else better
+    return both
+
+
+def escaped(start: np.ndarray, x: np.ndarray) -> bool:
+    """Whether a search has left the numbers, or gone so far that there is no minimiser on its way."""
+    way = np.max(np.abs(x - start), initial=0.0)
+    return not bool(way <= FAR * (1.0 + np.max(np.abs(start), initial=0.0)))
 
 
 def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -66,10 +98,11 @@ def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
         if not np.all(np.isfinite(step)):
             return x, False
         size, gain = 1.0, float(g @ step)
-        for _ in range(60):
+        # Once the gain is all rounding the gradient decides, and a single try is enough.
+        rounding = gain <= 8.0 * np.finfo(np.float64).eps * (1.0 + abs(value))
+        for _ in range(1 if rounding else 60):
             moved = x - size * step
-            # Close to the minimiser the value is all rounding, and the gradient decides.
-            falls = view.value(moved) <= value - 1e-4 * size * gain
+            falls = not rounding and view.value(moved) <= value - 1e-4 * size * gain
             if falls or np.linalg.norm(view.gradient(moved)) <= 0.5 * np.linalg.norm(g):
                 break
             size *= 0.5

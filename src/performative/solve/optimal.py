@@ -10,8 +10,8 @@ import numpy as np
 
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import minimise
-from performative.solve.roots import TOLERANCE, allowed, is_new, natural_residual, scatter
+from performative.solve.minimise import escaped, minimise
+from performative.solve.roots import TOLERANCE, allowed, faded, is_new, natural_residual, scatter
 from performative.solve.solution import Solution
 from performative.types import Theta
 
@@ -27,46 +27,69 @@ def optimal_point(
 ) -> Theta | Solution:
     """theta_PO = argmin_theta f(theta; theta), in closed form where the population has one.
 
-    Else the performative risk is minimised by its exact gradient, which goes through the distribution map (a sample is a
-    pushforward of randomness that does not know theta). The risk need not be convex, so this is done from several
-    starts: `start` (None for zeros) and, in `starts`, a list of models or a number of scattered ones. The best is
-    taken; with report=True a `Solution` also holds the other local optima in `others`. None is proved to be global.
+    Else the performative risk is minimised by its exact gradient, which goes through the distribution map (a
+    sample is a pushforward of randomness that does not know theta). The risk need not be convex, so this is
+    done from several starts: `start` (None for zeros) and, in `starts`, a list of models or a number of
+    scattered ones. The best is taken; report=True returns a `Solution` with the other local optima in
+    `others`. None is proved to be global.
     """
     with jax.enable_x64(True):
         land, origin = survey(problem, start)
         view = land.performative()
-        closed = _closed_form(problem, land)
+        weights = np.asarray(problem.client_weights)
+        closed = land.inside(problem.population.optimal_point(problem.loss, weights))
         if closed is not None:
-            best = _solution(land, view, closed, "closed form")
-            if best.residual > allowed(closed, max(tolerance, 1e-6)):
+            residual = natural_residual(land, view, closed)
+            best = Solution(land.shaped(closed), residual, "closed form", view.value(closed))
+            if residual > allowed(closed, max(tolerance, 1e-6)):
                 warnings.warn(
-                    f"optimal_point: the gradient of the performative risk at the closed form is {best.residual:.3g}, not 0. "
-                    "Check the population's optimal_point, or give it `nodes` that are exact.",
+                    "optimal_point: the gradient of the performative risk at the closed form is "
+                    f"{residual:.3g}, not 0. Check the population's optimal_point, or give it `nodes` "
+                    "that are exact.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
             return best if report else best.theta
-        known: list[Solution] = []
-        vectors: list[np.ndarray] = []
-        least = np.inf
-        for x in _starting_points(problem, land, origin, starts):
-            found = minimise(land, view, x)
-            residual = natural_residual(land, view, found)
-            least = min(least, residual)
-            if (
-                residual <= allowed(found, tolerance)
-                and is_new(found, vectors)
-                and _is_minimum(land, view, found)
-            ):
-                vectors.append(found)
-                known.append(_solution(land, view, found, "minimisation through the map"))
+        known, far, least = _local_minima(land, view, origin, _starting_points(problem, land, origin, starts))
+        known = [point for point in known if point.residual <= allowed(land.flat(point.theta), tolerance)]
         if not known:
+            why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
             raise ValueError(
-                f"optimal_point: no minimiser of the performative risk was found; the least residual is {least:.3g}. "
-                "The risk may fall without bound: give the problem a domain, or other `starts`."
+                f"optimal_point: no minimiser of the performative risk was found: {why}. "
+                "Give the problem a domain, such as pf.Box(lo, hi), or other `starts`."
+            )
+        if far:
+            warnings.warn(
+                "optimal_point: from some starts the performative risk keeps falling far out; the point "
+                "returned is a local minimum. Give the problem a domain, such as pf.Box(lo, hi).",
+                RuntimeWarning,
+                stacklevel=2,
             )
         best, *others = sorted(known, key=lambda point: point.risk)
         return dataclasses.replace(best, others=tuple(others)) if report else best.theta
+
+
+def _local_minima(
+    land: Landscape, view: View, origin: np.ndarray, starts: Sequence[np.ndarray]
+) -> tuple[list[Solution], bool, float]:
+    """Different points where descent ended, whether one descent ran away, and the least residual."""
+    known: list[Solution] = []
+    vectors: list[np.ndarray] = []
+    far, least = False, np.inf
+    everywhere = land.problem.domain is None
+    for start in starts:
+        x = minimise(land, view, start)
+        if escaped(start, x) or (everywhere and faded(view, origin, x)):
+            far = True
+            continue
+        point = Solution(
+            land.shaped(x), natural_residual(land, view, x), "descent through the map", view.value(x)
+        )
+        least = min(least, point.residual)
+        if is_new(x, vectors) and (not everywhere or _curves_up(view, x)):
+            vectors.append(x)
+            known.append(point)
+    return known, far, least
 
 
 def _starting_points(
@@ -76,32 +99,15 @@ def _starting_points(
         starts = _STARTS if land.dense else 0
     if isinstance(starts, int):
         if starts < 0:
-            raise ValueError(
-                f"starts must be a list of models or a number >= 0 of further starts; got {starts}."
-            )
+            raise ValueError(f"starts must be a list of models, or how many to scatter; got {starts}.")
         return [origin, *scatter(land, origin, starts)]
     return [origin, *(survey(problem, theta)[1] for theta in starts)]
 
 
-def _closed_form(problem: Problem, land: Landscape) -> np.ndarray | None:
-    """The population's own formula, where it has one and the point lies in the domain."""
-    theta = problem.population.optimal_point(problem.loss, np.asarray(problem.client_weights))
-    if theta is None:
-        return None
-    x = land.flat(theta)
-    return (
-        x if np.max(np.abs(land.project(x) - x), initial=0.0) <= 1e-12 * (1.0 + np.max(np.abs(x))) else None
-    )
-
-
-def _solution(land: Landscape, view: View, x: np.ndarray, method: str) -> Solution:
-    return Solution(land.shaped(x), natural_residual(land, view, x), method, view.value(x))
-
-
-def _is_minimum(land: Landscape, view: View, x: np.ndarray) -> bool:
-    """Whether no direction of downward curvature starts at x. With a domain descent has ended there, which is enough."""
+def _curves_up(view: View, x: np.ndarray) -> bool:
+    """Whether no direction of downward curvature starts at x."""
     hessian = view.slope(x)
-    if hessian is None or land.problem.domain is not None:
+    if hessian is None:
         return True
     values = np.linalg.eigvalsh(hessian)
     return bool(values[0] >= -1e-9 * max(abs(values[-1]), 1e-300))

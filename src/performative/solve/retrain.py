@@ -10,7 +10,7 @@ from performative.engine.setup import on_device
 from performative.problem import Problem
 from performative.schedules import as_schedule
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import minimise
+from performative.solve.minimise import escaped, minimise
 from performative.solve.roots import allowed, natural_residual, scatter
 from performative.types import Theta
 
@@ -24,9 +24,9 @@ def repeated_risk_minimization(problem: Problem, theta: Any = None, deployments:
 
         theta_{k+1} = Phi(theta_k) = argmin_theta f(theta; theta_k)
 
-    Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable point where Phi
-    contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ; theta_k) has no minimiser, or
-    no unique one, it is refused: give the problem a domain.
+    Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable
+    point where Phi contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ;
+    theta_k) has no minimiser, or no unique one, it is refused: give the problem a domain.
     """
     _check_deployments(deployments)
     with jax.enable_x64(True):
@@ -45,9 +45,9 @@ def repeated_gradient_descent(
 
         theta_{k+1} = P(theta_k - eta(k) grad_1 f(theta_k; theta_k))
 
-    Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None starts at zeros.
-    It settles at the stable point for small steps wherever H + C has eigenvalues with positive real part, which
-    is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
+    Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None
+    starts at zeros. Small steps settle at the stable point wherever H + C has eigenvalues with positive
+    real part, which is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
     """
     _check_deployments(deployments)
     with jax.enable_x64(True):
@@ -68,21 +68,29 @@ def _best_response(land: Landscape, deployed: np.ndarray, number: int) -> np.nda
     starts = [deployed]
     if not _convex(view, deployed) and land.dense:
         starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
-    found = [minimise(land, view, x) for x in starts]
-    finite = [x for x in found if np.all(np.isfinite(x)) and np.isfinite(view.value(x))]
-    best = min(finite, key=view.value, default=None)
-    residual = np.inf if best is None else natural_residual(land, view, best)
-    if (
-        best is None
-        or residual > allowed(best)
-        or (land.problem.domain is None and _flat(view, deployed, best))
-    ):
+    found = []
+    for start in starts:
+        x = minimise(land, view, start)
+        if escaped(start, x):
+            raise ValueError(_refusal(number, "falls without bound"))
+        found.append(x)
+    best = min(found, key=view.value)
+    residual = natural_residual(land, view, best)
+    if residual > allowed(best):
+        raise ValueError(_refusal(number, f"was not brought to a minimum (residual {residual:.3g})"))
+    if land.problem.domain is None and _flat(view, deployed, best):
         raise ValueError(
-            f"repeated_risk_minimization: at deployment {number + 1} the decoupled risk has no unique minimiser "
-            f"(residual {residual:.3g}), so there is nothing to retrain to. Give the problem a domain, such as "
-            "pf.Box(lo, hi), or a loss that is strongly convex in theta (a penalty); or use repeated_gradient_descent."
+            _refusal(number, "is flat in some direction: its minimiser is not unique, or infinite")
         )
     return best
+
+
+def _refusal(number: int, why: str) -> str:
+    return (
+        f"repeated_risk_minimization: at deployment {number + 1} the decoupled risk {why}; there is nothing "
+        "to retrain to. Give the problem a domain, such as pf.Box(lo, hi), or a loss that is strongly convex "
+        "in theta (a penalty); or use repeated_gradient_descent."
+    )
 
 
 def _convex(view: View, x: np.ndarray) -> bool:
@@ -91,9 +99,9 @@ def _convex(view: View, x: np.ndarray) -> bool:
 
 
 def _flat(view: View, start: np.ndarray, x: np.ndarray) -> bool:
-    """Whether the curvature at x is singular, each coordinate measured by the curvature seen at start and end.
+    """Whether the curvature at x is singular, each coordinate measured by what it had at start and end.
 
-    A risk without a minimiser (separable classes without a penalty) ends far out where all curvature has died away.
+    A risk without a minimiser (separable classes, no penalty) ends far out where all curvature has died away.
     """
     first, last = view.slope(start), view.slope(x)
     if first is None or last is None:

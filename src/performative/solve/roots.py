@@ -1,4 +1,4 @@
-"""Roots of the natural map x - P(x - g(x)): zeros of g, or with a domain fixed points of the projected step."""
+"""Roots of the natural map x - P(x - g(x)): zeros of g, with a domain fixed points of the projected step."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ _RANGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 def natural_residual(land: Landscape, view: View, x: np.ndarray) -> float:
-    """max |x - P(x - g(x))|, infinite where g is not a number."""
-    gap = x - land.project(x - view.gradient(x))
+    """max |x - P(x - g(x))|, infinite where g is not a number. Without a domain this is max |g(x)|."""
+    gap = natural_map(land, view, 1.0, x)
     return float(np.max(np.abs(gap), initial=0.0)) if np.all(np.isfinite(gap)) else np.inf
 
 
@@ -67,26 +67,22 @@ def polish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def find_root(
-    land: Landscape, view: View, start: np.ndarray, tolerance: float = TOLERANCE
-) -> tuple[np.ndarray, float]:
+def find_root(land: Landscape, view: View, start: np.ndarray) -> tuple[np.ndarray, float]:
     """A root of the natural map near `start`, and its residual (which may be large: the caller checks).
 
-    MINPACK's hybrid method with the exact derivative; if that fails, again from where damped steps
-    x <- P(x - step g) lead. Above DENSE parameters Newton-Krylov, which needs no matrix.
+    MINPACK's hybrid method with the exact derivative, then Newton steps. Above DENSE parameters
+    Newton-Krylov, which needs no matrix.
     """
     x = _solve(land, view, start)
-    residual = natural_residual(land, view, x)
-    if residual > allowed(x, tolerance):
-        walked = _solve(land, view, walk(land, view, start))
-        after = natural_residual(land, view, walked)
-        if after < residual:
-            x, residual = walked, after
-    return x, residual
+    return x, natural_residual(land, view, x)
 
 
 def walk(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
-    """Damped fixed-point steps x <- P(x - step g), the step halved where the residual grows."""
+    """Damped fixed-point steps x <- P(x - step g), the step halved where the residual grows.
+
+    It leads to points that attract small gradient steps, and gets near where Newton's method has lost its
+    way.
+    """
     step = safe_step(view.slope(x))
     residual = natural_residual(land, view, x)
     for _ in range(_WALK_STEPS):
@@ -137,6 +133,12 @@ def scatter(land: Landscape, start: np.ndarray, count: int) -> list[np.ndarray]:
 def is_new(x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
     """Whether x differs from all known points by more than the solvers' accuracy."""
     return all(np.max(np.abs(x - other)) > 1e-6 * (1.0 + np.max(np.abs(x))) for other in known)
+
+
+def faded(view: View, origin: np.ndarray, x: np.ndarray) -> bool:
+    """Whether g is small at x only because it dies away there, as far out on a saturating loss."""
+    first, last = view.slope(origin), view.slope(x)
+    return first is not None and bool(np.linalg.norm(last) < 1e-8 * np.linalg.norm(first))
 
 
 def _solve(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:

@@ -9,15 +9,16 @@ class Solution:
     """A point, with the evidence for it.
 
     theta:       the point, shaped like the model, float64
-    residual:    largest entry of |theta - P(theta - g(theta))|, P the projection on the domain. g is the decoupled
-                 gradient for a stable point and the gradient of the performative risk for an optimal one
+    residual:    largest entry of |theta - P(theta - g(theta))|, P the projection on the domain, g the
+                 decoupled gradient for a stable point and the gradient of the performative risk for an
+                 optimal one
     method:      how it was found
     risk:        the performative risk f(theta; theta)
-    contraction: spectral radius of d Phi / d theta at a stable point, Phi the retraining map: retraining to the
-                 minimum is attracted where it is below 1. NaN where Phi is not defined there, or was not computed
-    attracting:  whether retraining settles at the point. Where the decoupled risk is flat, so that there is nothing
-                 to retrain to, whether small gradient steps do. None where it was not computed
-    settles:     whether small steps along the decoupled gradient settle at the point (P-FedAvg, gradient descent)
+    contraction: spectral radius of d Phi / d theta at a stable point, Phi the retraining map: retraining to
+                 the minimum is attracted where it is below 1. NaN where Phi is not defined, or not computed
+    attracting:  whether retraining settles at the point. Where the decoupled risk is flat, so that there is
+                 nothing to retrain to, whether small gradient steps do. None where it was not computed
+    settles:     whether small steps along the decoupled gradient settle there (P-FedAvg, gradient descent)
     others:      further points that were found from other starts, the best or nearest first
     """
 

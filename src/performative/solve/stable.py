@@ -14,6 +14,7 @@ from performative.solve.roots import (
     TOLERANCE,
     allowed,
     bracketed_roots,
+    faded,
     find_root,
     is_new,
     natural_residual,
@@ -36,24 +37,23 @@ def stable_point(
 
         G(theta) = grad_1 f(theta; theta) = 0,      with a domain  theta = P(theta - G(theta))
 
-    Where the decoupled risk f(. ; theta) is convex this is theta = argmin f(. ; theta), the fixed point of retraining.
-    Of several points the attracting one nearest to `start` (None for zeros) is taken; `equilibria` lists all.
+    Where the decoupled risk f(. ; theta) is convex, this is the fixed point of retraining to its minimum. Of
+    several points the attracting one nearest to `start` (None for zeros) is taken; `equilibria` lists all.
     A point that repels retraining is returned with a warning; none at all is a ValueError.
-    report: return the whole `Solution` (residual, method, contraction factor, the others found)
+
+    report:    return the whole `Solution` (residual, method, contraction factor, the others found)
     tolerance: largest residual that counts as zero, times 1 + |theta|
-    Jin et al. 2024, Proposition 2.8. Differs from the paper: a sensitivity above mu/L does not rule a stable point out.
+
+    Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
+    rule a stable point out; the point may then repel.
     """
     found = equilibria(problem, start=start, tolerance=tolerance)
     attracting = [point for point in found if point.attracting is not False]
     best = (attracting or list(found))[0]
     if not attracting:
         warnings.warn(
-            f"stable_point: the stable point found repels retraining (contraction factor {best.contraction:.4g}); "
-            + (
-                "small gradient steps do settle there."
-                if best.settles
-                else "gradient steps run away from it, too."
-            ),
+            f"stable_point: the point found repels retraining (contraction factor {best.contraction:.4g}); "
+            f"small gradient steps {'do settle there' if best.settles else 'run away from it, too'}.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -65,16 +65,17 @@ def stable_point(
 def equilibria(
     problem: Problem, starts: Sequence[Any] | None = None, *, start: Any = None, tolerance: float = TOLERANCE
 ) -> tuple[Solution, ...]:
-    """All stable points that were found, nearest to `start` first, each with residual and attracting/repelling flag.
+    """All stable points that were found, nearest to `start` first, each with residual and attracting flag.
 
-    starts: models to search from; None takes `start` and points scattered around it (or over the Box). In one dimension
-    each change of sign of G between starts is followed up, so a repelling point between two attracting ones is found.
-    A list of what was found is not a proof that there is nothing else.
+    starts: models to search from; None takes `start` and points scattered around it (or over the Box). In one
+    dimension each change of sign of G between starts is followed up, so that a repelling point between two
+    attracting ones is found. A list of what was found is no proof that there is nothing else.
     """
     with jax.enable_x64(True):
         land, origin = survey(problem, start)
         view = land.equilibrium()
-        closed = _closed_form(problem, land)
+        weights = np.asarray(problem.client_weights)
+        closed = land.inside(problem.population.stable_point(problem.loss, weights))
         if closed is not None and problem.domain is None and starts is None:
             return (_judge(land, view, closed, "closed form", tolerance),)
         if starts is None:
@@ -86,9 +87,9 @@ def equilibria(
         found = [] if closed is None else [_judge(land, view, closed, "closed form", tolerance)]
         known = [] if closed is None else [closed]
         least = (np.inf, origin)
-        for x, residual in _search(land, view, points, tolerance, found):
+        for x, residual in _search(land, view, points, found):
             least = min(least, (residual, x), key=lambda pair: pair[0])
-            if residual <= allowed(x, tolerance) and is_new(x, known):
+            if residual <= allowed(x, tolerance) and is_new(x, known) and not faded(view, origin, x):
                 known.append(x)
                 found.append(_judge(land, view, x, "root of the decoupled gradient", tolerance))
         if not known:
@@ -98,7 +99,7 @@ def equilibria(
 
 
 def contraction_factors(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool | None]:
-    """Spectral radius of d Phi / d theta at an equilibrium, whether it attracts, whether gradient steps settle there.
+    """Contraction factor of retraining at an equilibrium, whether it attracts, whether gradient steps settle.
 
         d Phi = -H^{-1} C,   with a domain  -(I - D (I - s H))^{-1} D s C
 
@@ -113,7 +114,7 @@ def contraction_factors(land: Landscape, x: np.ndarray) -> tuple[float, bool | N
     s = min(safe_step(H), 1e-3 * safe_step(H + C))
     D = land.project_slope(x - s * gradient[:d])
     settles = _radius(D @ (eye - s * (H + C))) < 1.0 - s * _FLAT
-    # Descent on f(. ; x) from nearby: a radius below 1 says that x is a strict minimiser, above 1 that it is none.
+    # Descent on f(. ; x) from nearby: below 1 says that x is a strict minimiser, above 1 that it is none.
     s = safe_step(H)
     D = land.project_slope(x - s * gradient[:d])
     descent = _radius(D @ (eye - s * H))
@@ -126,35 +127,24 @@ def contraction_factors(land: Landscape, x: np.ndarray) -> tuple[float, bool | N
 
 
 def _search(
-    land: Landscape, view: View, points: Sequence[np.ndarray], tolerance: float, found: list[Solution]
+    land: Landscape, view: View, points: Sequence[np.ndarray], found: list[Solution]
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Roots from each start, in one dimension between starts, and from where small steps lead if none attracts yet."""
+    """Roots from each start, in one dimension between starts, and if none attracts from where steps lead."""
     for x in points:
-        yield find_root(land, view, x, tolerance)
+        yield find_root(land, view, x)
     if land.size == 1:
         for x in bracketed_roots(land, view, points):
             yield x, natural_residual(land, view, x)
-    if land.dense and not any(point.attracting for point in found):
-        yield find_root(land, view, walk(land, view, points[0]), tolerance)
-
-
-def _closed_form(problem: Problem, land: Landscape) -> np.ndarray | None:
-    """The population's own formula, where it has one and the point lies in the domain."""
-    theta = problem.population.stable_point(problem.loss, np.asarray(problem.client_weights))
-    if theta is None:
-        return None
-    x = land.flat(theta)
-    return (
-        x if np.max(np.abs(land.project(x) - x), initial=0.0) <= 1e-12 * (1.0 + np.max(np.abs(x))) else None
-    )
+    if not any(point.attracting for point in found):
+        yield find_root(land, view, walk(land, view, points[0]))
 
 
 def _judge(land: Landscape, view: View, x: np.ndarray, method: str, tolerance: float) -> Solution:
     residual = natural_residual(land, view, x)
     if residual > allowed(x, max(tolerance, 1e-6)):
         warnings.warn(
-            f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the population's "
-            "stable_point, or give it `nodes` that are exact.",
+            f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the "
+            "population's stable_point, or give it `nodes` that are exact.",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -173,8 +163,8 @@ def _nothing(land: Landscape, view: View, residual: float, x: np.ndarray) -> str
         curvature = np.linalg.norm(land.curvature(x, x)[: land.size, : land.size], 2)
         if values[-1] <= 1e-9 * max(curvature, values[0], 1e-300):
             return message + (
-                " There the reaction of the data cancels the curvature of the loss (average sensitivity 1 for a Gaussian"
-                " mean), so a stable point need not exist. Give the problem a domain to bound theta."
+                " There the reaction of the data cancels the curvature of the loss (for a Gaussian mean: the"
+                " average sensitivity is 1), so a stable point need not exist. Give the problem a domain."
             )
     return message + " Give another `start`, a domain, or a larger `tolerance`."
 

@@ -1,0 +1,5 @@
+"""`python -m performative` is `performative`."""
+
+from performative.cli import main
+
+main()

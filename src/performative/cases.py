@@ -1,0 +1,66 @@
+"""Ready problems."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from performative.problem import Problem
+
+if TYPE_CHECKING:
+    import pandas
+
+_BANKS = 10
+# name: (typical value, spread, effect on the log-odds of a default per spread, can applicants change it?)
+_FEATURES = {
+    "utilisation": (45.0, 20.0, 1.6, True),
+    "debt_ratio": (0.35, 0.12, 1.2, True),
+    "open_lines": (8.0, 3.0, 1.0, True),
+    "new_enquiries": (2.5, 1.0, 0.8, True),
+    "late_payments": (1.5, 1.0, 0.9, False),
+    "income": (42.0, 14.0, -0.7, False),
+    "years_employed": (7.0, 4.0, -0.5, False),
+    "age": (44.0, 12.0, -0.3, False),
+}
+CHANGEABLE = tuple(name for name, (*_, changeable) in _FEATURES.items() if changeable)
+
+
+def credit_table(seed: int = 7) -> "pandas.DataFrame":
+    """Made-up loan applicants of ten banks, one row each: `bank`, eight features, and `default` (0 or 1).
+
+        z_i ~ N(mu_bank, 1) by feature,      P(default) = sigmoid(effect . z - 0.8)
+
+    The numbers come from the seed alone. They look like credit files; they describe nobody.
+    """
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    centre, spread, effect = np.array([row[:3] for row in _FEATURES.values()]).T
+    tables = []
+    for bank, size in enumerate(rng.integers(150, 400, _BANKS)):
+        z = rng.normal(0.0, 0.25, len(effect)) + rng.standard_normal((size, len(effect)))
+        odds = z @ effect - 0.8
+        table = pd.DataFrame(centre + spread * z, columns=list(_FEATURES))
+        table.insert(0, "bank", f"bank {bank}")
+        table["default"] = (rng.uniform(size=size) < 1 / (1 + np.exp(-odds))).astype(int)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04) -> Problem:
+    """Ten banks that score loan applicants who answer to the score; made up, strong, and quick to solve.
+
+        x = x_bar - strength_i theta   on utilisation, debt ratio, open lines and new enquiries
+
+    `strength` is the mean over banks: bank i's applicants go 2i/9 times as far, so those of bank 0 do not
+    react at all and those of bank 9 react twice as much as the mean. One model cannot make up for both, so
+    the stable point (retrain until nothing changes) and the optimal point (foresee the answer) differ.
+    """
+    strengths: dict[Any, float] = {f"bank {i}": strength * 2 * i / (_BANKS - 1) for i in range(_BANKS)}
+    return Problem.from_frame(
+        credit_table(seed),
+        client="bank",
+        label="default",
+        strategic=CHANGEABLE,
+        strength=strengths,
+        penalty=penalty,
+    )

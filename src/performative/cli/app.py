@@ -1,0 +1,189 @@
+"""Commands and their options. What takes long to import is imported by the command that needs it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from performative.cli.output import EXIT_CODES, Exit, Failure, reporting
+
+app = typer.Typer(
+    name="performative",
+    help="Federated learning when deploying the model changes the data.",
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    as_json: Json = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")
+    ] = False,
+) -> None:
+    context.obj = {"debug": debug, "json": as_json}
+    if version:
+        _print_version(as_json)
+        raise typer.Exit(Exit.FINE)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=as_json)
+        raise typer.Exit(Exit.BAD_INPUT)
+
+
+@app.command(epilog=EXIT_CODES)
+def demo(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the picture and the page.")] = Path(
+        "performative-demo"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds and seeds.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Ten made-up banks score applicants who answer to the score: solved and drawn in under a minute."""
+    with _reporting(context, as_json) as reporter:
+        from performative.demo import run_demo
+        from performative.report.demo_words import terminal_tables
+
+        if out.exists() and not out.is_dir():
+            raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
+        outcome = run_demo(quick=quick)
+        for thing in terminal_tables(outcome):
+            reporter.show(thing)
+            reporter.show()
+        paths = outcome.write(out)
+        for kind, path in paths.items():
+            reporter.path(kind, path)
+        reporter.result(
+            {"status": "completed", **outcome.numbers, "files": {k: str(p) for k, p in paths.items()}}
+        )
+
+
+@app.command(epilog=EXIT_CODES)
+def run(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="TOML file with the tables problem, algorithm and run.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the history to this NetCDF file.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Instead of run.repeats.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of run.seed.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Instead of run.checkpoint: a folder.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint where there is one.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the experiment that a TOML file describes.
+
+    A run that diverges still prints and writes its history, and ends with code 1.
+    """
+    with _reporting(context, as_json) as reporter:
+        from performative.cli import summary
+        from performative.config import load_experiment
+
+        overrides = {"rounds": rounds, "repeats": repeats, "seed": seed, "checkpoint": checkpoint}
+        experiment = load_experiment(file, overrides)
+        if out is not None:
+            _check_out(out)
+        if resume and experiment.options.get("checkpoint") is None:
+            raise Failure(
+                f"--resume: {file} names no folder to go on from; give run.checkpoint or --checkpoint.",
+                Exit.BAD_INPUT,
+            )
+        history = experiment.run(resume=resume)
+        result = {"file": str(file), "title": experiment.title, **summary.summarise(history), "out": None}
+        reporter.show(summary.table(result, experiment.title or file.name))
+        reporter.show(summary.footer(result))
+        if out is not None:
+            result["out"] = str(history.save(out))
+            reporter.path("file", out)
+        if result["status"] != "completed":
+            first = min(int(r) for r in history.stopped_at if r >= 0)
+            raise Failure(
+                f"{result['diverged']} of {result['repeats']} repeats diverged, the first at round {first}; "
+                "try a smaller rate, or give the problem a domain.",
+                Exit.FAILED,
+                {name: value for name, value in result.items() if name != "status"} | {"status": "diverged"},
+            )
+        reporter.result(result)
+
+
+@app.command(epilog=EXIT_CODES)
+def bench(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Benchmarks to run; all where none is named.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Time this library against hand-written programs for the same work, in one run."""
+    with _reporting(context, as_json) as reporter:
+        from rich.table import Table
+
+        from performative.bench import find_benchmarks, run_benchmarks
+        from performative.errors import nearest
+
+        try:
+            known = find_benchmarks()
+        except FileNotFoundError as error:
+            raise Failure(str(error), Exit.FAILED) from error
+        for name in names or []:
+            if name not in known:
+                raise Failure(f"there is no benchmark {name!r}.{nearest(name, known)}", Exit.BAD_INPUT)
+        rows = []
+        for name in names or list(known):
+            with reporter.errors.status(f"benchmark {name}"):
+                rows += run_benchmarks([name])
+        grid = Table(show_edge=False, pad_edge=False)
+        for column in ("benchmark", "ours (s)", "reference (s)", "ratio", "note"):
+            grid.add_column(column, justify="left" if column in ("benchmark", "note") else "right")
+        for row in rows:
+            numbers = (row["ours_s"], row["reference_s"], row["ratio"])
+            grid.add_row(row["benchmark"], *(_short(n) for n in numbers), str(row.get("note") or ""))
+        reporter.show(grid)
+        reporter.result({"status": "completed", "benchmarks": rows})
+
+
+def main() -> None:
+    """Entry point of the `performative` command."""
+    app()
+
+
+def _reporting(context: typer.Context, as_json: bool) -> Any:
+    return reporting(as_json or context.obj["json"], context.obj["debug"])
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"
+
+
+def _check_out(out: Path) -> None:
+    """Refuse, before anything runs, what could not be written after it."""
+    if out.suffix != ".nc":
+        raise Failure(f"--out {out}: the history is NetCDF; give a name that ends in .nc.", Exit.BAD_INPUT)
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        what = "this is a folder" if out.is_dir() else f"there is no folder {out.absolute().parent}"
+        raise Failure(f"--out {out}: {what}.", Exit.BAD_INPUT)
+
+
+def _print_version(as_json: bool) -> None:
+    import json
+    import platform
+    from importlib.metadata import version
+
+    from performative import __version__
+
+    if as_json:
+        names = {name: version(name) for name in ("jax", "equinox")}
+        typer.echo(json.dumps({"performative": __version__, **names, "python": platform.python_version()}))
+    else:
+        typer.echo(f"performative {__version__}")

@@ -1,0 +1,123 @@
+"""What commands print, and how they end."""
+
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any
+
+import typer
+
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 the run failed or diverged; 2 the command or its input is wrong; "
+    "130 interrupted."
+)
+
+
+class Exit(IntEnum):
+    """Exit codes."""
+
+    FINE = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """A command ends with a message and a code other than 0. `result` is what --json prints all the same."""
+
+    def __init__(self, message: str, code: Exit, result: dict[str, Any] | None = None, **details: str):
+        super().__init__(message)
+        self.message, self.code, self.result, self.details = message, code, result, details
+
+
+class Reporter:
+    """Tables and words for people, or one JSON object for programs.
+
+    With --json standard output holds that object alone; all that is for people goes to standard error.
+    """
+
+    def __init__(self, as_json: bool):
+        from rich.console import Console
+
+        self.as_json = as_json
+        self.errors = Console(stderr=True, highlight=False)
+        self.people = self.errors if as_json else Console(highlight=False)
+
+    def show(self, *things: Any) -> None:
+        self.people.print(*things)
+
+    def path(self, label: str, path: Any) -> None:
+        """A path on a line of its own, never wrapped, so that it can be copied."""
+        self.people.print(f"{label:<5}{path}", soft_wrap=True, markup=False)
+
+    def result(self, values: dict[str, Any]) -> None:
+        if self.as_json:
+            print(json.dumps(plain(values), allow_nan=False), flush=True)
+
+    def complain(self, word: str, style: str, message: str) -> None:
+        from rich.text import Text
+
+        self.errors.print(Text.assemble((f"{word}: ", style), message), soft_wrap=True)
+
+
+@contextmanager
+def reporting(as_json: bool, debug: bool) -> Iterator[Reporter]:
+    """Run a command's body; whatever goes wrong becomes one message and an exit code."""
+    from performative.config.errors import ConfigError
+
+    reporter = Reporter(as_json)
+    try:
+        with _warnings_as_lines(lambda text: reporter.complain("warning", "bold yellow", text)):
+            yield reporter
+        return
+    except Failure as failure:
+        problem = failure
+    except ConfigError as error:
+        if debug and error.__cause__ is not None:
+            raise
+        problem = Failure(str(error), Exit.BAD_INPUT, file=error.file, key=error.key)
+    except KeyboardInterrupt:
+        problem = Failure("interrupted.", Exit.INTERRUPTED)
+    except Exception as error:
+        if debug:
+            raise
+        lines = str(error).strip().splitlines()
+        text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        problem = Failure(f"{text} (performative --debug shows where)", Exit.FAILED)
+    reporter.complain("error", "bold red", problem.message)
+    about = {"message": problem.message, **{k: v for k, v in problem.details.items() if v}}
+    reporter.result({"status": "error", **(problem.result or {}), "error": about})
+    raise typer.Exit(int(problem.code))
+
+
+@contextmanager
+def _warnings_as_lines(complain: Callable[[str], None]) -> Iterator[None]:
+    """Warnings as one line each, without the line of code that raised them."""
+
+    def show(
+        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        complain(str(message))
+
+    with warnings.catch_warnings():
+        if not sys.warnoptions:
+            warnings.simplefilter("default")
+        warnings.showwarning = show
+        yield
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON can hold: arrays become lists, NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

@@ -1,0 +1,71 @@
+"""The end of a run in a few numbers."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from performative.history import History
+
+_SHOWN = {
+    "distance_to_stable": "distance to the stable point",
+    "distance_to_optimal": "distance to the optimal point",
+    "performative_risk": "performative risk",
+    "decoupled_risk": "decoupled risk",
+    "consensus": "consensus error",
+    "time": "simulated time",
+    "samples": "samples drawn",
+    "communications": "communications",
+}
+
+
+def mean_interval(values: Any, level: float = 0.95) -> dict[str, float | None]:
+    """Mean and its Student interval over repeats; no interval for a single repeat.
+
+    mean +- t_{n-1} sd / sqrt(n)
+    """
+    from scipy.special import stdtrit
+
+    values = np.asarray(values, np.float64)
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2 or not np.all(np.isfinite(values)):
+        return {"mean": mean, "low": None, "high": None}
+    half = float(stdtrit(count - 1, 0.5 + level / 2) * np.std(values, ddof=1) / np.sqrt(count))
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def summarise(history: "History") -> dict[str, Any]:
+    """What --json prints of a run."""
+    there = {**history.records, **history.risks}
+    final = {name: mean_interval(values[:, -1]) for name, values in there.items() if values.shape[1]}
+    return {
+        "status": history.status,
+        "rounds": int(history.rounds[-1]),
+        "repeats": len(history.stopped_at),
+        "diverged": int(np.sum(history.stopped_at >= 0)),
+        "final": final,
+        **{name: value for name, value in history.meta.items() if name != "config"},
+    }
+
+
+def table(summary: dict[str, Any], title: str) -> Any:
+    """The same for people."""
+    from rich.table import Table
+
+    grid = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    grid.add_column(f"after {summary['rounds']} rounds")
+    grid.add_column("mean", justify="right")
+    grid.add_column(f"95 % interval ({summary['repeats']} repeats)", justify="right")
+    for name in [n for n in _SHOWN if n in summary["final"]]:
+        value = summary["final"][name]
+        interval = "" if value["low"] is None else f"{value['low']:.4g} .. {value['high']:.4g}"
+        grid.add_row(_SHOWN[name], f"{value['mean']:.4g}", interval)
+    return grid
+
+
+def footer(summary: dict[str, Any]) -> str:
+    """One line on how it went."""
+    return (
+        f"{summary['status']} in {summary['seconds']:.2f} s: {summary['algorithm']}, "
+        f"executor {summary['executor']}, {summary['dtype']} on {summary['device']}, seed {summary['seed']}"
+    )

@@ -1,0 +1,194 @@
+"""One TOML file, one experiment: [problem], [algorithm], [run]."""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.algorithm import Algorithm
+from performative.config.build import Builder
+from performative.config.errors import ConfigError, blame, shown
+from performative.config.registry import recipes
+from performative.errors import nearest
+from performative.problem import Problem
+
+# Arguments of `run` that are not for [run]: problem and algorithm have tables of their own, and whether to go
+# on or to show a bar is asked for at the command line.
+_NOT_IN_RUN = ("problem", "algorithm", "resume", "progress")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """What a file describes: `pf.run(problem, algorithm, **options)`."""
+
+    file: Path
+    title: str
+    problem: Problem
+    algorithm: Algorithm
+    options: dict[str, Any]
+
+    def run(self, **more: Any) -> Any:
+        """Solve for the points that the file asks to solve for, then run."""
+        from performative.engine.run import run
+
+        options = {**self.options, **more}
+        try:
+            for name in ("stable", "optimal"):
+                if isinstance(options.get(name), str):
+                    with blame(f"run.{name}"):
+                        options[name] = self._solve(name)
+            with blame("run", options, (ValueError,)):
+                return run(self.problem, self.algorithm, **options)
+        except ConfigError as error:
+            raise ConfigError(error.message, error.key, self.file) from error.__cause__
+
+    def _solve(self, name: str) -> Any:
+        from performative.solve import optimal_point, stable_point
+
+        solve: Any = {"stable": stable_point, "optimal": optimal_point}[name]
+        return solve(self.problem, start=self.options.get("theta"))
+
+
+def load_experiment(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Experiment:
+    """Read a file, check all of it, build the parts. `overrides` replace entries of [run], but for None."""
+    file = Path(path)
+    try:
+        document = _check_tables(_parse(file))
+        document["run"] |= {name: value for name, value in (overrides or {}).items() if value is not None}
+        return _build(document, file)
+    except ConfigError as error:
+        raise ConfigError(error.message, error.key, file) from error.__cause__
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise ConfigError(
+            "there is no such file." if not file.exists() else "this is a folder, not a TOML file."
+        )
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 text: {error.reason} at byte {error.start}.") from error
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}.") from error
+
+
+def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
+    """The outline of the file. What stands in the tables is checked against the signatures of the parts."""
+    import pydantic
+
+    class Recipe(pydantic.BaseModel, extra="allow", strict=True):
+        recipe: str
+
+    class Document(pydantic.BaseModel, extra="forbid", strict=True):
+        title: str = ""
+        problem: dict[str, Any]
+        algorithm: Recipe
+        run: dict[str, Any]
+
+    try:
+        return Document.model_validate(raw).model_dump()
+    except pydantic.ValidationError as invalid:
+        # A misspelt table is both unknown and missing: the first says more.
+        error = min(invalid.errors(), key=lambda error: error["type"] != "extra_forbidden")
+        *parents, name = (str(part) for part in error["loc"])
+        key = ".".join(parents)
+        if error["type"] == "extra_forbidden":
+            raise ConfigError(f"unknown key {name!r}.{nearest(name, Document.model_fields)}", key) from None
+        if error["type"] == "missing":
+            missing = f"[{name}] is missing." if not parents else f"needs {name} = ..."
+            raise ConfigError(missing, key) from None
+        rule = "a table" if error["type"] in ("dict_type", "model_type") else "text"
+        raise ConfigError(
+            f"expected {rule}; got {shown(error['input'])}.", f"{key}.{name}".lstrip(".")
+        ) from None
+
+
+def _build(document: dict[str, Any], file: Path) -> Experiment:
+    from performative.engine.run import run
+
+    builder = Builder(file.parent)
+    problem = _problem(builder, document["problem"])
+    algorithm = _algorithm(builder, document["algorithm"])
+    options = builder.keywords(run, document["run"], "run", leave_out=_NOT_IN_RUN)
+    for name in ("stable", "optimal"):
+        if isinstance(options.get(name), str) and options[name] != "solve":
+            raise ConfigError(f'expected numbers or "solve"; got {options[name]!r}.', f"run.{name}")
+    _check_fit(problem, algorithm, options)
+    return Experiment(file, document["title"], problem, algorithm, options)
+
+
+def _problem(builder: Builder, table: dict[str, Any]) -> Problem:
+    """Parts spelled out, a ready case, or a table of people."""
+    ready = [name for name in ("frame", "case") if name in table]
+    if not ready:
+        return builder.call(Problem, table, "problem", leave_out=("columns",))
+    rest = {name: value for name, value in table.items() if name not in (ready[0], "domain")}
+    if rest:
+        raise ConfigError(f"{ready[0]} settles the whole problem; drop {', '.join(rest)}.", "problem")
+    if ready[0] == "frame":
+        problem = _frame(builder, table["frame"])
+    else:
+        problem = builder.value(table["case"], Any, "problem.case", "cases")
+    if "domain" not in table:
+        return problem
+    from performative.domains import AbstractDomain
+
+    with blame("problem.domain"):
+        domain = builder.value(table["domain"], AbstractDomain, "problem.domain", "domains")
+        return dataclasses.replace(problem, domain=domain)
+
+
+def _frame(builder: Builder, table: Any) -> Problem:
+    import pandas as pd
+
+    key = "problem.frame"
+    if not isinstance(table, dict) or not isinstance(table.get("path"), str):
+        raise ConfigError('expected a table with path = "people.csv".', key)
+    path = builder.folder / table["path"]
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}.", f"{key}.path")
+    with blame(f"{key}.path"):
+        frame = pd.read_csv(path)
+    given = {name: value for name, value in table.items() if name != "path"}
+    keywords = builder.keywords(Problem.from_frame, given, key, leave_out=("frame",))
+    strength = keywords.get("strength")
+    if isinstance(strength, dict) and keywords["client"] in frame:
+        # Keys of a TOML table are text; the clients of the table may be numbers.
+        names = {str(name): name for name in frame[keywords["client"]].unique()}
+        keywords["strength"] = {names.get(name, name): value for name, value in strength.items()}
+    with blame(key, keywords):
+        return Problem.from_frame(frame, **keywords)
+
+
+def _algorithm(builder: Builder, table: dict[str, Any]) -> Algorithm:
+    known = recipes()
+    name = table["recipe"]
+    if name not in known:
+        raise ConfigError(f"there is no recipe {name!r}.{nearest(name, known)}", "algorithm.recipe")
+    given = {key: value for key, value in table.items() if key != "recipe"}
+    return builder.call(known[name], given, "algorithm", rest=Algorithm)
+
+
+def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) -> None:
+    """What `run` would refuse later, said here with the key that it is about."""
+    import jax.numpy as jnp
+
+    from performative.engine.setup import check_fit, on_device, read_theta
+
+    weights = np.asarray(problem.client_weights)
+    with blame("algorithm.participation"):
+        algorithm.participation.check(weights)
+    with blame("algorithm.aggregator"):
+        algorithm.aggregator.check(weights, algorithm.participation)
+    with blame("algorithm.batch"):
+        algorithm.batch.check(problem.population.capacity)
+    with blame("run.theta"):
+        start = read_theta(problem, options.get("theta"), jnp.float32)
+    with blame("problem"):
+        check_fit(on_device(problem, jnp.float32), algorithm, start)

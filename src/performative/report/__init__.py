@@ -1,0 +1,20 @@
+"""Figures and pages that a command leaves behind."""
+
+import os
+from pathlib import Path
+
+
+def write_files(folder: Path, files: dict[str, tuple[str, bytes]]) -> dict[str, Path]:
+    """Write {kind: (name, content)} into a folder: all beside their places first, then moved there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = []
+    for name, content in files.values():
+        part = folder / f".{name}.part"
+        part.write_bytes(content)
+        parts.append((part, folder / name))
+    for part, target in parts:
+        os.replace(part, target)
+    return {kind: folder / name for kind, (name, _) in files.items()}
+
+
+__all__ = ["write_files"]

@@ -1,0 +1,5 @@
+"""The public contract check: does a part of your own do what the engine relies on?"""
+
+from performative.testing.check import check_part
+
+__all__ = ["check_part"]

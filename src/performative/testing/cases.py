@@ -1,0 +1,160 @@
+"""A small situation for each slot, in which a part is used as the engine uses it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative import losses
+from performative.aggregators import AbstractAggregator
+from performative.algorithm import Algorithm
+from performative.batches import AbstractBatch, Fixed
+from performative.channels import AbstractChannel
+from performative.domains import AbstractDomain
+from performative.engine.keys import RunKeys, run_keys
+from performative.engine.round import Clock, Setup
+from performative.engine.setup import check_fit, init_state, on_device, prepare, read_theta
+from performative.estimators import AbstractEstimator
+from performative.participation import AbstractParticipation, SchemeTwo
+from performative.populations import AbstractPopulation, Strategic
+from performative.problem import Problem
+from performative.schedules import AbstractSchedule
+from performative.testing.uses import BUILDERS, INSTANCES, row
+from performative.types import State
+
+SLOTS: dict[str, type] = {
+    "population": AbstractPopulation,
+    "estimator": AbstractEstimator,
+    "participation": AbstractParticipation,
+    "channel": AbstractChannel,
+    "aggregator": AbstractAggregator,
+    "batch": AbstractBatch,
+    "schedule": AbstractSchedule,
+    "domain": AbstractDomain,
+}
+# Different from the number of features and of cohort rows, so that an axis of clients is known by its length.
+_CLIENTS = 7
+
+
+@dataclasses.dataclass
+class Case:
+    """`use(part, inputs, memory) -> (outputs, memory)` is one call; inputs and memory lead with an axis of instances."""
+
+    slot: str
+    part: Any
+    use: Callable[[Any, Any, Any], tuple[Any, Any]]
+    inputs: Any
+    memory: Any
+    setup: Setup
+    state: State
+    keys: RunKeys
+    again: Callable[[Any], "Case"]
+
+    def __post_init__(self) -> None:
+        self.traces = 0
+
+        def counted(part: Any, inputs: Any, memory: Any) -> Any:
+            self.traces += 1
+            return self.use(part, inputs, memory)
+
+        self.fast = eqx.filter_jit(counted)
+
+    def instance(self, i: int) -> tuple[Any, Any]:
+        """Inputs and memory of one instance."""
+        return row(self.inputs, i), row(self.memory, i)
+
+
+def slot_of(part: Any) -> str:
+    """Which slot a part sits in."""
+    for slot, kind in SLOTS.items():
+        if isinstance(part, kind):
+            return slot
+    kinds = ", ".join(kind.__name__ for kind in SLOTS.values())
+    raise ValueError(f"check_part needs a part, an instance of one of {kinds}; got {part!r}.")
+
+
+def build_case(
+    slot: str,
+    part: Any,
+    problem: Problem | None,
+    theta: Any,
+    algorithm: Algorithm | None,
+    seed: int,
+    dtype: Any,
+) -> Case:
+    """The part in its slot, with keys, models and memory for a few instances, in one precision."""
+    problem = _problem_for(slot, part, problem, theta)
+    algorithm = _algorithm_for(slot, part, problem, algorithm)
+    setup = on_device(prepare(problem, algorithm, Clock()), dtype)
+    start = read_theta(setup.problem, theta, dtype)
+    check_fit(setup.problem, setup.algorithm, start)
+    rng = np.random.default_rng(seed)
+    thetas = jax.tree.map(
+        lambda leaf: leaf + jnp.asarray(0.3 * rng.standard_normal((INSTANCES, *leaf.shape)), dtype), start
+    )
+    keys = jax.random.split(jax.random.key(seed), INSTANCES)
+    state = init_state(setup, start, not algorithm.participation.everyone)
+    use, inputs, memory = BUILDERS[slot](setup, state, keys, thetas)
+    held = {
+        "population": setup.problem.population,
+        "domain": setup.problem.domain,
+        "schedule": setup.algorithm.rate,
+    }
+    placed = held[slot] if slot in held else getattr(setup.algorithm, slot)
+
+    def again(precision: Any) -> Case:
+        with jax.enable_x64(precision == jnp.float64):
+            return build_case(slot, part, problem, theta, algorithm, seed, precision)
+
+    return Case(slot, placed, use, inputs, memory, setup, state, run_keys(jax.random.key(seed)), again)
+
+
+def small_problem(clients: int) -> Problem:
+    """Clients with three features and two to six rows each, who react to a logistic model; weights by rows."""
+    rng = np.random.default_rng(0)
+    count = 2 + np.arange(clients) % 5
+    x, y = rng.standard_normal((clients, 6, 3)), rng.integers(0, 2, (clients, 6))
+    population = Strategic(x, y, strength=rng.uniform(0.1, 0.5, clients), count=count)
+    return Problem(losses.logistic(0.1), population, weights=count / count.sum())
+
+
+def _problem_for(slot: str, part: Any, problem: Problem | None, theta: Any) -> Problem:
+    if slot == "population":
+        if problem is not None:
+            return dataclasses.replace(problem, population=part)
+        return Problem(_fitting_loss(part, theta), part)
+    if problem is None:
+        lengths = [np.shape(leaf)[0] for leaf in jax.tree.leaves(part) if np.ndim(leaf) >= 1]
+        per_client = slot in ("participation", "aggregator") and lengths
+        problem = small_problem(max(lengths) if per_client else _CLIENTS)
+    return dataclasses.replace(problem, domain=part) if slot == "domain" else problem
+
+
+def _fitting_loss(population: Any, theta: Any) -> Any:
+    """One of our losses that takes the population's samples."""
+    for loss in (losses.squared, losses.logistic(0.1), losses.cross_entropy(losses.linear_scores)):
+        problem = on_device(Problem(loss, population), jnp.float64)
+        start = read_theta(problem, theta, jnp.float64)
+        try:
+            check_fit(problem, on_device(Algorithm(rate=0.1), jnp.float64), start)
+        except ValueError:
+            continue
+        return loss
+    raise ValueError(
+        "check_part: no loss of ours takes this population's samples; give problem=, with a loss that does."
+    )
+
+
+def _algorithm_for(slot: str, part: Any, problem: Problem, algorithm: Algorithm | None) -> Algorithm:
+    if algorithm is None:
+        some = SchemeTwo(max(1, (problem.clients - 1) // 2))
+        # LocalWork sets its own number of steps and wants the default left alone.
+        steps = 1 if slot == "participation" else 2
+        algorithm = Algorithm(rate=0.1, local_steps=steps, batch=Fixed(2), participation=some)
+    if slot in ("population", "domain"):
+        return algorithm
+    return dataclasses.replace(algorithm, **{"rate" if slot == "schedule" else slot: part})

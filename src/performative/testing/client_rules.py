@@ -1,0 +1,212 @@
+"""Rules about clients: rows that do not count, names that do not matter, clients that sit out."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.client_axis import TableRow, client_axes, take_clients
+from performative.engine.round import federated_round
+from performative.participation import Selection
+from performative.testing.cases import Case
+from performative.testing.rules import assert_same
+from performative.testing.uses import INSTANCES, row
+
+_ROUNDS = 2
+_DRAWS = 2000
+_ERRORS = 5.0  # standard errors: one false alarm in a million
+
+
+def spoil_rows(tree: Any, rows: Any) -> Any:
+    """NaN in the marked rows of every floating leaf."""
+
+    def spoil(leaf: Any) -> Any:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        return jnp.where(rows.reshape(rows.shape + (1,) * (leaf.ndim - rows.ndim)), jnp.nan, leaf)
+
+    return jax.tree.map(spoil, tree)
+
+
+def spoil_padding(population: Any) -> Any:
+    """NaN past the end of each client's table; None where no table has padding."""
+    if population.capacity is None or np.ndim(population.rows) == 0:
+        return None
+    past = jnp.arange(population.capacity, dtype=jnp.int32) >= population.rows[:, None]
+    rows, _ = take_clients(population, jnp.arange(len(population.rows), dtype=jnp.int32))
+
+    def is_table(leaf: Any) -> bool:
+        return isinstance(leaf, TableRow)
+
+    return jax.tree.map(
+        lambda mine, leaf: spoil_rows(leaf, past) if is_table(mine) else leaf,
+        rows,
+        population,
+        is_leaf=is_table,
+    )
+
+
+def padding_of_tables(case: Case) -> bool:
+    """For populations and batches: rows past the end of a client's table are never read."""
+    spoilt = spoil_padding(case.setup.problem.population)
+    if spoilt is None:
+        return False
+    with_nan = eqx.filter_jit(lambda inputs, memory: case.use(case.part, inputs, memory, spoilt))
+    for i in range(INSTANCES):
+        clean = case.fast(case.part, *case.instance(i))
+        other = (
+            case.fast(spoilt, *case.instance(i)) if case.slot == "population" else with_nan(*case.instance(i))
+        )
+        assert_same(clean, other, "NaN past the end of the table: result", exact=True)
+    return True
+
+
+def padding_of_batches(case: Case) -> bool:
+    """For estimators: rows of a batch that its mask leaves out are never read."""
+    spoilt = eqx.filter_jit(lambda part, inputs, memory: case.use(part, inputs, memory, spoil_rows))
+    for i in range(INSTANCES):
+        clean = case.fast(case.part, *case.instance(i))
+        assert_same(clean, spoilt(case.part, *case.instance(i)), "NaN in masked rows: result", exact=True)
+    return True
+
+
+def padding_of_cohorts(case: Case) -> bool:
+    """For aggregators: what stands in the spare rows of a cohort is never read."""
+    for i in range(INSTANCES):
+        inputs, memory = case.instance(i)
+        theta, upload, cohort, weights = inputs
+        spoilt = (theta, spoil_rows(upload, ~cohort.active), cohort, weights)
+        clean = case.fast(case.part, inputs, memory)
+        assert_same(clean, case.fast(case.part, spoilt, memory), "NaN in spare rows: result", exact=True)
+    return True
+
+
+def relabelling_of_populations(case: Case) -> bool:
+    """Fields that differ between clients are marked: moved together with the clients, they give the same samples."""
+    clients = case.setup.weights.shape[0]
+    perm = jnp.asarray(np.random.default_rng(1).permutation(clients), jnp.int32)
+    moved = jax.tree.map(
+        lambda axis, leaf: leaf if axis is None else jnp.zeros_like(leaf).at[perm].set(leaf),
+        client_axes(case.part),
+        case.part,
+        is_leaf=lambda leaf: leaf is None,
+    )
+    for i in range(INSTANCES):
+        (client, key, theta), world = case.instance(i)
+        here = case.fast(case.part, (client, key, theta), world)
+        assert_same(
+            here, case.fast(moved, (perm[client], key, theta), world), f"client {client} renamed: result"
+        )
+    return True
+
+
+def _by_client(tree: Any, clients: int, move: Callable[[Any], Any]) -> Any:
+    """Apply `move` to the leaves with one row a client, known by the length of their first axis."""
+
+    def act(leaf: Any) -> Any:
+        return move(leaf) if eqx.is_array(leaf) and leaf.ndim and leaf.shape[0] == clients else leaf
+
+    return jax.tree.map(act, tree)
+
+
+def relabelling_of_aggregators(case: Case) -> bool:
+    """Other names for the clients and another order of the rows give the same move."""
+    clients = case.setup.weights.shape[0]
+    perm = jnp.asarray(np.random.default_rng(1).permutation(clients), jnp.int32)
+    names = jnp.append(perm, jnp.int32(clients))
+
+    def rename(tree: Any) -> Any:
+        return _by_client(tree, clients, lambda leaf: jnp.zeros_like(leaf).at[perm].set(leaf))
+
+    part = rename(case.part)
+    for i in range(INSTANCES):
+        (theta, upload, cohort, weights), memory = case.instance(i)
+        (move, _), after = case.fast(case.part, (theta, upload, cohort, weights), memory)
+        flipped_upload, flipped = jax.tree.map(
+            lambda leaf: leaf[::-1] if leaf.ndim else leaf, (upload, cohort)
+        )
+        flipped = dataclasses.replace(flipped, ids=names[flipped.ids])
+        renamed = (theta, flipped_upload, flipped, rename(weights))
+        (move_too, _), after_too = case.fast(part, renamed, rename(memory))
+        assert_same(move, move_too, "clients renamed: move")
+        assert_same(rename(after), after_too, "clients renamed: memory")
+    return True
+
+
+def sitting_out_of_aggregators(case: Case) -> bool:
+    """Rows of clients that sent nothing stay bitwise as they were."""
+    clients = case.setup.weights.shape[0]
+    met = False
+    for i in range(INSTANCES):
+        inputs, memory = case.instance(i)
+        _, after = case.fast(case.part, inputs, memory)
+        absent = np.setdiff1d(np.arange(clients), np.asarray(inputs[2].ids))
+        for old, new in zip(jax.tree.leaves(memory), jax.tree.leaves(after), strict=True):
+            if old.ndim and old.shape[0] == clients:
+                met = True
+                assert_same(old[absent], new[absent], "memory of absent clients", exact=True)
+    return met
+
+
+def relabelling_of_participation(case: Case) -> bool:
+    """Means of weight and work over many draws move with the clients (within five standard errors)."""
+    clients, dtype = case.setup.weights.shape[0], case.setup.weights.dtype
+    perm = np.random.default_rng(1).permutation(clients)
+    weights = np.asarray(case.setup.weights)
+    memory, keys = row(case.memory, 0), jax.random.split(jax.random.key(7), _DRAWS)
+
+    def rename(rows: Any) -> Any:
+        return jnp.zeros_like(rows).at[perm].set(rows)
+
+    def shares(part: Any, p: Any, tables: Any) -> np.ndarray:
+        def one(key: Any) -> Any:
+            selection = Selection(p, tables, jnp.zeros((), jnp.int32), case.state.theta)
+            cohort, _ = part.select(key, selection, memory)
+            steps = jnp.ones_like(cohort.ids) if cohort.steps is None else cohort.steps
+            empty = jnp.zeros(clients, dtype)
+            work = jnp.where(cohort.weight > 0, steps, 0).astype(dtype)
+            return jnp.stack([empty.at[cohort.ids].add(v, mode="drop") for v in (cohort.weight, work)])
+
+        return np.asarray(eqx.filter_jit(jax.vmap(one))(keys))
+
+    here = shares(case.part, case.setup.weights, case.setup.tables)
+    tables = jax.tree.map(jnp.asarray, case.part.tables(np.asarray(rename(weights))))
+    tables = jax.tree.map(lambda t: t.astype(dtype) if jnp.issubdtype(t.dtype, jnp.floating) else t, tables)
+    there = shares(_by_client(case.part, clients, rename), rename(jnp.asarray(weights)), tables)[:, :, perm]
+    error = np.sqrt((here.var(axis=0) + there.var(axis=0)) / _DRAWS)
+    gap = np.abs(here.mean(axis=0) - there.mean(axis=0))
+    worst = np.unravel_index(np.argmax(gap - _ERRORS * error), gap.shape)
+    assert gap[worst] <= _ERRORS * error[worst] + 1e-9, (
+        f"client {worst[1]} has mean {('weight', 'work')[worst[0]]} {here.mean(axis=0)[worst]:.4g}, and under another name "
+        f"{there.mean(axis=0)[worst]:.4g}."
+    )
+    return True
+
+
+def _rounds(case: Case, executor: str) -> Any:
+    step = eqx.filter_jit(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
+    states = [case.state]
+    for _ in range(_ROUNDS):
+        states.append(step(case.setup, states[-1], case.keys))
+    return states
+
+
+def in_a_round(case: Case) -> bool:
+    """Two rounds by each executor: the models agree and are finite, absent clients keep their memory."""
+    gathered, dense = (_rounds(case, executor) for executor in ("gather", "dense"))
+    assert_same(gathered[-1], dense[-1], "rounds by gather against dense: state")
+    for leaf in jax.tree.leaves(gathered[-1].theta):
+        assert np.all(np.isfinite(leaf)), "the model is not finite after two rounds."
+    counts = [state.participation for state in gathered]
+    if counts[0] is None:
+        return True
+    for states in (gathered, dense):
+        for before, after, old, new in zip(states, states[1:], counts, counts[1:], strict=False):
+            absent = np.asarray(old) == np.asarray(new)
+            for was, now in zip(jax.tree.leaves(before.clients), jax.tree.leaves(after.clients), strict=True):
+                assert_same(was[absent], now[absent], "memory of absent clients", exact=True)
+    return True

@@ -1,0 +1,206 @@
+"""Rules that hold in every slot. A rule raises AssertionError, and returns False where it does not apply."""
+
+import dataclasses
+import io
+from typing import Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.testing.cases import Case
+from performative.testing.uses import INSTANCES, row
+
+# Results in float64 that differ by more than the reordering of a few sums are different results.
+_CLOSE = 1e-9
+
+
+def broken(part: Any, rule: str, error: BaseException) -> NoReturn:
+    """The one way in which a check fails."""
+    text = str(error).strip().splitlines()
+    why = (
+        (text[0] if text else "")
+        if isinstance(error, AssertionError)
+        else f"{type(error).__name__}: {' '.join(text[:2])}"
+    )
+    raise AssertionError(f"{type(part).__name__} breaks the rule {rule}: {why}") from error
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(leaf)
+
+
+def assert_same(left: Any, right: Any, what: str, exact: bool = False) -> None:
+    """Two trees hold the same values: bitwise, or up to rounding."""
+    if jax.tree.structure(left) != jax.tree.structure(right):
+        raise AssertionError(f"{what}: the structures differ.")
+    paths = jax.tree_util.tree_leaves_with_path(left)
+    for (path, a), b in zip(paths, jax.tree.leaves(right), strict=True):
+        a, b = _numbers(a), _numbers(b)
+        name = f"{what}{jax.tree_util.keystr(path)}"
+        if a.shape != b.shape:
+            raise AssertionError(f"{name}: shape {a.shape} against {b.shape}.")
+        if exact or a.dtype.kind not in "fc":
+            same = np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+        else:
+            finite = np.abs(a[np.isfinite(a)])
+            scale = max(1.0, float(finite.max(initial=0.0)))
+            same = np.allclose(a, b, rtol=_CLOSE, atol=_CLOSE * scale, equal_nan=True)
+        if not same:
+            raise AssertionError(f"{name}: {_show(a)} against {_show(b)}.")
+
+
+def _show(array: np.ndarray) -> str:
+    return np.array2string(array.ravel()[:4], precision=6) + ("..." if array.size > 4 else "")
+
+
+def types_of(tree: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    """Name, shape and dtype of each leaf; "weak" where the dtype was never said."""
+
+    def dtype(leaf: Any) -> str:
+        return f"weak {leaf.dtype}" if getattr(leaf, "weak_type", False) else str(leaf.dtype)
+
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return [(jax.tree_util.keystr(path), tuple(leaf.shape), dtype(leaf)) for path, leaf in leaves]
+
+
+def assert_types(left: Any, right: Any, what: str) -> None:
+    """Two trees have the same structure, shapes and dtypes."""
+    if jax.tree.structure(left) != jax.tree.structure(right):
+        raise AssertionError(f"{what}: {jax.tree.structure(left)} became {jax.tree.structure(right)}.")
+    for (name, *before), (_, *after) in zip(types_of(left), types_of(right), strict=True):
+        if before != after:
+            raise AssertionError(
+                f"{what}{name} was {before[1]}{list(before[0])} and became {after[1]}{list(after[0])}; "
+                "give arrays made in `init` a dtype and keep their shape."
+            )
+
+
+def types_stay(case: Case) -> bool:
+    """Traced, not run, in both precisions."""
+    for precision in (jnp.float32, jnp.float64):
+        with jax.enable_x64(precision == jnp.float64):
+            here = case if precision == jnp.float64 else case.again(precision)
+            inputs, memory = jax.eval_shape(lambda here=here: here.instance(0))
+
+            def use(inputs: Any, memory: Any, here: Case = here) -> Any:
+                return here.use(here.part, inputs, memory)
+
+            outputs, after = jax.eval_shape(use, inputs, memory)
+            assert_types(memory, after, "memory")
+            outputs_again, _ = jax.eval_shape(use, inputs, after)
+            assert_types(outputs, outputs_again, "result")
+            _kept_by_slot(here, inputs, outputs)
+    return True
+
+
+def _kept_by_slot(case: Case, inputs: Any, outputs: Any) -> None:
+    """Updates and models look like theta."""
+    theta = jax.eval_shape(lambda: case.state.theta)
+    like_theta = {
+        "channel": lambda o: o,
+        "estimator": lambda o: o[0],
+        "aggregator": lambda o: o[0],
+        "domain": lambda o: o,
+    }
+    if case.slot in like_theta:
+        assert_types(theta, like_theta[case.slot](outputs), "theta")
+
+
+def jit_equals_eager(case: Case) -> bool:
+    inputs, memory = case.instance(0)
+    assert_same(
+        case.use(case.part, inputs, memory), case.fast(case.part, inputs, memory), "eager against jit: result"
+    )
+    return True
+
+
+def vmap_equals_loop(case: Case) -> bool:
+    singles = [case.fast(case.part, *case.instance(i)) for i in range(INSTANCES)]
+    mapped = eqx.filter_jit(eqx.filter_vmap(case.use, in_axes=(None, 0, 0)))
+    together = mapped(case.part, case.inputs, case.memory)
+    for i, single in enumerate(singles):
+        assert_same(single, row(together, i), f"alone against vmap, instance {i}: result")
+    return True
+
+
+def compiles_once(case: Case) -> bool:
+    """Calls the compiled part as a run does, and counts how often JAX traced it."""
+    _no_static_floats(case.part, type(case.part).__name__)
+    inputs, memory = case.instance(0)
+    _, memory = case.fast(case.part, inputs, memory)
+    before = case.traces
+    if case.memory is not None:
+        case.fast(case.part, inputs, memory)
+        assert case.traces == before, (
+            "the memory that comes back makes JAX compile again; its type has changed."
+        )
+    case.fast(case.part, case.instance(1)[0], memory)
+    assert case.traces == before, "other keys and models of the same shape make JAX compile again."
+    case.fast(scaled(case.part, 0.75), inputs, memory)
+    assert case.traces == before, (
+        "other numbers in the part make JAX compile again; declare them with number()."
+    )
+    return True
+
+
+def _no_static_floats(part: Any, name: str) -> None:
+    if not dataclasses.is_dataclass(part):
+        return
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if field.metadata.get("static", False) and isinstance(value, float):
+            raise AssertionError(
+                f"{name}.{field.name} = {value} is a static field, so every other value compiles again; use number()."
+            )
+        _no_static_floats(value, f"{name}.{field.name}")
+
+
+def scaled(part: Any, factor: float) -> Any:
+    """The part with every number multiplied."""
+    return jax.tree.map(lambda leaf: leaf * factor if eqx.is_inexact_array(leaf) else leaf, part)
+
+
+def sweeps(case: Case) -> bool:
+    settings = (case.part, scaled(case.part, 0.75))
+    numbers, rest = eqx.partition(case.part, eqx.is_inexact_array)
+    if not jax.tree.leaves(numbers):
+        return False
+    others = eqx.filter(settings[1], eqx.is_inexact_array)
+    inputs, memory = case.instance(0)
+    stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), numbers, others)
+    swept = eqx.filter_jit(jax.vmap(lambda leaves: case.use(eqx.combine(leaves, rest), inputs, memory)))(
+        stacked
+    )
+    for i, part in enumerate(settings):
+        assert_same(
+            case.fast(part, inputs, memory), row(swept, i), f"alone against swept, setting {i}: result"
+        )
+    return True
+
+
+def saves(case: Case) -> bool:
+    inputs, memory = case.instance(0)
+    _, memory = case.fast(case.part, inputs, memory)
+    leaves, structure = jax.tree.flatten(memory)
+    if not leaves:
+        return False
+    file = io.BytesIO()
+    np.savez(file, **{f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)})
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as stored:
+        loaded = jax.tree.unflatten(structure, [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))])
+    assert_types(memory, loaded, "memory")
+    assert_same(memory, loaded, "memory", exact=True)
+    after = [case.fast(case.part, inputs, m) for m in (memory, loaded)]
+    assert_same(*after, "before against after saving: result", exact=True)
+    return True
+
+
+EVERY_SLOT = {
+    rule.__name__: rule
+    for rule in (types_stay, jit_equals_eager, vmap_equals_loop, compiles_once, sweeps, saves)
+}

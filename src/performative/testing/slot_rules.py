@@ -1,0 +1,135 @@
+"""Rules of one slot only, and the list of rules by slot."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.testing import client_rules
+from performative.testing.cases import Case
+from performative.testing.rules import assert_same, assert_types
+from performative.testing.uses import INSTANCES, slice_client
+
+
+def cohort(case: Case) -> bool:
+    """K rows; ids of active rows differ; spare rows carry the id N and weigh nothing; tau_i within 1..E."""
+    clients, part = case.setup.weights.shape[0], case.part
+    rows, longest = part.size(clients), case.setup.algorithm.steps
+    for i in range(INSTANCES):
+        chosen, _ = case.fast(part, *case.instance(i))
+        ids, weight = np.asarray(chosen.ids), np.asarray(chosen.weight)
+        active = np.ones(len(ids), bool) if chosen.active is None else np.asarray(chosen.active)
+        assert len(ids) == rows, f"size({clients}) says {rows} rows, but select gave {len(ids)}."
+        real = ids[active]
+        assert len(np.unique(real)) == len(real), f"a client stands in two active rows: {ids.tolist()}."
+        assert np.all((real >= 0) & (real < clients)), (
+            f"active rows need ids 0..{clients - 1}; got {ids.tolist()}."
+        )
+        assert np.all(ids[~active] == clients), f"spare rows carry the id N = {clients}; got {ids.tolist()}."
+        assert np.all(weight[~active] == 0), f"spare rows weigh 0; got {weight.tolist()}."
+        assert np.all(np.isfinite(weight)) and np.all(weight >= 0), (
+            f"weights are finite and >= 0; got {weight.tolist()}."
+        )
+        if part.everyone:
+            assert np.array_equal(ids, np.arange(clients)), (
+                f"`everyone` means ids 0, 1, ... in order; got {ids.tolist()}."
+            )
+            assert_same(chosen.weight, case.setup.weights, "`everyone` means the weights p: weight")
+        if part.sums_to_one:
+            assert abs(weight.sum() - 1) < 1e-9, (
+                f"`sums_to_one`, but the weights of a round sum to {weight.sum():.6g}."
+            )
+        if chosen.steps is not None:
+            steps = np.asarray(chosen.steps)[active]
+            assert np.all((steps >= 1) & (steps <= longest)), (
+                f"steps lie in 1..{longest}; got {steps.tolist()}."
+            )
+        assert np.isfinite(chosen.elapsed) and chosen.elapsed >= 0, (
+            f"elapsed is a time >= 0; got {chosen.elapsed}."
+        )
+    return True
+
+
+def nodes(case: Case) -> bool:
+    """Weights of `nodes` are >= 0 and sum to one; `settle` gives a world like `init`'s."""
+    loss, theta = case.setup.problem.loss, case.state.theta
+
+    @eqx.filter_jit
+    def look(population: Any, client: Any) -> Any:
+        mine = slice_client(population, client)
+        noise, share = mine.nodes(theta, 64)
+        worlds = mine.init(theta, loss), mine.settle(theta, loss)
+        return noise, share, worlds, jax.vmap(lambda u: mine.sample(u, worlds[1], theta))(noise)
+
+    for client in range(min(INSTANCES, case.setup.weights.shape[0])):
+        noise, share, worlds, z = look(case.part, jnp.asarray(client, jnp.int32))
+        assert np.all(share >= 0), "weights of nodes must not be negative."
+        assert abs(float(jnp.sum(share)) - 1) < 1e-9, (
+            f"weights of nodes must sum to one; they sum to {float(jnp.sum(share)):.6g}."
+        )
+        for leaf in jax.tree.leaves((noise, z)):
+            assert leaf.shape[0] == share.shape[0], f"{share.shape[0]} weights for {leaf.shape[0]} nodes."
+        assert_types(*worlds, "the world of init, against that of settle: world")
+    return True
+
+
+def projection(case: Case) -> bool:
+    """P(P(v)) = P(v) and |P(v) - P(w)| <= |v - w|."""
+    points = [case.instance(i)[0] for i in range(INSTANCES)]
+    images = [case.fast(case.part, point, None)[0] for point in points]
+
+    def distance(v: Any, w: Any) -> float:
+        gaps = jax.tree.map(lambda a, b: float(jnp.sum(jnp.square(a - b))), v, w)
+        return float(np.sqrt(sum(jax.tree.leaves(gaps))))
+
+    for point, image in zip(points, images, strict=True):
+        assert_same(image, case.fast(case.part, image, None)[0], "projected twice: theta")
+        for other, other_image in zip(points, images, strict=True):
+            before, after = distance(point, other), distance(image, other_image)
+            assert after <= before * (1 + 1e-9), (
+                f"points {before:.6g} apart are projected to {after:.6g} apart."
+            )
+    return True
+
+
+def step_size(case: Case) -> bool:
+    """eta(t) is one finite floating number >= 0."""
+    for i in range(INSTANCES):
+        t, _ = case.instance(i)
+        eta, _ = case.fast(case.part, t, None)
+        assert jnp.shape(eta) == () and jnp.issubdtype(eta.dtype, jnp.floating), (
+            f"eta({t}) is {eta!r}, not one floating number."
+        )
+        assert bool(jnp.isfinite(eta)) and float(eta) >= 0, (
+            f"eta({t}) = {float(eta):.6g}; a step is finite and >= 0."
+        )
+    return True
+
+
+SLOT_RULES: dict[str, dict[str, Callable[[Case], bool]]] = {
+    "population": {
+        "nodes": nodes,
+        "padding": client_rules.padding_of_tables,
+        "relabelling": client_rules.relabelling_of_populations,
+        "in_a_round": client_rules.in_a_round,
+    },
+    "estimator": {"padding": client_rules.padding_of_batches, "in_a_round": client_rules.in_a_round},
+    "participation": {
+        "cohort": cohort,
+        "relabelling": client_rules.relabelling_of_participation,
+        "in_a_round": client_rules.in_a_round,
+    },
+    "channel": {"in_a_round": client_rules.in_a_round},
+    "aggregator": {
+        "padding": client_rules.padding_of_cohorts,
+        "relabelling": client_rules.relabelling_of_aggregators,
+        "sitting_out": client_rules.sitting_out_of_aggregators,
+        "in_a_round": client_rules.in_a_round,
+    },
+    "batch": {"padding": client_rules.padding_of_tables, "in_a_round": client_rules.in_a_round},
+    "schedule": {"step_size": step_size},
+    "domain": {"projection": projection, "in_a_round": client_rules.in_a_round},
+}

@@ -1,0 +1,170 @@
+"""How each slot is used: `use(part, inputs, memory) -> (outputs, memory)`, with inputs and memory of a few instances."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.client_axis import client_axes
+from performative.engine.keys import run_keys
+from performative.engine.round import Setup, run_gathered
+from performative.participation import Selection
+from performative.types import Batch, Broadcast, Cohort, Local, State, Upload
+
+INSTANCES = 3
+
+
+def row(tree: Any, i: int) -> Any:
+    """One instance."""
+    return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+def slice_client(population: Any, client: Any) -> Any:
+    """One client's slice, as a part sees it."""
+    return jax.tree.map(
+        lambda axis, leaf: leaf if axis is None else leaf[client],
+        client_axes(population),
+        population,
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
+def _clients(setup: Setup) -> Any:
+    return jnp.arange(INSTANCES, dtype=jnp.int32) % setup.weights.shape[0]
+
+
+def _population(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    loss = setup.problem.loss
+
+    def use(population: Any, inputs: Any, world: Any) -> Any:
+        client, key, theta = inputs
+        mine = slice_client(population, client)
+        world = mine.deploy(world, theta, loss)
+        noise = mine.draw(key, (2, 3), theta)
+        z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
+        return z, world
+
+    clients = _clients(setup)
+    world = jax.tree.map(lambda leaf: leaf[clients], state.clients.world)
+    return use, (clients, keys, thetas), world
+
+
+def _batch(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    steps = setup.algorithm.steps
+
+    def use(batch: Any, inputs: Any, memory: Any, population: Any = None) -> Any:
+        client, key, theta = inputs
+        mine = slice_client(setup.problem.population if population is None else population, client)
+        world = mine.init(theta, setup.problem.loss)
+        standing = jax.random.fold_in(key, 1)
+        noise, mask = batch.draw(key, standing, mine, theta, steps, memory)
+        z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
+        return (z, mask), batch.advance(memory, jnp.asarray(steps, jnp.int32))
+
+    clients = _clients(setup)
+    memory = jax.tree.map(lambda leaf: leaf[clients], state.clients.batch)
+    return use, (clients, keys, thetas), memory
+
+
+def _estimator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    problem, algorithm = setup.problem, setup.algorithm
+    extra = algorithm.aggregator.broadcast(state.server.aggregator)
+    z_mask = jnp.asarray([True, True, True, False])
+
+    def use(estimator: Any, inputs: Any, memory: Any, spoil: Any = None) -> Any:
+        client, key, theta = inputs
+        mine = slice_client(problem.population, client)
+        world = mine.deploy(mine.init(theta, problem.loss), theta, problem.loss)
+        noise = mine.draw(key, z_mask.shape, theta)
+        z = jax.vmap(lambda u: mine.sample(u, world, theta))(noise)
+        z = z if spoil is None else spoil(z, ~z_mask)
+        clock = jnp.zeros((), jnp.int32)
+        broadcast = Broadcast(theta, theta, extra, clock, algorithm.steps)
+        local = Local(problem.loss, mine, world, theta, broadcast, clock, algorithm.rate(clock))
+        ahead = estimator.draw(jax.random.fold_in(key, 1), 1, theta)
+        out = estimator.estimate(row(ahead, 0), theta, Batch(z, noise, z_mask), local, memory)
+        draft = Upload(out.direction, jnp.asarray(1, jnp.int32), None, out.metrics)
+        sent, memory = estimator.finish(draft, local, out.memory)
+        return (out.direction, out.metrics, sent), memory
+
+    clients = _clients(setup)
+    memory = jax.tree.map(lambda leaf: leaf[clients], state.clients.estimator)
+    return use, (clients, keys, thetas), memory
+
+
+def _channel(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    def use(channel: Any, inputs: Any, memory: Any) -> Any:
+        key, delta = inputs
+        return channel.send(channel.draw(key, delta), delta, memory)
+
+    clients = _clients(setup)
+    return use, (keys, thetas), jax.tree.map(lambda leaf: leaf[clients], state.clients.channel)
+
+
+def _participation(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    def use(participation: Any, inputs: Any, memory: Any) -> Any:
+        key, theta, round = inputs
+        selection = Selection(setup.weights, setup.tables, round, theta)
+        cohort, memory = participation.select(key, selection, memory)
+        elapsed = jnp.asarray(cohort.elapsed, setup.weights.dtype)
+        return dataclasses.replace(cohort, elapsed=elapsed), memory
+
+    return use, (keys, thetas, jnp.arange(INSTANCES, dtype=jnp.int32)), _spread(state.server.participation)
+
+
+def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    clients, dtype = setup.weights.shape[0], setup.weights.dtype
+    present = min(3, clients)
+    order = np.random.default_rng(0).permuted(np.tile(np.arange(clients), (INSTANCES, 1)), axis=1)[
+        :, :present
+    ]
+    ids = np.column_stack([order, np.full(INSTANCES, clients)])  # the last row is spare
+    active = jnp.asarray(ids < clients)
+    weight = jnp.asarray(np.where(ids < clients, [[*np.arange(1.0, present + 1), 0.0]], 0.0), dtype)
+    cohorts = Cohort(jnp.asarray(ids, jnp.int32), weight / jnp.sum(weight, axis=1, keepdims=True), active)
+
+    def uploads(key: Any, theta: Any, cohort: Cohort) -> Upload:
+        extra = setup.algorithm.aggregator.broadcast(state.server.aggregator)
+        broadcast = Broadcast(theta, theta, extra, state.round, setup.algorithm.steps)
+        return run_gathered(setup, cohort, broadcast, state.clients, run_keys(key))[1]
+
+    def use(aggregator: Any, inputs: Any, memory: Any) -> Any:
+        theta, upload, cohort, weights = inputs
+        move, memory = aggregator.aggregate(theta, upload, cohort, weights, memory)
+        return (move, aggregator.broadcast(memory)), memory
+
+    sent = eqx.filter_jit(jax.vmap(uploads))(keys, thetas, cohorts)
+    weights = jnp.broadcast_to(setup.weights, (INSTANCES, clients))
+    return use, (thetas, sent, cohorts, weights), _spread(state.server.aggregator)
+
+
+def _schedule(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    return (lambda schedule, t, memory: (schedule(t), None)), jnp.asarray([0, 1, 1000], jnp.int32), None
+
+
+def _domain(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+    # Near the start, in the middle distance and far out.
+    far = jax.tree.map(
+        lambda v: v * jnp.asarray([1, 10, 1000], v.dtype).reshape(-1, *(1,) * (v.ndim - 1)), thetas
+    )
+    return (lambda domain, theta, memory: (domain.project(theta), None)), far, None
+
+
+def _spread(memory: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (INSTANCES, *leaf.shape)), memory)
+
+
+BUILDERS: dict[str, Callable[..., Any]] = {
+    "population": _population,
+    "estimator": _estimator,
+    "participation": _participation,
+    "channel": _channel,
+    "aggregator": _aggregator,
+    "batch": _batch,
+    "schedule": _schedule,
+    "domain": _domain,
+}

@@ -1,0 +1,107 @@
+"""Optimal points: closed forms, descent through the map, local optima, domains, and none."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from solve_problems import MEAN, SENSITIVITY, WEIGHTS, NoFormula, Pricing, gaussian, strategic
+
+import performative as pf
+from performative import solve
+from performative.engine.setup import on_device
+from performative.populations import AbstractPopulation
+from performative.risk import decoupled_risk
+
+
+def performative_risk(problem, theta):
+    with jax.enable_x64(True):
+        on, weights = on_device(problem, jnp.float64), jnp.asarray(problem.client_weights)
+        return float(decoupled_risk(on, weights, jnp.asarray(theta), jnp.asarray(theta)))
+
+
+def test_the_formula_and_the_descent_agree():
+    # theta_PO = sum p (1 - eps) m / sum p (1 - eps)^2
+    slope = 1 - SENSITIVITY
+    known = np.sum(WEIGHTS * slope * MEAN) / np.sum(WEIGHTS * slope**2)
+    closed = solve.optimal_point(gaussian(), report=True)
+    assert closed.method == "closed form"
+    np.testing.assert_allclose(closed.theta, known, rtol=1e-14)
+    hidden = pf.Problem(pf.losses.squared, NoFormula(gaussian().population), WEIGHTS)
+    found = solve.optimal_point(hidden, report=True)
+    assert found.method != "closed form" and found.residual < 1e-12 and not found.others
+    np.testing.assert_allclose(found.theta, known, rtol=1e-12)
+    np.testing.assert_allclose(found.risk, closed.risk, rtol=1e-14)
+
+
+def test_strategic_classification():
+    problem = strategic()
+    optimal, stable = solve.optimal_point(problem, report=True), solve.stable_point(problem, report=True)
+    np.testing.assert_allclose(optimal.risk, performative_risk(problem, optimal.theta), rtol=1e-13)
+    assert optimal.risk < stable.risk - 1e-6
+    assert optimal.residual < 1e-10
+    step = 1e-5
+    for direction in np.eye(4):
+        ahead, behind = (performative_risk(problem, optimal.theta + s * step * direction) for s in (1, -1))
+        # Central differences: rounding of about 1e-16 / step.
+        assert abs(ahead - behind) / (2 * step) < 1e-9
+        assert min(ahead, behind) > optimal.risk
+
+
+class Follow(AbstractPopulation):
+    """Z = theta + noise."""
+
+    noise: pf.types.Numbers = pf.number()
+
+    def model_shape(self):
+        return ()
+
+    def draw(self, key, shape, theta, rows=None):
+        return jax.random.normal(key, shape, theta.dtype)
+
+    def sample(self, noise, world, theta):
+        return theta + self.noise * noise
+
+    def nodes(self, theta, count):
+        return jnp.asarray([-1.0, 1.0]), jnp.asarray([0.5, 0.5])
+
+
+def double_well(theta, z):
+    """Blind to theta: only the reaction of the data makes it matter."""
+    return (z**2 - 1.0) ** 2 + 0.3 * z
+
+
+def test_local_optima_are_reported():
+    problem = pf.Problem(double_well, Follow(0.1))
+    found = solve.optimal_point(problem, report=True)
+    # E over +-0.1: theta^4 + (6 * 0.01 - 2) theta^2 + 0.3 theta + const
+    roots = np.sort(np.roots([4, 0, 2 * (0.06 - 2), 0.3]).real)
+    np.testing.assert_allclose(found.theta, roots[0], rtol=1e-10)
+    (other,) = found.others
+    np.testing.assert_allclose(other.theta, roots[2], rtol=1e-10)
+    assert other.risk > found.risk
+    near = solve.optimal_point(problem, start=0.9, starts=0)
+    np.testing.assert_allclose(near, roots[2], rtol=1e-10)
+
+
+def test_prices():
+    demand, slope = np.array([8.0, 12.0, 4.0]), np.array([1.0, 2.0, 0.5])
+    problem = pf.Problem(pf.losses.negative_revenue, Pricing(demand, slope), WEIGHTS)
+    d, s = WEIGHTS @ demand, WEIGHTS @ slope
+    np.testing.assert_allclose(solve.optimal_point(problem), d / (2 * s), rtol=1e-12)
+    for top, best in ((100.0, d / (2 * s)), (2.0, 2.0)):
+        boxed = pf.Problem(pf.losses.negative_revenue, Pricing(demand, slope), WEIGHTS, pf.Box(0.0, top))
+        np.testing.assert_allclose(solve.optimal_point(boxed), best, rtol=1e-10)
+    upward = pf.Problem(pf.losses.negative_revenue, Pricing(demand, -slope), WEIGHTS)
+    with pytest.raises(ValueError, match=r"optimal_point: .*falling far out.*pf\.Box"):
+        solve.optimal_point(upward)
+
+
+def test_a_ball():
+    rng = np.random.default_rng(2)
+    mean = rng.normal(size=(3, 3))
+    problem = pf.Problem(
+        pf.losses.squared, pf.populations.Gaussian(mean, SENSITIVITY, 1.0), WEIGHTS, pf.Ball(0.1)
+    )
+    # The risk is a |theta|^2 / 2 - b . theta + const, so on a small ball the best point is b on the rim.
+    b = (WEIGHTS * (1 - SENSITIVITY)) @ mean
+    np.testing.assert_allclose(solve.optimal_point(problem), 0.1 * b / np.linalg.norm(b), rtol=1e-10)
