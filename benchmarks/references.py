@@ -102,9 +102,7 @@ def strategic_same(keys, x, y, strength, weights, penalty, rounds, steps, batch)
                 return jax.random.randint(fold_pair(data, r, client), (steps, batch), 0, people)
 
             rows = jax.vmap(draw)(jnp.arange(clients))
-            theta = _strategic_round(
-                theta, (r * steps).astype(jnp.float32), rows, x, y, strength, weights, penalty
-            )
+            theta = _strategic_round(theta, (r * steps).astype(jnp.float32), rows, x, y, strength, weights, penalty)
             return theta, theta
 
         return jax.lax.scan(body, jnp.zeros(d), jnp.arange(rounds))[1]
@@ -121,9 +119,7 @@ def strategic_bulk(keys, x, y, strength, weights, penalty, rounds, steps, batch)
 
         def body(theta, inputs):
             r, picked = inputs
-            theta = _strategic_round(
-                theta, (r * steps).astype(jnp.float32), picked, x, y, strength, weights, penalty
-            )
+            theta = _strategic_round(theta, (r * steps).astype(jnp.float32), picked, x, y, strength, weights, penalty)
             return theta, theta
 
         return jax.lax.scan(body, jnp.zeros(d), (jnp.arange(rounds), rows))[1]

@@ -2,7 +2,16 @@
 
 __version__ = "0.1.0"
 
-from performative import aggregators, batches, channels, estimators, losses, participation, populations, schedules
+from performative import (
+    aggregators,
+    batches,
+    channels,
+    estimators,
+    losses,
+    participation,
+    populations,
+    schedules,
+)
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Shuffled, Uniform
 from performative.compare import compare

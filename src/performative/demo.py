@@ -163,9 +163,7 @@ def shares(problem: Problem) -> Float[Array, "N m"]:
 
 
 @eqx.filter_jit
-def _measure(
-    problem: Problem, thetas: Float[Array, "M d"], deployed: Float[Array, "M d"]
-) -> dict[str, Array]:
+def _measure(problem: Problem, thetas: Float[Array, "M d"], deployed: Float[Array, "M d"]) -> dict[str, Array]:
     """Risk, accuracy and each applicant's log-odds: each model on the data of the one deployed beside it."""
     share = shares(problem)
     weights = jnp.asarray(problem.client_weights, jnp.float32)

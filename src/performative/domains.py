@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from performative.types import Numbers, Theta, is_concrete, number, squared_norm
 
@@ -31,9 +30,7 @@ class Box(AbstractDomain):
             raise ValueError(f"Box needs lo <= hi; got lo={self.lo}, hi={self.hi}.")
 
     def project(self, theta: Theta) -> Theta:
-        return jax.tree.map(
-            lambda v: jnp.clip(v, jnp.asarray(self.lo, v.dtype), jnp.asarray(self.hi, v.dtype)), theta
-        )
+        return jax.tree.map(lambda v: jnp.clip(v, jnp.asarray(self.lo, v.dtype), jnp.asarray(self.hi, v.dtype)), theta)
 
 
 class Ball(AbstractDomain):

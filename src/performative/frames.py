@@ -56,7 +56,9 @@ def read_frame(
     wanted = features if strategic is None else list(strategic)
     for name in wanted:
         if name not in features:
-            raise ValueError(f"strategic: {name!r} is not a feature of the table.{nearest(str(name), map(str, features))}")
+            raise ValueError(
+                f"strategic: {name!r} is not a feature of the table.{nearest(str(name), map(str, features))}"
+            )
     try:
         raw = frame[features].to_numpy(np.float64)
     except (TypeError, ValueError):

@@ -24,9 +24,7 @@ _LABELS = {
 _TOTALS = ("time", "uploads", "samples", "communications")
 
 
-def plot_history(
-    history: "History", quantity: str | None = None, ax: Any = None, label: str | None = None
-) -> Any:
+def plot_history(history: "History", quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
     """Mean over repeats of one recorded quantity against rounds, and a band with the middle 80 % of them.
 
     quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was
@@ -47,9 +45,7 @@ def plot_history(
     finite = np.where(np.isfinite(values), values, np.nan)
     kept = ~np.all(np.isnan(finite), axis=0)
     finite, rounds = finite[:, kept], np.asarray(rounds)[kept]
-    (line,) = ax.plot(
-        rounds, np.nanmean(finite, axis=0), label=label or history.meta.get("algorithm"), zorder=3
-    )
+    (line,) = ax.plot(rounds, np.nanmean(finite, axis=0), label=label or history.meta.get("algorithm"), zorder=3)
     if len(finite) > 1:
         low, high = np.nanquantile(finite, BAND, axis=0)
         ax.fill_between(rounds, low, high, color=line.get_color(), alpha=0.2, linewidth=0, zorder=2)
@@ -67,9 +63,7 @@ def _pick(history: "History", quantity: str | None) -> str:
     if quantity is None:
         quantity = next((name for name in _FIRST_CHOICE if name in there), None)
         if quantity is None:
-            raise ValueError(
-                f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; there are {sorted(there)}."
-            )
+            raise ValueError(f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; there are {sorted(there)}.")
     if quantity not in there:
         raise ValueError(
             f"quantity={quantity!r} was not recorded.{nearest(quantity, there)} "

@@ -83,9 +83,7 @@ class Problem(eqx.Module):
                 1.0 / rows if penalty is None else penalty,
                 intercept=len(tables.columns.names) - 1 if intercept else None,
             ),
-            population=Strategic(
-                tables.x, tables.y, tables.strength, features=tables.movable, count=tables.count
-            ),
+            population=Strategic(tables.x, tables.y, tables.strength, features=tables.movable, count=tables.count),
             weights=tables.count / rows,
             columns=tables.columns,
         )
@@ -93,13 +91,12 @@ class Problem(eqx.Module):
 
 def _check_weights(weights: np.ndarray, clients: int) -> None:
     if weights.shape != (clients,):
-        raise ValueError(
-            f"weights must hold one p_i for each of the {clients} clients; got shape {weights.shape}."
-        )
+        raise ValueError(f"weights must hold one p_i for each of the {clients} clients; got shape {weights.shape}.")
     check_finite("Problem", weights=weights)
     if np.any(weights < 0):
         raise ValueError(f"weights must not be negative; weights[{int(np.argmin(weights))}] = {weights.min():g}.")
     if abs(weights.sum() - 1.0) > 1e-6:
         raise ValueError(
-            f"weights must sum to one; they sum to {weights.sum():.6g}. Use weights / weights.sum(), or None for equal ones."
+            f"weights must sum to one; they sum to {weights.sum():.6g}. "
+            "Use weights / weights.sum(), or None for equal ones."
         )

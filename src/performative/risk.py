@@ -31,7 +31,7 @@ def client_risks(
     def one(rows: Any, world: Any) -> Array:
         population = eqx.combine(rows, rest)
         here = population.settle(deployed, problem.loss) if world is None else world
-        noise, share = population.nodes(deployed, nodes)
+        noise, share = population.nodes_within(here, deployed, nodes)
         each = jax.vmap(lambda u: problem.loss(theta, population.sample(u, here, deployed)))(noise)
         return jnp.sum(share.astype(each.dtype) * each)
 
@@ -51,7 +51,8 @@ def count_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> int:
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
     def shares(rows: Any) -> Array:
-        return eqx.combine(rows, rest).nodes(deployed, nodes)[1]
+        population = eqx.combine(rows, rest)
+        return population.nodes_within(population.settle(deployed, problem.loss), deployed, nodes)[1]
 
     lead = (client_axes(arrays),)
     return jax.eval_shape(jax.vmap(shares, in_axes=lead, axis_size=problem.clients), arrays).shape[1]

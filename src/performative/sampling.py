@@ -36,9 +36,7 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(scaled), np.asarray(alias, np.int32)
 
 
-def draw_alias(
-    key: PRNGKeyArray, table: tuple[Float[Array, " N"], Int[Array, " N"]], draws: int
-) -> Int[Array, " K"]:
+def draw_alias(key: PRNGKeyArray, table: tuple[Float[Array, " N"], Int[Array, " N"]], draws: int) -> Int[Array, " K"]:
     """`draws` independent draws from an alias table, in O(draws)."""
     threshold, alias = table
     key_cell, key_keep = jax.random.split(key)

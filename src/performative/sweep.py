@@ -139,7 +139,10 @@ def sweep(
                 }
                 histories[i] = write_history(fixed, start, watch, rounds, chunks, state, meta, place)
     return Sweep(
-        {k: list(v) for k, v in over.items()}, settings, [histories[i] for i in range(len(settings))], len(groups)
+        {k: list(v) for k, v in over.items()},
+        settings,
+        [histories[i] for i in range(len(settings))],
+        len(groups),
     )
 
 

@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -16,9 +16,13 @@ Memory = PyTree
 World = PyTree
 Noise = PyTree
 Loss = Callable[[Any, Any], Any]
-# What a field of numbers may hold: host arrays until `run` moves them to the device. A shape stands in the docstring.
-Numbers = Float[Array | np.ndarray, "..."]
-Counts = Int[Array | np.ndarray, "..."]
+# What a field of numbers holds: host arrays until `run` moves them to the device. Shapes stand in the docstrings.
+if TYPE_CHECKING:
+    Numbers = Any
+    Counts = Any
+else:
+    Numbers = Float[Array | np.ndarray, "..."]
+    Counts = Int[Array | np.ndarray, "..."]
 
 
 def as_numbers(value: Any) -> Any:

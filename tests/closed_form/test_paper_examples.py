@@ -22,12 +22,17 @@ def gradients(problem, theta):
 
 
 def test_example_2_7():
-    # D_1 = N(theta / 2, 1), D_2 = N(-theta / 2, 1). The printed gradients theta/8, 9 theta/8, 5 theta/8 are wrong.
+    # D_1 = N(theta / 2, 1), D_2 = N(-theta / 2, 1); theta/8, 9 theta/8 and 5 theta/8 are misprints.
     eps = np.array([0.5, -0.5])
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(0.0, eps, 1.0))
     assert float(solve.stable_point(problem)) == 0.0
     constants = Assumptions.of_gaussian(0.0, eps, 1.0, start=3.0)
-    assert (constants.varsigma, constants.sigma, constants.eps_bar, constants.distance) == (0.5, 1.0, 0.5, 9.0)
+    assert (constants.varsigma, constants.sigma, constants.eps_bar, constants.distance) == (
+        0.5,
+        1.0,
+        0.5,
+        9.0,
+    )
     for theta in (-40.0, 0.1, 3.0):
         each, whole = gradients(problem, theta)
         np.testing.assert_allclose(each, [theta / 2, 3 * theta / 2], rtol=1e-12)

@@ -79,7 +79,15 @@ def test_a_finished_run_can_be_extended(tmp_path):
 
 
 def test_no_pickle_and_nothing_half_written(tmp_path):
-    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=6, theta=0.0, checkpoint=tmp_path, checkpoint_every=2, risk=False)
+    pf.run(
+        PROBLEM,
+        pf.p_fedavg(rate=0.1),
+        rounds=6,
+        theta=0.0,
+        checkpoint=tmp_path,
+        checkpoint_every=2,
+        risk=False,
+    )
     book = json.loads((tmp_path / "state.json").read_text())
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == sorted([*book["records"], book["state"], "state.json"])

@@ -20,7 +20,15 @@ def test_the_readme_shape_of_a_history():
     assert history.meta["executor"] == "gather"
     data = history.to_xarray()
     assert data["theta"].dims == ("repeat", "round")
-    for name in ("consensus", "time", "uploads", "samples", "communications", "distance_to_stable", "distance_to_optimal"):
+    for name in (
+        "consensus",
+        "time",
+        "uploads",
+        "samples",
+        "communications",
+        "distance_to_stable",
+        "distance_to_optimal",
+    ):
         assert data[name].dims == ("repeat", "round"), name
     assert data["performative_risk"].dims == ("repeat", "risk_round")
 
@@ -118,12 +126,16 @@ def test_deployments_step_round_never_and_lazy_settle_where_they_should():
     # eps = 1/2, m_bar = 2, theta_0 = 2: retraining settles at 4, the static learner at m_bar + eps theta_0 = 3.
     quiet = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 0.0))
     for deploy, end in (("step", 4.0), ("round", 4.0), ("never", 3.0), (pf.Every(3), 4.0)):
-        history = pf.run(quiet, pf.p_fedavg(rate=0.3, deploy=deploy), rounds=300, theta=2.0, dtype="float64", risk=False)
+        history = pf.run(
+            quiet, pf.p_fedavg(rate=0.3, deploy=deploy), rounds=300, theta=2.0, dtype="float64", risk=False
+        )
         assert abs(history.theta[0, -1] - end) < 1e-9, deploy
     static = pf.run(quiet, pf.fedavg(rate=0.3), rounds=150, theta=2.0, dtype="float64", risk=False)
     assert abs(static.theta[0, -1] - 3.0) < 1e-9
     # A lazy world answers to the model of the last multiple of three.
-    lazy = pf.run(quiet, pf.p_fedavg(rate=0.3, deploy=pf.Every(3)), rounds=5, theta=2.0, dtype="float64", risk=False).theta[0]
+    lazy = pf.run(
+        quiet, pf.p_fedavg(rate=0.3, deploy=pf.Every(3)), rounds=5, theta=2.0, dtype="float64", risk=False
+    ).theta[0]
     for r in range(5):
         deployed = lazy[3 * (r // 3)]
         np.testing.assert_allclose(lazy[r + 1], lazy[r] - 0.3 * (lazy[r] - 2.0 - 0.5 * deployed), rtol=1e-12)

@@ -73,7 +73,12 @@ def test_compare_pairs_by_seed():
     assert "fast" in str(result)
     assert len(pf.compare({"a": slow, "b": fast, "c": noisy}, baseline="a").differences) == 2
     with pytest.raises(ValueError, match="seed and repeats must agree"):
-        pf.compare({"slow": slow, "other": pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=2, theta=0.0, repeats=3, risk=False)})
+        pf.compare(
+            {
+                "slow": slow,
+                "other": pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=2, theta=0.0, repeats=3, risk=False),
+            }
+        )
 
 
 def test_holm_is_the_textbook_correction():

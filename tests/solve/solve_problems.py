@@ -58,7 +58,7 @@ class Pricing(AbstractPopulation):
 
 
 class Bistable(AbstractPopulation):
-    """Z ~ N(gain tanh(2 theta), 1): people follow the model's sign. Squared loss: theta = gain tanh(2 theta)."""
+    """Z ~ N(gain tanh(2 theta), 1): with the squared loss theta = gain tanh(2 theta) is stable."""
 
     gain: Numbers = pf.number()
 

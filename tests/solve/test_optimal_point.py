@@ -99,9 +99,7 @@ def test_prices():
 def test_a_ball():
     rng = np.random.default_rng(2)
     mean = rng.normal(size=(3, 3))
-    problem = pf.Problem(
-        pf.losses.squared, pf.populations.Gaussian(mean, SENSITIVITY, 1.0), WEIGHTS, pf.Ball(0.1)
-    )
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(mean, SENSITIVITY, 1.0), WEIGHTS, pf.Ball(0.1))
     # The risk is a |theta|^2 / 2 - b . theta + const, so on a small ball the best point is b on the rim.
     b = (WEIGHTS * (1 - SENSITIVITY)) @ mean
     np.testing.assert_allclose(solve.optimal_point(problem), 0.1 * b / np.linalg.norm(b), rtol=1e-10)

@@ -48,9 +48,7 @@ def test_strategic_classification():
     gaps = np.linalg.norm(path - found.theta, axis=1)
     # Far from the start and far from rounding the distance shrinks by the contraction factor.
     np.testing.assert_allclose(gaps[9] / gaps[8], found.contraction, rtol=0.02)
-    np.testing.assert_allclose(
-        solve.repeated_risk_minimization(problem, found.theta, 1)[1], found.theta, atol=1e-12
-    )
+    np.testing.assert_allclose(solve.repeated_risk_minimization(problem, found.theta, 1)[1], found.theta, atol=1e-12)
 
 
 def test_contaminated_and_sluggish_worlds():
@@ -75,12 +73,7 @@ def test_several_equilibria():
     assert [left.attracting, middle.attracting, right.attracting] == [True, False, True]
     np.testing.assert_allclose(middle.contraction, 4.0)
     np.testing.assert_allclose(right.contraction, 4 - outer**2, rtol=1e-8)
-    assert (
-        float(solve.stable_point(problem, start=0.3))
-        > 1
-        > -1
-        > float(solve.stable_point(problem, start=-0.3))
-    )
+    assert float(solve.stable_point(problem, start=0.3)) > 1 > -1 > float(solve.stable_point(problem, start=-0.3))
     assert len(solve.stable_point(problem, start=0.3, report=True).others) == 2
     only = solve.equilibria(problem, starts=[1.5])
     assert len(only) == 1 and float(only[0].theta) > 1
@@ -107,7 +100,7 @@ def test_domains():
     }
     assert points == {-10.0: (True, 0.0), -4.6: (False, pytest.approx(1.5)), 10.0: (True, 0.0)}
     assert float(solve.stable_point(gaussian(1.5, pf.Box(-10, 10)), start=-1.0)) == -10.0
-    # On a ball, with one sensitivity for all, Phi(theta) = P(m_bar + eps theta): theta_PS is m_bar on the rim.
+    # On a ball, one sensitivity for all: Phi(theta) = P(m_bar + eps theta), so theta_PS is m_bar on the rim.
     rng = np.random.default_rng(2)
     mean = rng.normal(size=(3, 3))
     ball = pf.Problem(pf.losses.squared, Gaussian(mean, 0.5, 1.0), WEIGHTS, pf.Ball(0.1))
@@ -147,9 +140,7 @@ def test_many_clients_are_taken_in_blocks(monkeypatch):
     weights = jnp.asarray(WEIGHTS, jnp.float32)
 
     def both(theta):
-        return jax.value_and_grad(lambda t: risk.decoupled_risk(problem, weights, t, 2 * t))(
-            np.float32(theta)
-        )
+        return jax.value_and_grad(lambda t: risk.decoupled_risk(problem, weights, t, 2 * t))(np.float32(theta))
 
     whole = both(1.0)
     monkeypatch.setattr(risk, "_SAMPLES", 64)  # two clients of 32 nodes at a time

@@ -9,7 +9,11 @@ from performative.theory import gaussian_moments, gaussian_rate
 from performative.theory.gaussian import weight_moments
 
 P = np.array([0.1, 0.2, 0.3, 0.4])
-MEAN, EPS, SCALE = np.array([1.0, -2.0, 3.0, 0.5]), np.array([0.2, 0.9, -0.5, 0.6]), np.array([1.0, 0.5, 2.0, 1.5])
+MEAN, EPS, SCALE = (
+    np.array([1.0, -2.0, 3.0, 0.5]),
+    np.array([0.2, 0.9, -0.5, 0.6]),
+    np.array([1.0, 0.5, 2.0, 1.5]),
+)
 
 
 def draws(scheme, k):

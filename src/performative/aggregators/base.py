@@ -24,7 +24,7 @@ class AbstractAggregator(eqx.Module):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
-        """The move, from uploads with a leading axis of K rows. Rows that are not active weigh 0 and may hold anything."""
+        """The move, from uploads with a leading axis of K rows. Inactive rows weigh 0 and may hold anything."""
 
     def check(self, weights: Any, participation: Any) -> None:
         """Refuse what this rule cannot serve; called once, before a run."""

@@ -30,8 +30,8 @@ class Mean(AbstractAggregator):
 
     Unbiased under every scheme with E[a_i] = p_i, whether or not the weights of a round sum to one.
 
-    `of="models"` is the printed form: theta <- sum_k a_k theta_k. Where the a_k sum to one it is the same. Where they do
-    not (Scheme II with unequal p) the model is multiplied by a random factor each round whose variance
+    `of="models"` is the printed form: theta <- sum_k a_k theta_k. Where the a_k sum to one it is the same. Where they
+    do not (Scheme II with unequal p) the model is multiplied by a random factor each round whose variance
     (N-K)(N sum p^2 - 1)/(K(N-1)) does not shrink with the step, so it is refused.
     """
 
@@ -53,6 +53,6 @@ class Mean(AbstractAggregator):
     def check(self, weights: Any, participation: Any) -> None:
         if self.of == "models" and not participation.sums_to_one and np.ptp(np.asarray(weights)) > 1e-12:
             raise ValueError(
-                f'Mean(of="models") with {type(participation).__name__} needs equal weights: with unequal ones the weights '
-                'of a round do not sum to one and the model does not converge. Use Mean() (of="updates"), or SchemeOne.'
+                f'Mean(of="models") with {type(participation).__name__} needs equal weights: with unequal ones those of a '
+                'round do not sum to one and the model does not converge. Use Mean() (of="updates"), or SchemeOne.'
             )

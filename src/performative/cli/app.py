@@ -15,32 +15,47 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-]
+# Of a benchmark's numbers, those that the table shows; --json prints all.
+_BENCH_COLUMNS = {
+    "ours_s": "ours (s)",
+    "loop_s": "loop (s)",
+    "reference_s": "reference (s)",
+    "ratio": "ratio",
+    "call_ratio": "call ratio",
+    "bulk_ratio": "bulk ratio",
+}
+_JSON_HELP = "Print one JSON object on standard output and nothing else."
+Json = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
 
 
-@app.callback(invoke_without_command=True)
-def top(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-    as_json: Json = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")
-    ] = False,
-) -> None:
-    context.obj = {"debug": debug, "json": as_json}
-    if version:
-        _print_version(as_json)
+# What was said before the command's name; `top` sets both anew each time.
+_before = {"json": False, "debug": False}
+
+
+def _say_json(value: bool) -> bool:
+    _before["json"] = value
+    return value
+
+
+def _say_version(value: bool) -> bool:
+    if value:
+        _print_version(_before["json"])
         raise typer.Exit(Exit.FINE)
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=as_json)
-        raise typer.Exit(Exit.BAD_INPUT)
+    return value
+
+
+@app.callback(no_args_is_help=True)
+def top(
+    # --json is read first, so that --version knows of it in either order.
+    as_json: Annotated[bool, typer.Option("--json", callback=_say_json, is_eager=True, help=_JSON_HELP)] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_say_version, help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")] = False,
+) -> None:
+    _before["debug"] = debug
 
 
 @app.command(epilog=EXIT_CODES)
 def demo(
-    context: typer.Context,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the picture and the page.")] = Path(
         "performative-demo"
     ),
@@ -48,7 +63,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Ten made-up banks score applicants who answer to the score: solved and drawn in under a minute."""
-    with _reporting(context, as_json) as reporter:
+    with _reporting(as_json) as reporter:
         from performative.demo import run_demo
         from performative.report.demo_words import terminal_tables
 
@@ -61,32 +76,25 @@ def demo(
         paths = outcome.write(out)
         for kind, path in paths.items():
             reporter.path(kind, path)
-        reporter.result(
-            {"status": "completed", **outcome.numbers, "files": {k: str(p) for k, p in paths.items()}}
-        )
+        reporter.result({"status": "completed", **outcome.numbers, "files": {k: str(p) for k, p in paths.items()}})
 
 
 @app.command(epilog=EXIT_CODES)
 def run(
-    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="TOML file with the tables problem, algorithm and run.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the history to this NetCDF file.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the history to this NetCDF file.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Instead of run.repeats.")] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of run.seed.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="Instead of run.checkpoint: a folder.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint where there is one.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint where there is one.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run the experiment that a TOML file describes.
 
     A run that diverges still prints and writes its history, and ends with code 1.
     """
-    with _reporting(context, as_json) as reporter:
+    with _reporting(as_json) as reporter:
         from performative.cli import summary
         from performative.config import load_experiment
 
@@ -119,14 +127,11 @@ def run(
 
 @app.command(epilog=EXIT_CODES)
 def bench(
-    context: typer.Context,
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Benchmarks to run; all where none is named.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run; all where none is named.")] = None,
     as_json: Json = False,
 ) -> None:
     """Time this library against hand-written programs for the same work, in one run."""
-    with _reporting(context, as_json) as reporter:
+    with _reporting(as_json) as reporter:
         from rich.table import Table
 
         from performative.bench import find_benchmarks, run_benchmarks
@@ -143,13 +148,15 @@ def bench(
         for name in names or list(known):
             with reporter.errors.status(f"benchmark {name}"):
                 rows += run_benchmarks([name])
+        columns = [name for name in _BENCH_COLUMNS if any(name in row for row in rows)]
         grid = Table(show_edge=False, pad_edge=False)
-        for column in ("benchmark", "ours (s)", "reference (s)", "ratio", "note"):
-            grid.add_column(column, justify="left" if column in ("benchmark", "note") else "right")
+        for column in ("benchmark", *(_BENCH_COLUMNS[name] for name in columns)):
+            grid.add_column(column, justify="left" if column == "benchmark" else "right")
         for row in rows:
-            numbers = (row["ours_s"], row["reference_s"], row["ratio"])
-            grid.add_row(row["benchmark"], *(_short(n) for n in numbers), str(row.get("note") or ""))
+            grid.add_row(row["benchmark"], *(_short(row.get(name)) for name in columns))
         reporter.show(grid)
+        for note in dict.fromkeys(row["note"] for row in rows if row.get("note")):
+            reporter.show(note)
         reporter.result({"status": "completed", "benchmarks": rows})
 
 
@@ -158,8 +165,8 @@ def main() -> None:
     app()
 
 
-def _reporting(context: typer.Context, as_json: bool) -> Any:
-    return reporting(as_json or context.obj["json"], context.obj["debug"])
+def _reporting(as_json: bool) -> Any:
+    return reporting(as_json or _before["json"], _before["debug"])
 
 
 def _short(number: float | None) -> str:
@@ -184,6 +191,6 @@ def _print_version(as_json: bool) -> None:
 
     if as_json:
         names = {name: version(name) for name in ("jax", "equinox")}
-        typer.echo(json.dumps({"performative": __version__, **names, "python": platform.python_version()}))
+        typer.echo(json.dumps({"performative": __version__, "python": platform.python_version(), **names}))
     else:
         typer.echo(f"performative {__version__}")

@@ -12,8 +12,7 @@ from typing import Any
 import typer
 
 EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 the run failed or diverged; 2 the command or its input is wrong; "
-    "130 interrupted."
+    "Exit codes: 0 all is well; 1 the run failed or diverged; 2 the command or its input is wrong; 130 interrupted."
 )
 
 
@@ -98,9 +97,7 @@ def reporting(as_json: bool, debug: bool) -> Iterator[Reporter]:
 def _warnings_as_lines(complain: Callable[[str], None]) -> Iterator[None]:
     """Warnings as one line each, without the line of code that raised them."""
 
-    def show(
-        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
-    ) -> None:
+    def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
         complain(str(message))
 
     with warnings.catch_warnings():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from performative.config.errors import ConfigError, blame, shown
-from performative.config.registry import SLOTS, arms, functions, is_module, is_part, parts
+from performative.config.registry import SLOTS, arms, functions, is_module, is_part, is_record, parts
 from performative.errors import nearest
 
 
@@ -37,9 +37,7 @@ def arguments(call: Callable[..., Any], rest: Callable[..., Any] | None = None) 
             hint = parameter.annotation
             if hint in (Any, parameter.empty) or isinstance(hint, str):
                 hint = fields.get(name, Any)
-            found[name] = Argument(
-                Any if isinstance(hint, str) else hint, parameter.default is parameter.empty
-            )
+            found[name] = Argument(Any if isinstance(hint, str) else hint, parameter.default is parameter.empty)
     if lent and rest is not None:
         found = {**{n: Argument(a.annotation, False) for n, a in arguments(rest).items()}, **found}
     return found
@@ -101,7 +99,7 @@ class Builder:
         if set(table) == {"file"} and isinstance(table["file"], str):
             return self._file(table["file"], key)
         if "name" not in table:
-            direct = [kind for kind in kinds if is_module(kind) and not kind.__name__.startswith("Abstract")]
+            direct = [kind for kind in kinds if is_record(kind)]
             if len(direct) == 1:
                 return self.call(direct[0], table, key, module=module)
             if Any in kinds and not module:

@@ -65,9 +65,7 @@ def load_experiment(path: str | Path, overrides: Mapping[str, Any] | None = None
 
 def _parse(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        raise ConfigError(
-            "there is no such file." if not file.exists() else "this is a folder, not a TOML file."
-        )
+        raise ConfigError("there is no such file." if not file.exists() else "this is a folder, not a TOML file.")
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -104,9 +102,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
             missing = f"[{name}] is missing." if not parents else f"needs {name} = ..."
             raise ConfigError(missing, key) from None
         rule = "a table" if error["type"] in ("dict_type", "model_type") else "text"
-        raise ConfigError(
-            f"expected {rule}; got {shown(error['input'])}.", f"{key}.{name}".lstrip(".")
-        ) from None
+        raise ConfigError(f"expected {rule}; got {shown(error['input'])}.", f"{key}.{name}".lstrip(".")) from None
 
 
 def _build(document: dict[str, Any], file: Path) -> Experiment:

@@ -1,5 +1,6 @@
 """Which parts can be named in a file: whatever the slot modules hold, found by looking."""
 
+import dataclasses
 import functools
 import inspect
 import types
@@ -35,6 +36,11 @@ def arms(annotation: Any) -> tuple[Any, ...]:
 
 def is_module(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, eqx.Module)
+
+
+def is_record(annotation: Any) -> bool:
+    """Whether a table without a name can stand there: one class of named fields, such as a Clock."""
+    return dataclasses.is_dataclass(annotation) and not inspect.isabstract(annotation)
 
 
 def is_part(annotation: Any) -> bool:

@@ -27,9 +27,7 @@ def audit_clients(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @eqx.filter_jit
-def measure_risks(
-    fixed: Frozen, state: State, ids: Int[Array, " K"], share: Float[Array, " K"]
-) -> dict[str, Array]:
+def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], share: Float[Array, " K"]) -> dict[str, Array]:
     """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about."""
 
     def one(setup: Setup, state: State) -> dict[str, Array]:

@@ -36,7 +36,8 @@ class Checkpoint:
         self.book = self.folder / "state.json"
         if self.book.exists() and not resume:
             raise ValueError(
-                f"checkpoint={str(self.folder)!r} already holds a run; give resume=True to go on with it, or another folder."
+                f"checkpoint={str(self.folder)!r} already holds a run; "
+                "give resume=True to go on with it, or another folder."
             )
 
     def load(self, state: Any) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
@@ -66,10 +67,10 @@ class Checkpoint:
         known = set(json.loads(self.book.read_text())["records"]) if self.book.exists() else set()
         for name, chunk in zip(names, chunks, strict=True):
             if name not in known:
-                _write(self.folder / name, lambda file, chunk=chunk: np.savez(file, **chunk))
+                _write(self.folder / name, lambda file, chunk=chunk: np.savez(file, allow_pickle=False, **chunk))
         leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         current = f"state-{len(chunks):06d}.npz"
-        _write(self.folder / current, lambda file: np.savez(file, **leaves))
+        _write(self.folder / current, lambda file: np.savez(file, allow_pickle=False, **leaves))
         book = {"identity": self.identity, "state": current, "records": names, "notes": notes}
         _write(self.book, lambda file: file.write(json.dumps(book).encode()))
         for old in self.folder.glob("state-*.npz"):

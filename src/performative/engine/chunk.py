@@ -132,9 +132,7 @@ def _put(book: Array, value: Array, i: Array) -> Array:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def run_chunk(
-    frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int
-) -> tuple[State, dict[str, Any]]:
+def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
     """`span.count` records from `state` on, at most `capacity`.
 
     State and keys lead with an axis of repeats; the state with one of settings before it in a sweep.

@@ -38,9 +38,7 @@ def client_round(
     `population` is the client's own slice, `keys` its own keys. `steps` is tau_i <= E, None for all E.
     """
     E, loss, deploy = algorithm.steps, problem.loss, algorithm.deploy
-    noise, mask = algorithm.batch.draw(
-        keys.data, keys.standing, population, broadcast.theta, E, memory.batch
-    )
+    noise, mask = algorithm.batch.draw(keys.data, keys.standing, population, broadcast.theta, E, memory.batch)
     extra_noise = algorithm.estimator.draw(keys.estimator, E, broadcast.theta)
     world = memory.world
     if not deploy.each_step:
@@ -92,7 +90,5 @@ def client_round(
     )
     channel_noise = algorithm.channel.draw(keys.channel, delta)
     sent, channel_memory = algorithm.channel.send(channel_noise, delta, memory.channel)
-    after_memory = ClientMemory(
-        world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory
-    )
+    after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
     return Upload(sent, done, extra, counted), after_memory

@@ -60,9 +60,8 @@ def drive(
     began = time.perf_counter()
     lead = 1 if fixed.settings is None else 2
     copies = len(fixed.keys) * (fixed.settings or 1)
-    weights = np.asarray(fixed.setup.weights)
-    clients = weights.shape[-1]
-    counting = not fixed.setup.algorithm.participation.everyone and copies * clients <= _COUNTERS
+    weights = fixed.setup.weights
+    counting = not fixed.setup.algorithm.participation.everyone and copies * weights.shape[-1] <= _COUNTERS
     state = first_state(fixed, start, counting)
     chunks: list[Chunk] = []
     done, earlier = 0, 0.0
@@ -76,12 +75,17 @@ def drive(
     total = -(-rounds // watch.every)
     size = 1.0 + np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(start)))
     dtype = fixed.setup.weights.dtype
-    ids, share = audit_clients(weights if weights.ndim == 1 else weights.mean(axis=0))
+    shared = weights if weights.ndim == 1 else weights.mean(axis=0)
+    ids, share = audit_clients(np.asarray(shared)) if points else (np.zeros(0, np.int32), np.zeros(0))
     step: Any = loop_chunk if watch.executor == "loop" else run_chunk
     with progress_bar(label, rounds, progress) as update:
         while done < total:
             count = min(length, total - done)
-            span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), jnp.asarray((limit * size) ** 2, dtype))
+            span = Span(
+                jnp.asarray(count, jnp.int32),
+                jnp.asarray(rounds, jnp.int32),
+                jnp.asarray((limit * size) ** 2, dtype),
+            )
             state, rows = step((fixed, span), state, watch, capacity)
             chunk = flatten_rows(rows, lead, count)
             done += count

@@ -1,7 +1,7 @@
 """Randomness: keys are arguments, never state.
 
-A run's key is split by purpose once. A client's key of a round is one hash of (round, client): it does not depend on who
-else was drawn, so every executor gives the same trajectory.
+A run's key is split by purpose once. A client's key of a round is one hash of (round, client): it does not depend on
+who else was drawn, so every executor gives the same trajectory.
 """
 
 from typing import Any

@@ -1,5 +1,6 @@
 """The executor for finding out what went wrong: one client at a time, with errors that name it."""
 
+import operator
 from typing import Any
 
 import equinox as eqx
@@ -29,13 +30,22 @@ def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: An
         client_axes(population),
         is_leaf=lambda leaf: leaf is None,
     )
-    return client_round(setup.problem, setup.algorithm, mine, broadcast, memory, keys.of_client(broadcast.round, client), steps)
+    return client_round(
+        setup.problem,
+        setup.algorithm,
+        mine,
+        broadcast,
+        memory,
+        keys.of_client(broadcast.round, client),
+        steps,
+    )
 
 
 def loop_round(setup: Setup, state: State, keys: RunKeys) -> tuple[State, Any]:
     """A round as `federated_round` does it, client after client."""
     cohort, broadcast, chosen = _open(setup, state, keys)
-    uploads, clients = [], state.clients
+    uploads: list[Any] = []
+    clients = state.clients
     active = np.ones(len(cohort.ids), bool) if cohort.active is None else np.asarray(cohort.active)
     for row, client in enumerate(np.asarray(cohort.ids)):
         if not active[row]:
@@ -49,9 +59,7 @@ def loop_round(setup: Setup, state: State, keys: RunKeys) -> tuple[State, Any]:
         except Exception as error:
             raise RuntimeError(f"client {int(client)} failed in round {int(state.round)}: {error}") from error
         if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(upload.delta)):
-            raise FloatingPointError(
-                f"client {int(client)} sent a non-finite update in round {int(state.round)}."
-            )
+            raise FloatingPointError(f"client {int(client)} sent a non-finite update in round {int(state.round)}.")
         uploads.append(upload)
         clients = put_rows(clients, at, jax.tree.map(lambda leaf: leaf[None], after))
     template = next(upload for upload in uploads if upload is not None)
@@ -60,14 +68,12 @@ def loop_round(setup: Setup, state: State, keys: RunKeys) -> tuple[State, Any]:
     return _close(setup, state, cohort, broadcast, rows, clients, chosen)
 
 
-def loop_chunk(
-    frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int
-) -> tuple[State, dict[str, Any]]:
+def loop_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
     """What `run_chunk` does, in Python."""
     fixed, span = frozen
     states, books = [], []
-    for repeat in range(len(fixed.keys)):
-        here, keys = jax.tree.map(lambda leaf: leaf[repeat], state), run_keys(fixed.keys[repeat])
+    for repeat, key in enumerate(fixed.keys):
+        here, keys = jax.tree.map(operator.itemgetter(repeat), state), run_keys(key)
         rows = []
         for _ in range(int(span.count)):
             here, report = loop_round(fixed.setup, here, keys)

@@ -14,7 +14,18 @@ from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
 from performative.participation import Selection
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Cohort, Memory, Numbers, ServerMemory, State, Upload, number, squared_norm
+from performative.types import (
+    Broadcast,
+    ClientMemory,
+    Cohort,
+    Memory,
+    Numbers,
+    ServerMemory,
+    State,
+    Upload,
+    number,
+    squared_norm,
+)
 
 
 class Clock(eqx.Module):
@@ -152,9 +163,7 @@ def close_round(
     counts = state.participation
     if counts is not None:
         counts = counts.at[cohort.ids].add(cohort.weight, mode="drop")
-    after = State(
-        theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts
-    )
+    after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
     return after, report_round(setup, cohort, upload)
 
 

@@ -22,6 +22,7 @@ from performative.history import History
 from performative.problem import Problem
 
 RISK_POINTS = 20
+_CONFIG: Any = jax.config  # its flags are made at run time, so a type checker does not know them
 
 
 def run(
@@ -95,7 +96,8 @@ def run(
             checkpoint_every = max(1, rounds // RISK_POINTS)
         state, chunks, seconds = drive(
             fixed, start, watch, rounds,
-            points=points, limit=limit, label=algorithm.name, books=books, checkpoint_every=checkpoint_every, progress=progress,
+            points=points, limit=limit, label=algorithm.name,
+            books=books, checkpoint_every=checkpoint_every, progress=progress,
         )  # fmt: skip
         meta = {
             "algorithm": algorithm.name,
@@ -146,7 +148,7 @@ def find_targets(problem: Problem, start: Any, stable: Any, optimal: Any) -> Tar
 def cache_compilations() -> None:
     """Keep compiled programs between processes, unless a place is set already or PERFORMATIVE_CACHE=off."""
     wish = os.environ.get("PERFORMATIVE_CACHE")
-    if jax.config.jax_compilation_cache_dir is not None or wish == "off":
+    if _CONFIG.jax_compilation_cache_dir is not None or wish == "off":
         return
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     jax.config.update("jax_compilation_cache_dir", wish or str(home / "performative" / "xla"))
@@ -155,7 +157,7 @@ def cache_compilations() -> None:
 
 def read_dtype(dtype: str | None) -> Any:
     if dtype is None:
-        return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+        return jnp.float64 if _CONFIG.jax_enable_x64 else jnp.float32
     if dtype not in ("float32", "float64"):
         raise ValueError(f'dtype must be "float32" or "float64"; got {dtype!r}.')
     return jnp.float64 if dtype == "float64" else jnp.float32

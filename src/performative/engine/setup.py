@@ -35,11 +35,15 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
     shape = problem.population.model_shape()
     if theta is None:
         if shape is None:
-            raise ValueError("theta: this population fits any model, so give the start (arrays, or a pytree of arrays).")
+            raise ValueError(
+                "theta: this population fits any model, so give the start (arrays, or a pytree of arrays)."
+            )
         return jnp.zeros(shape, dtype)
     if hasattr(theta, "coef_"):
         if problem.columns is None:
-            raise ValueError("theta: a fitted model can start a problem made by Problem.from_frame only; give an array.")
+            raise ValueError(
+                "theta: a fitted model can start a problem made by Problem.from_frame only; give an array."
+            )
         theta = problem.columns.start(theta)
     theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), theta)
     if shape is not None:
@@ -113,8 +117,6 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
         in_axes=(client_axes(arrays),),
         axis_size=clients,
     )
-    server = ServerMemory(
-        setup.algorithm.participation.init(clients), setup.algorithm.aggregator.init(theta, clients)
-    )
+    server = ServerMemory(setup.algorithm.participation.init(clients), setup.algorithm.aggregator.init(theta, clients))
     counts = jnp.zeros(clients, setup.weights.dtype) if count_participation else None
     return State(theta, theta, one(arrays), server, jnp.zeros((), jnp.int32), counts)

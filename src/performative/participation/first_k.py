@@ -70,7 +70,7 @@ class FirstK(AbstractParticipation):
         a_i = p_i N / K   for the first K
 
     Where all latencies have one distribution this is Scheme II. Where they differ, fast clients are heard more often
-    than their weight says and the point that training settles at moves with them. Costs O(N) a round: everyone is asked.
+    than their weight says and the point that training settles at moves with them. Costs O(N) a round: all are asked.
     """
 
     k: int = eqx.field(static=True)

@@ -53,7 +53,8 @@ class LocalWork(AbstractParticipation):
     def local_steps(self, default: int) -> int:
         if default not in (1, self.longest):
             raise ValueError(
-                f"local_steps={default} contradicts LocalWork, whose largest tau_i is {self.longest}; leave local_steps out."
+                f"local_steps={default} contradicts LocalWork, whose largest tau_i is {self.longest}; "
+                "leave local_steps out."
             )
         return self.longest
 
@@ -82,7 +83,9 @@ class LocalWork(AbstractParticipation):
         if isinstance(self.steps, UniformSteps):
             # Keyed by client, so that a client's work does not depend on who else was drawn.
             draw = jax.vmap(
-                lambda i: jax.random.randint(jax.random.fold_in(key_steps, i), (), self.steps.lo, self.steps.hi + 1, jnp.int32)
+                lambda i: jax.random.randint(
+                    jax.random.fold_in(key_steps, i), (), self.steps.lo, self.steps.hi + 1, jnp.int32
+                )
             )
             steps = draw(cohort.ids)
         else:

@@ -70,6 +70,10 @@ class AbstractPopulation(eqx.Module):
         noise = self.draw(jax.random.key(0), (count,), theta)
         return noise, jnp.full((count,), 1.0 / count)
 
+    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
+        """`nodes` for a given world. Override it where the chances, not the samples, depend on the world."""
+        return self.nodes(theta, count)
+
     def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """theta_PS in closed form, None where none is known. Called on the whole population."""
         return None

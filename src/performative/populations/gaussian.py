@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from performative import losses
 from performative.errors import check_finite
@@ -44,7 +44,7 @@ class Gaussian(AbstractPopulation):
 
         Z_i ~ N(m_i + eps_i * theta, scale_i^2)
 
-    `mean` m_i is [N] for a number theta, [N, d] for a vector; `sensitivity` eps_i is a number or [N], [N, d], [N, d, d].
+    `mean` m_i is [N] for a number theta, [N, d] for a vector; `sensitivity` eps_i a number, [N], [N, d] or [N, d, d].
     With the squared loss: theta_PS = m_bar / (1 - eps_bar), theta_PO = sum p (1-eps) m / sum p (1-eps)^2.
     Jin et al. 2024, Section 4.1. theta_PS attracts retraining only where |eps_bar| < 1.
     """

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array
 
 from performative.errors import check_finite
 from performative.populations.base import AbstractPopulation
@@ -29,7 +29,7 @@ class Reweighted(AbstractPopulation):
     temperature: Numbers = per_client()
     start: Counts = per_client(converter=as_counts)
     held: Counts = per_client(converter=as_counts)
-    classes: int = eqx.field(static=True)
+    classes: int = eqx.field(static=True)  # type: ignore[misc]  # per_client() is a field without a default
 
     def __init__(self, x: Any, y: Any, temperature: Any, classes: int | None = None):
         x, y = as_numbers(x), np.asarray(as_labels(y))
@@ -64,6 +64,17 @@ class Reweighted(AbstractPopulation):
 
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
         return jax.random.uniform(key, (*shape, 2))
+
+    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Array, Array]:
+        """Every row once, with chance w_k / (rows of class k): exact, and smooth in the world."""
+        every = jnp.arange(self.x.shape[0], dtype=jnp.int32)
+        label = self.y[every]
+        held, mine = self.held[label].astype(world.dtype), world[label]
+        edges = jnp.cumsum(world)
+        # The middle of the interval of (0, 1) that `sample` maps to the row.
+        picks_class = (edges[label] - mine / 2) / edges[-1]
+        picks_row = ((every - self.start[label]).astype(world.dtype) + 0.5) / held
+        return jax.lax.stop_gradient(jnp.stack([picks_class, picks_row], axis=1)), mine / held
 
     def sample(self, noise: Array, world: World, theta: Theta) -> tuple[Array, Array]:
         edges = jnp.cumsum(world)

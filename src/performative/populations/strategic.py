@@ -7,11 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array
 
 from performative.errors import check_finite
 from performative.populations.base import AbstractPopulation
-from performative.types import Counts, Numbers, Theta, as_numbers, per_client
+from performative.types import Counts, Numbers, Theta, as_numbers, number, per_client
 
 
 def as_counts(value: Any) -> Any:
@@ -37,14 +37,14 @@ class Strategic(AbstractPopulation):
     """
 
     x: Numbers = per_client(table=True)
-    y: Array = per_client(table=True, converter=as_labels)
+    y: Any = per_client(table=True, converter=as_labels)
     strength: Numbers = per_client()
     features: tuple[int, ...] | None = eqx.field(
         static=True, default=None, converter=lambda f: None if f is None else tuple(int(i) for i in f)
     )
     count: Counts | None = per_client(default=None, converter=as_counts)
     response: str = eqx.field(static=True, default="linear")
-    floor: float = eqx.field(static=True, default=1e-3)
+    floor: Numbers = number(default=1e-3)
 
     def __check_init__(self) -> None:
         if np.ndim(self.x) != 3:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from performative.populations.base import AbstractPopulation
 from performative.types import Loss, Noise, Numbers, Theta, World, is_concrete, per_client
@@ -23,13 +23,13 @@ class Contaminated(AbstractPopulation):
 
         P_i(theta) = (1 - fraction_i) D_i(theta) + fraction_i Q_i
 
-    `outlier` is any population; it may differ between clients and may even react. Its samples need the shape of `inner`'s.
+    `outlier` is any population; it may differ between clients and may even react. Its samples need `inner`'s shape.
     The stable and optimal points are those of P, not of D: ask for them on `inner` to get the clean ones.
     """
 
     inner: AbstractPopulation
     fraction: Numbers = per_client()
-    outlier: AbstractPopulation
+    outlier: AbstractPopulation  # type: ignore[misc]  # per_client() is a field without a default
 
     def __check_init__(self) -> None:
         _check_range("Contaminated: fraction", self.fraction, 0.0, 1.0, closed=False)
@@ -58,7 +58,11 @@ class Contaminated(AbstractPopulation):
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
         key_which, key_inner, key_outlier = jax.random.split(key, 3)
         which = jax.random.uniform(key_which, shape)
-        return which, self.inner.draw(key_inner, shape, theta, rows), self.outlier.draw(key_outlier, shape, theta)
+        return (
+            which,
+            self.inner.draw(key_inner, shape, theta, rows),
+            self.outlier.draw(key_outlier, shape, theta),
+        )
 
     def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
         which, inner, outlier = noise
@@ -68,8 +72,14 @@ class Contaminated(AbstractPopulation):
         return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)
 
     def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        clean, w_clean = self.inner.nodes(theta, count)
-        dirty, w_dirty = self.outlier.nodes(theta, count)
+        return self._mix(self.inner.nodes(theta, count), self.outlier.nodes(theta, count))
+
+    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+        clean = self.inner.nodes_within(world[0], theta, count)
+        return self._mix(clean, self.outlier.nodes_within(world[1], theta, count))
+
+    def _mix(self, inside: tuple[Noise, Array], outside: tuple[Noise, Array]) -> tuple[Noise, Array]:
+        (clean, w_clean), (dirty, w_dirty) = inside, outside
         n, k = len(w_clean), len(w_dirty)
         # `which` below 0 always picks the outlier and above 1 the inner: the mixture is exact, not sampled.
         which = jnp.concatenate([jnp.full((n,), 2.0), jnp.full((k,), -1.0)])
@@ -132,6 +142,10 @@ class Sluggish(AbstractPopulation):
 
     def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self.inner.nodes(theta, count)
+
+    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+        felt, inside = world
+        return self.inner.nodes_within(inside, felt, count)
 
     def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
         return self.inner.stable_point(loss, weights)

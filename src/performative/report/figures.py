@@ -117,9 +117,7 @@ def _draw_cost(ax: Any, outcome: "Outcome", shade: Callable[[str], str]) -> None
             low, high = (100 * value for value in model.accuracy_range)
             ax.plot([low, high], [row, row], color=here, linewidth=5, alpha=0.35, solid_capstyle="round")
         ax.plot(deployed, row, "o", markersize=9, color=here)
-        ax.annotate(
-            f"{deployed:.1f} %", (deployed, row), xytext=(0, 9), textcoords="offset points", ha="center"
-        )
+        ax.annotate(f"{deployed:.1f} %", (deployed, row), xytext=(0, 9), textcoords="offset points", ha="center")
     ax.set_yticks(range(len(outcome.models)), [model.name.replace(" (", "\n(") for model in outcome.models])
     ax.set_ylim(len(outcome.models) - 0.5, -0.6)
     ax.margins(x=0.16)

@@ -66,9 +66,7 @@ def document(title: str, body: str) -> bytes:
 
 def picture(light: bytes, dark: bytes, description: str) -> str:
     """An SVG in two colours; the browser takes the one that suits."""
-    on_light, on_dark = (
-        f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in (light, dark)
-    )
+    on_light, on_dark = (f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in (light, dark))
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{on_dark}">'
         f'<img src="{on_light}" alt="{escape(description, quote=True)}"></picture>'
@@ -85,6 +83,4 @@ def table(head: Sequence[str], rows: Sequence[Sequence[tuple[str, str] | str]]) 
 
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "\n".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
-    )
+    return f'<div class="scroll"><table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'

@@ -198,9 +198,7 @@ def _gradient(
 
 
 @eqx.filter_jit
-def _hessian(
-    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]
-) -> Float[Array, "pair pair"]:
+def _hessian(land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]) -> Float[Array, "pair pair"]:
     both = jnp.concatenate([theta, deployed])
 
     def column(direction: Array) -> Array:

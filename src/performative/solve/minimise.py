@@ -6,12 +6,10 @@ from collections.abc import Callable
 import numpy as np
 
 from performative.solve.landscape import Landscape, View
-from performative.solve.roots import natural_residual, polish, safe_step
+from performative.solve.roots import escaped, natural_residual, polish, safe_step
 
 _NEWTON_STEPS = 200
 _PROJECTED_STEPS = 2000
-# A point that lies this much further out than the start is on its way to infinity.
-FAR = 1e8
 
 
 class _Escaped(Exception):
@@ -29,9 +27,7 @@ def minimise(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
         # Numbers overflow on the way to a minimiser that does not exist.
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            return (
-                _everywhere(land, view, start) if land.problem.domain is None else _within(land, view, start)
-            )
+            return _everywhere(land, view, start) if land.problem.domain is None else _within(land, view, start)
         except _Escaped as far:
             return far.args[0]
 
@@ -76,12 +72,6 @@ def _watched(view: View, start: np.ndarray | None) -> Callable[[np.ndarray], tup
         return view.value(x), view.gradient(x)
 
     return both
-
-
-def escaped(start: np.ndarray, x: np.ndarray) -> bool:
-    """Whether a search has left the numbers, or gone so far that there is no minimiser on its way."""
-    way = np.max(np.abs(x - start), initial=0.0)
-    return not bool(way <= FAR * (1.0 + np.max(np.abs(start), initial=0.0)))
 
 
 def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import escaped, minimise
-from performative.solve.roots import TOLERANCE, allowed, faded, is_new, natural_residual, scatter
+from performative.solve.minimise import minimise
+from performative.solve.roots import TOLERANCE, allowed, escaped, faded, is_new, natural_residual, scatter
 from performative.solve.solution import Solution
 from performative.types import Theta
 
@@ -41,7 +41,7 @@ def optimal_point(
         if closed is not None:
             residual = natural_residual(land, view, closed)
             best = Solution(land.shaped(closed), residual, "closed form", view.value(closed))
-            if residual > allowed(closed, max(tolerance, 1e-6)):
+            if residual > allowed(view, closed, max(tolerance, 1e-6)):
                 warnings.warn(
                     "optimal_point: the gradient of the performative risk at the closed form is "
                     f"{residual:.3g}, not 0. Check the population's optimal_point, or give it `nodes` "
@@ -51,7 +51,7 @@ def optimal_point(
                 )
             return best if report else best.theta
         known, far, least = _local_minima(land, view, origin, _starting_points(problem, land, origin, starts))
-        known = [point for point in known if point.residual <= allowed(land.flat(point.theta), tolerance)]
+        known = [point for point in known if point.residual <= allowed(view, land.flat(point.theta), tolerance)]
         if not known:
             why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
             raise ValueError(
@@ -82,11 +82,9 @@ def _local_minima(
         if escaped(start, x) or (everywhere and faded(view, origin, x)):
             far = True
             continue
-        point = Solution(
-            land.shaped(x), natural_residual(land, view, x), "descent through the map", view.value(x)
-        )
+        point = Solution(land.shaped(x), natural_residual(land, view, x), "descent through the map", view.value(x))
         least = min(least, point.residual)
-        if is_new(x, vectors) and (not everywhere or _curves_up(view, x)):
+        if is_new(view, x, vectors) and (not everywhere or _curves_up(view, x)):
             vectors.append(x)
             known.append(point)
     return known, far, least

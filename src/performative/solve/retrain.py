@@ -10,8 +10,8 @@ from performative.engine.setup import on_device
 from performative.problem import Problem
 from performative.schedules import as_schedule
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import escaped, minimise
-from performative.solve.roots import allowed, natural_residual, scatter
+from performative.solve.minimise import minimise
+from performative.solve.roots import allowed, escaped, natural_residual, scatter
 from performative.types import Theta
 
 _STARTS = 8
@@ -38,9 +38,7 @@ def repeated_risk_minimization(problem: Problem, theta: Any = None, deployments:
         return _stack(land, path)
 
 
-def repeated_gradient_descent(
-    problem: Problem, theta: Any = None, rate: Any = 0.1, deployments: int = 10
-) -> Theta:
+def repeated_gradient_descent(problem: Problem, theta: Any = None, rate: Any = 0.1, deployments: int = 10) -> Theta:
     """Deploy, see how the world answers, take one exact gradient step, again; the start first.
 
         theta_{k+1} = P(theta_k - eta(k) grad_1 f(theta_k; theta_k))
@@ -76,12 +74,10 @@ def _best_response(land: Landscape, deployed: np.ndarray, number: int) -> np.nda
         found.append(x)
     best = min(found, key=view.value)
     residual = natural_residual(land, view, best)
-    if residual > allowed(best):
+    if residual > allowed(view, best):
         raise ValueError(_refusal(number, f"was not brought to a minimum (residual {residual:.3g})"))
     if land.problem.domain is None and _flat(view, deployed, best):
-        raise ValueError(
-            _refusal(number, "is flat in some direction: its minimiser is not unique, or infinite")
-        )
+        raise ValueError(_refusal(number, "is flat in some direction: its minimiser is not unique, or infinite"))
     return best
 
 

@@ -6,8 +6,12 @@ import numpy as np
 
 from performative.solve.landscape import Landscape, View
 
-# Residuals are held against this times 1 + |x|, unless the user says otherwise.
+# The largest residual that counts as zero, unless the user says otherwise.
 TOLERANCE = 1e-8
+# Some thousand units in the last place: sums over clients and samples lose a few digits.
+_ROUNDING = 1e-12
+# A point that lies this much further out than the start is on its way to infinity.
+_FAR = 1e8
 _POLISHING_STEPS = 20
 _WALK_STEPS = 400
 # Distances from the start at which further starts lie, in units of 1 + |start|.
@@ -20,9 +24,11 @@ def natural_residual(land: Landscape, view: View, x: np.ndarray) -> float:
     return float(np.max(np.abs(gap), initial=0.0)) if np.all(np.isfinite(gap)) else np.inf
 
 
-def allowed(x: np.ndarray, tolerance: float = TOLERANCE) -> float:
-    """The residual that counts as zero at x: rounding grows with the size of x."""
-    return tolerance * (1.0 + float(np.max(np.abs(x), initial=0.0)))
+def allowed(view: View, x: np.ndarray, tolerance: float = TOLERANCE) -> float:
+    """The residual that counts as zero at x: the tolerance, and rounding where slope or x are large."""
+    slope = view.slope(x)
+    steep = 1.0 if slope is None else float(np.linalg.norm(slope))
+    return tolerance + _ROUNDING * steep * (1.0 + float(np.max(np.abs(x), initial=0.0)))
 
 
 def natural_map(land: Landscape, view: View, step: float, x: np.ndarray) -> np.ndarray:
@@ -130,9 +136,22 @@ def scatter(land: Landscape, start: np.ndarray, count: int) -> list[np.ndarray]:
     return out
 
 
-def is_new(x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
-    """Whether x differs from all known points by more than the solvers' accuracy."""
-    return all(np.max(np.abs(x - other)) > 1e-6 * (1.0 + np.max(np.abs(x))) for other in known)
+def is_new(view: View, x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
+    """Whether x differs from all known points, and not only along directions in which nothing changes."""
+    slope = view.slope(x)
+    for other in known:
+        way = x - other
+        if np.max(np.abs(way)) <= 1e-6 * (1.0 + np.max(np.abs(x))):
+            return False
+        if slope is not None and np.linalg.norm(slope @ way) <= 1e-7 * np.linalg.norm(slope) * np.linalg.norm(way):
+            return False
+    return True
+
+
+def escaped(start: np.ndarray, x: np.ndarray) -> bool:
+    """Whether a search has left the numbers, or gone so far that what it looks for is not on its way."""
+    way = np.max(np.abs(x - start), initial=0.0)
+    return not bool(way <= _FAR * (1.0 + np.max(np.abs(start), initial=0.0)))
 
 
 def faded(view: View, origin: np.ndarray, x: np.ndarray) -> bool:

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,7 @@ from performative.participation import AbstractParticipation, SchemeTwo
 from performative.populations import AbstractPopulation, Strategic
 from performative.problem import Problem
 from performative.schedules import AbstractSchedule
-from performative.testing.uses import BUILDERS, INSTANCES, row
+from performative.testing.uses import BUILDERS, INSTANCES, compiled, row
 from performative.types import State
 
 SLOTS: dict[str, type] = {
@@ -42,7 +41,10 @@ _CLIENTS = 7
 
 @dataclasses.dataclass
 class Case:
-    """`use(part, inputs, memory) -> (outputs, memory)` is one call; inputs and memory lead with an axis of instances."""
+    """A part and how it is used: `use(part, inputs, memory) -> (outputs, memory)` is one call.
+
+    Inputs and memory lead with an axis of instances. `fast` is `use` compiled, and `traces` counts how often.
+    """
 
     slot: str
     part: Any
@@ -61,7 +63,7 @@ class Case:
             self.traces += 1
             return self.use(part, inputs, memory)
 
-        self.fast = eqx.filter_jit(counted)
+        self.fast = compiled(counted)
 
     def instance(self, i: int) -> tuple[Any, Any]:
         """Inputs and memory of one instance."""
@@ -114,7 +116,7 @@ def build_case(
 
 
 def small_problem(clients: int) -> Problem:
-    """Clients with three features and two to six rows each, who react to a logistic model; weights by rows."""
+    """Clients with two to six rows of three features, who react to a logistic model; weights by rows."""
     rng = np.random.default_rng(0)
     count = 2 + np.arange(clients) % 5
     x, y = rng.standard_normal((clients, 6, 3)), rng.integers(0, 2, (clients, 6))
@@ -152,9 +154,7 @@ def _fitting_loss(population: Any, theta: Any) -> Any:
 def _algorithm_for(slot: str, part: Any, problem: Problem, algorithm: Algorithm | None) -> Algorithm:
     if algorithm is None:
         some = SchemeTwo(max(1, (problem.clients - 1) // 2))
-        # LocalWork sets its own number of steps and wants the default left alone.
-        steps = 1 if slot == "participation" else 2
-        algorithm = Algorithm(rate=0.1, local_steps=steps, batch=Fixed(2), participation=some)
+        algorithm = Algorithm(rate=0.1, batch=Fixed(2), participation=some)
     if slot in ("population", "domain"):
         return algorithm
     return dataclasses.replace(algorithm, **{"rate" if slot == "schedule" else slot: part})

@@ -35,17 +35,18 @@ def check_part(
     padding           NaN in rows that do not count (spare, masked, past the end of a table) changes nothing
     relabelling       renaming the clients renames the result and changes nothing else
     sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
-    in_a_round        two rounds: the model is finite, gathering the cohort or computing all gives the same state, and
-                      absent clients' memory is bitwise as it was
+    in_a_round        two rounds: the model is finite, gathering the cohort or computing everyone gives the
+                      same state, and absent clients' memory is bitwise as it was
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)
 
-    A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one client at a
-    time cannot break `relabelling`. All of it runs on a tiny strategic problem of seven clients unless you say otherwise.
+    A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one client
+    at a time cannot break `relabelling`. The problem is a tiny strategic one of seven clients unless you give one.
 
     part:      a population, estimator, participation, channel, aggregator, batch, schedule or domain
-    problem:   a small problem that the part fits; a population needs one where none of our losses fits its samples
+    problem:   a small problem that the part fits; for a population, one whose loss takes its samples
     theta:     the model to start at; needed where the population fits any model
-    algorithm: the record to put the part into, where it needs company (an aggregator that reads what one estimator sends)
+    algorithm: the record to put the part into, where it needs company (an aggregator that reads what one
+               estimator sends)
     seed:      of all that is drawn here
     skip:      names of rules to leave out
 

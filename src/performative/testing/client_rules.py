@@ -14,7 +14,7 @@ from performative.engine.round import federated_round
 from performative.participation import Selection
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same
-from performative.testing.uses import INSTANCES, row
+from performative.testing.uses import INSTANCES, compiled, row
 
 _ROUNDS = 2
 _DRAWS = 2000
@@ -55,7 +55,7 @@ def padding_of_tables(case: Case) -> bool:
     spoilt = spoil_padding(case.setup.problem.population)
     if spoilt is None:
         return False
-    with_nan = eqx.filter_jit(lambda inputs, memory: case.use(case.part, inputs, memory, spoilt))
+    with_nan = compiled(lambda inputs, memory: case.use(case.part, inputs, memory, spoilt))
     for i in range(INSTANCES):
         clean = case.fast(case.part, *case.instance(i))
         other = (
@@ -67,7 +67,7 @@ def padding_of_tables(case: Case) -> bool:
 
 def padding_of_batches(case: Case) -> bool:
     """For estimators: rows of a batch that its mask leaves out are never read."""
-    spoilt = eqx.filter_jit(lambda part, inputs, memory: case.use(part, inputs, memory, spoil_rows))
+    spoilt = compiled(lambda part, inputs, memory: case.use(part, inputs, memory, spoil_rows))
     for i in range(INSTANCES):
         clean = case.fast(case.part, *case.instance(i))
         assert_same(clean, spoilt(case.part, *case.instance(i)), "NaN in masked rows: result", exact=True)
@@ -86,7 +86,7 @@ def padding_of_cohorts(case: Case) -> bool:
 
 
 def relabelling_of_populations(case: Case) -> bool:
-    """Fields that differ between clients are marked: moved together with the clients, they give the same samples."""
+    """Fields that differ between clients are marked: moved with the clients, they give the same samples."""
     clients = case.setup.weights.shape[0]
     perm = jnp.asarray(np.random.default_rng(1).permutation(clients), jnp.int32)
     moved = jax.tree.map(
@@ -162,7 +162,8 @@ def relabelling_of_participation(case: Case) -> bool:
     def rename(rows: Any) -> Any:
         return jnp.zeros_like(rows).at[perm].set(rows)
 
-    def shares(part: Any, p: Any, tables: Any) -> np.ndarray:
+    @compiled
+    def shares(part: Any, p: Any, tables: Any) -> Any:
         def one(key: Any) -> Any:
             selection = Selection(p, tables, jnp.zeros((), jnp.int32), case.state.theta)
             cohort, _ = part.select(key, selection, memory)
@@ -171,24 +172,25 @@ def relabelling_of_participation(case: Case) -> bool:
             work = jnp.where(cohort.weight > 0, steps, 0).astype(dtype)
             return jnp.stack([empty.at[cohort.ids].add(v, mode="drop") for v in (cohort.weight, work)])
 
-        return np.asarray(eqx.filter_jit(jax.vmap(one))(keys))
+        return jax.vmap(one)(keys)
 
-    here = shares(case.part, case.setup.weights, case.setup.tables)
+    here = np.asarray(shares(case.part, case.setup.weights, case.setup.tables))
     tables = jax.tree.map(jnp.asarray, case.part.tables(np.asarray(rename(weights))))
     tables = jax.tree.map(lambda t: t.astype(dtype) if jnp.issubdtype(t.dtype, jnp.floating) else t, tables)
-    there = shares(_by_client(case.part, clients, rename), rename(jnp.asarray(weights)), tables)[:, :, perm]
+    moved = shares(_by_client(case.part, clients, rename), rename(case.setup.weights), tables)
+    there = np.asarray(moved)[:, :, perm]
     error = np.sqrt((here.var(axis=0) + there.var(axis=0)) / _DRAWS)
     gap = np.abs(here.mean(axis=0) - there.mean(axis=0))
     worst = np.unravel_index(np.argmax(gap - _ERRORS * error), gap.shape)
     assert gap[worst] <= _ERRORS * error[worst] + 1e-9, (
-        f"client {worst[1]} has mean {('weight', 'work')[worst[0]]} {here.mean(axis=0)[worst]:.4g}, and under another name "
-        f"{there.mean(axis=0)[worst]:.4g}."
+        f"client {worst[1]} has mean {('weight', 'work')[worst[0]]} {here.mean(axis=0)[worst]:.4g}, "
+        f"and under another name {there.mean(axis=0)[worst]:.4g}."
     )
     return True
 
 
 def _rounds(case: Case, executor: str) -> Any:
-    step = eqx.filter_jit(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
+    step = compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
     states = [case.state]
     for _ in range(_ROUNDS):
         states.append(step(case.setup, states[-1], case.keys))

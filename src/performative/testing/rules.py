@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.testing.cases import Case
-from performative.testing.uses import INSTANCES, row
+from performative.testing.uses import INSTANCES, compiled, row
 
 # Results in float64 that differ by more than the reordering of a few sums are different results.
 _CLOSE = 1e-9
@@ -120,7 +120,7 @@ def jit_equals_eager(case: Case) -> bool:
 
 def vmap_equals_loop(case: Case) -> bool:
     singles = [case.fast(case.part, *case.instance(i)) for i in range(INSTANCES)]
-    mapped = eqx.filter_jit(eqx.filter_vmap(case.use, in_axes=(None, 0, 0)))
+    mapped = compiled(eqx.filter_vmap(case.use, in_axes=(None, 0, 0)))
     together = mapped(case.part, case.inputs, case.memory)
     for i, single in enumerate(singles):
         assert_same(single, row(together, i), f"alone against vmap, instance {i}: result")
@@ -154,7 +154,7 @@ def _no_static_floats(part: Any, name: str) -> None:
         value = getattr(part, field.name)
         if field.metadata.get("static", False) and isinstance(value, float):
             raise AssertionError(
-                f"{name}.{field.name} = {value} is a static field, so every other value compiles again; use number()."
+                f"{name}.{field.name} = {value} is static: every other value compiles again; use number()."
             )
         _no_static_floats(value, f"{name}.{field.name}")
 
@@ -172,9 +172,7 @@ def sweeps(case: Case) -> bool:
     others = eqx.filter(settings[1], eqx.is_inexact_array)
     inputs, memory = case.instance(0)
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), numbers, others)
-    swept = eqx.filter_jit(jax.vmap(lambda leaves: case.use(eqx.combine(leaves, rest), inputs, memory)))(
-        stacked
-    )
+    swept = compiled(jax.vmap(lambda leaves: case.use(eqx.combine(leaves, rest), inputs, memory)))(stacked)
     for i, part in enumerate(settings):
         assert_same(
             case.fast(part, inputs, memory), row(swept, i), f"alone against swept, setting {i}: result"

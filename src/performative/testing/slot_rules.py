@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from performative.testing import client_rules
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same, assert_types
-from performative.testing.uses import INSTANCES, slice_client
+from performative.testing.uses import INSTANCES, compiled, slice_client
 
 
 def cohort(case: Case) -> bool:
@@ -57,7 +56,7 @@ def nodes(case: Case) -> bool:
     """Weights of `nodes` are >= 0 and sum to one; `settle` gives a world like `init`'s."""
     loss, theta = case.setup.problem.loss, case.state.theta
 
-    @eqx.filter_jit
+    @compiled
     def look(population: Any, client: Any) -> Any:
         mine = slice_client(population, client)
         noise, share = mine.nodes(theta, 64)

@@ -1,4 +1,4 @@
-"""How each slot is used: `use(part, inputs, memory) -> (outputs, memory)`, with inputs and memory of a few instances."""
+"""How the engine uses a part of each slot: `use(part, inputs, memory) -> (outputs, memory)`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,6 +16,11 @@ from performative.participation import Selection
 from performative.types import Batch, Broadcast, Cohort, Local, State, Upload
 
 INSTANCES = 3
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Jit with the compiler's optimisations off: a check runs once, so compiling is its whole cost."""
+    return eqx.filter_jit(function, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def row(tree: Any, i: int) -> Any:
@@ -125,7 +130,9 @@ def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     ids = np.column_stack([order, np.full(INSTANCES, clients)])  # the last row is spare
     active = jnp.asarray(ids < clients)
     weight = jnp.asarray(np.where(ids < clients, [[*np.arange(1.0, present + 1), 0.0]], 0.0), dtype)
-    cohorts = Cohort(jnp.asarray(ids, jnp.int32), weight / jnp.sum(weight, axis=1, keepdims=True), active)
+    cohorts = jax.vmap(Cohort)(
+        jnp.asarray(ids, jnp.int32), weight / jnp.sum(weight, axis=1, keepdims=True), active
+    )
 
     def uploads(key: Any, theta: Any, cohort: Cohort) -> Upload:
         extra = setup.algorithm.aggregator.broadcast(state.server.aggregator)
@@ -137,7 +144,7 @@ def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
         move, memory = aggregator.aggregate(theta, upload, cohort, weights, memory)
         return (move, aggregator.broadcast(memory)), memory
 
-    sent = eqx.filter_jit(jax.vmap(uploads))(keys, thetas, cohorts)
+    sent = compiled(jax.vmap(uploads))(keys, thetas, cohorts)
     weights = jnp.broadcast_to(setup.weights, (INSTANCES, clients))
     return use, (thetas, sent, cohorts, weights), _spread(state.server.aggregator)
 
