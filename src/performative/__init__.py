@@ -22,6 +22,13 @@ from performative.history import History
 from performative.participation import FirstK, Full, LocalWork, SchemeOne, SchemeTwo
 from performative.problem import Problem
 from performative.recipes import fedavg, multi_agent_pp, p_fedavg
+from performative.solve import (
+    equilibria,
+    optimal_point,
+    repeated_gradient_descent,
+    repeated_risk_minimization,
+    stable_point,
+)
 from performative.sweep import sweep
 from performative.types import number, per_client
 
@@ -45,16 +52,21 @@ __all__ = [
     "batches",
     "channels",
     "compare",
+    "equilibria",
     "estimators",
     "fedavg",
     "losses",
     "multi_agent_pp",
     "number",
+    "optimal_point",
     "p_fedavg",
     "participation",
     "per_client",
     "populations",
+    "repeated_gradient_descent",
+    "repeated_risk_minimization",
     "run",
     "schedules",
+    "stable_point",
     "sweep",
 ]

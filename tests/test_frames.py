@@ -1,0 +1,85 @@
+"""From a table of people to a first answer."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import performative as pf
+
+
+def people(rows: int = 300) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    income = random.normal(50_000.0, 10_000.0, rows)
+    cards = random.integers(0, 9, rows).astype(float)
+    score = (income - 50_000) / 10_000 - 0.3 * (cards - 4)
+    return pd.DataFrame(
+        {
+            "bank": random.choice(["north", "south", "west"], rows, p=[0.5, 0.3, 0.2]),
+            "income": income,
+            "cards": cards,
+            "default": (random.uniform(size=rows) < 1 / (1 + np.exp(score))).astype(int),
+        }
+    )
+
+
+FRAME = people()
+
+
+def problem(**options) -> pf.Problem:
+    return pf.Problem.from_frame(FRAME, client="bank", label="default", strategic=["cards"], **options)
+
+
+def test_tables_weights_and_columns():
+    made = problem(strength=0.5)
+    assert made.clients == 3
+    counts = FRAME["bank"].value_counts().sort_index()
+    np.testing.assert_allclose(made.weights, counts / len(FRAME))
+    np.testing.assert_array_equal(made.population.count, counts)
+    assert made.columns.names == ("income", "cards", "intercept")
+    assert made.columns.clients == ("north", "south", "west")
+    assert made.population.features == (1,)
+    south = FRAME[FRAME["bank"] == "south"]
+    raw = made.population.x[1, : len(south), :2] * np.asarray(made.columns.spread) + np.asarray(made.columns.centre)
+    np.testing.assert_allclose(raw, south[["income", "cards"]].to_numpy(), rtol=1e-10)
+
+
+def test_strength_by_client():
+    made = problem(strength={"north": 1.0, "south": 2.0, "west": 3.0})
+    np.testing.assert_array_equal(made.population.strength, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match=r"strength has no entry for clients \['west'\]"):
+        problem(strength={"north": 1.0, "south": 2.0})
+
+
+def test_a_fitted_model_starts_with_the_same_scores():
+    raw = FRAME[["income", "cards"]]
+    model = LogisticRegression(C=10.0).fit((raw - raw.mean()) / raw.std(), FRAME["default"])
+    model.coef_ = model.coef_ / raw.std().to_numpy()
+    model.intercept_ = model.intercept_ - model.coef_ @ raw.mean().to_numpy()
+    made = problem(strength=0.5)
+    theta = made.columns.start(model)
+    scores = made.population.x[0, :5] @ theta
+    north = FRAME[FRAME["bank"] == "north"][["income", "cards"]].to_numpy()[:5]
+    np.testing.assert_allclose(scores, north @ model.coef_[0] + model.intercept_[0], rtol=1e-8)
+    history = pf.run(made, pf.p_fedavg(rate=0.1, batch=pf.Fixed(8)), rounds=2, theta=model, dtype="float64")
+    np.testing.assert_allclose(history.theta[0, 0], theta)
+
+
+def test_a_model_of_the_wrong_width_is_refused():
+    model = LogisticRegression().fit(FRAME[["cards"]], FRAME["default"])
+    with pytest.raises(ValueError, match="1 coefficients for 2 features"):
+        pf.run(problem(strength=0.5), pf.p_fedavg(rate=0.1), rounds=1, theta=model)
+
+
+def test_training_on_a_frame_comes_near_the_exact_stable_point():
+    made = problem(strength=0.5, penalty=0.1)
+    stable = pf.stable_point(made)
+    history = pf.run(
+        made,
+        pf.p_fedavg(rate=pf.schedules.harmonic(10.0, 20.0), batch=pf.Fixed(64)),
+        rounds=400,
+        theta=np.zeros(3),
+        stable=stable,
+        risk=False,
+    )
+    assert history["distance_to_stable"][0, -1] < 0.05 * np.linalg.norm(stable)
