@@ -5,12 +5,14 @@ __version__ = "0.1.0"
 from performative import (
     aggregators,
     batches,
+    cases,
     channels,
     estimators,
     losses,
     participation,
     populations,
     schedules,
+    theory,
 )
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Shuffled, Uniform
@@ -23,6 +25,7 @@ from performative.participation import FirstK, Full, LocalWork, SchemeOne, Schem
 from performative.problem import Problem
 from performative.recipes import fedavg, multi_agent_pp, p_fedavg
 from performative.solve import (
+    Solution,
     equilibria,
     optimal_point,
     repeated_gradient_descent,
@@ -47,9 +50,11 @@ __all__ = [
     "SchemeOne",
     "SchemeTwo",
     "Shuffled",
+    "Solution",
     "Uniform",
     "aggregators",
     "batches",
+    "cases",
     "channels",
     "compare",
     "equilibria",
@@ -69,4 +74,5 @@ __all__ = [
     "schedules",
     "stable_point",
     "sweep",
+    "theory",
 ]

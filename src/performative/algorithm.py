@@ -3,14 +3,17 @@
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 
 from performative.aggregators import AbstractAggregator, Mean
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel, Plain
 from performative.deploy import Deployment, as_deployment
+from performative.errors import check_counts
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
-from performative.schedules import as_schedule
+from performative.schedules import Constant, as_schedule
+from performative.types import is_concrete, whole
 
 _SLOTS = {
     "batch": AbstractBatch,
@@ -18,6 +21,13 @@ _SLOTS = {
     "participation": AbstractParticipation,
     "channel": AbstractChannel,
     "aggregator": AbstractAggregator,
+}
+_EXAMPLES = {
+    "batch": "pf.Fixed(1)",
+    "estimator": "pf.estimators.Minibatch()",
+    "participation": "pf.SchemeOne(2)",
+    "channel": "pf.channels.Plain()",
+    "aggregator": "pf.aggregators.Mean()",
 }
 
 
@@ -28,7 +38,7 @@ class Algorithm(eqx.Module):
     """
 
     rate: Any = eqx.field(converter=as_schedule)
-    local_steps: int = eqx.field(static=True, default=1)
+    local_steps: int = whole(default=1)
     batch: AbstractBatch = Fixed(1)
     estimator: AbstractEstimator = Minibatch()
     participation: AbstractParticipation = Full()
@@ -39,17 +49,29 @@ class Algorithm(eqx.Module):
     name: str = eqx.field(static=True, default="algorithm")
 
     def __check_init__(self) -> None:
-        if not (isinstance(self.local_steps, int) and self.local_steps >= 1):
-            raise ValueError(f"local_steps must be a whole number E >= 1; got {self.local_steps!r}.")
+        check_counts(local_steps=self.local_steps)
+        if isinstance(self.rate, Constant):
+            check_rate(self.rate.value)
         if self.absent not in ("frozen", "moves"):
             raise ValueError(f'absent must be "frozen" or "moves"; got {self.absent!r}.')
         for slot, kind in _SLOTS.items():
             part = getattr(self, slot)
             if not isinstance(part, kind):
-                raise ValueError(f"{slot} must be a {kind.__name__}; got {part!r}.")
+                raise ValueError(f"{slot} must be a part such as {_EXAMPLES[slot]}; got {part!r}.")
         self.participation.local_steps(self.local_steps)
 
     @property
     def steps(self) -> int:
         """E, the largest number of local steps that any client does in a round."""
         return self.participation.local_steps(self.local_steps)
+
+
+def check_rate(value: Any) -> None:
+    """Refuse a constant step that is no number >= 0."""
+    if not is_concrete(value):
+        return
+    step = np.asarray(value)
+    if step.dtype.kind not in "iuf" or step.ndim or not np.isfinite(step) or step < 0:
+        raise ValueError(
+            f"rate must be a finite number >= 0, or a schedule such as pf.schedules.harmonic(20.0, 200.0); got {value}."
+        )

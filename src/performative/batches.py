@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from performative.sampling import distinct, shuffled_position
-from performative.types import Memory, Noise, Theta
+from performative.types import Memory, Noise, Theta, whole
 
 
 class AbstractBatch(eqx.Module):
@@ -43,14 +43,14 @@ class AbstractBatch(eqx.Module):
 
 
 def _check_size(name: str, n: Any) -> None:
-    if not (isinstance(n, int) and n >= 1):
+    if isinstance(n, bool) or not (isinstance(n, int) and n >= 1):
         raise ValueError(f"{name}(n={n!r}) needs a whole number of samples, n >= 1.")
 
 
 class Fixed(AbstractBatch):
     """n samples a step, independent of each other (with replacement where there is a table)."""
 
-    n: int = eqx.field(static=True)
+    n: int = whole()
 
     def __check_init__(self) -> None:
         _check_size("Fixed", self.n)
@@ -65,7 +65,7 @@ class Uniform(AbstractBatch):
     Where the population has no table the samples are independent, as with `Fixed`.
     """
 
-    n: int = eqx.field(static=True)
+    n: int = whole()
 
     def __check_init__(self) -> None:
         _check_size("Uniform", self.n)
@@ -73,7 +73,7 @@ class Uniform(AbstractBatch):
     def check(self, capacity: int | None) -> None:
         if capacity is not None and self.n > capacity:
             raise ValueError(
-                f"Uniform(n={self.n}) draws without replacement, but a client has only {capacity} rows; use a smaller n."
+                f"Uniform(n={self.n}) draws different rows, but a client has only {capacity}; use a smaller n."
             )
 
     def draw(self, key, standing_key, population, theta, steps, memory):
@@ -91,7 +91,7 @@ class Shuffled(AbstractBatch):
     The memory is the client's count of steps; the order itself is computed, not stored.
     """
 
-    n: int = eqx.field(static=True)
+    n: int = whole()
 
     def __check_init__(self) -> None:
         _check_size("Shuffled", self.n)

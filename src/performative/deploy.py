@@ -49,6 +49,6 @@ def as_deployment(deploy: Any) -> Deployment:
         return deploy
     if isinstance(deploy, Every):
         return Deployment(False, deploy.k)
-    if deploy not in _NAMED:
+    if not isinstance(deploy, str) or deploy not in _NAMED:
         raise ValueError(f'deploy must be "step", "round", "never" or pf.Every(k); got {deploy!r}.')
     return _NAMED[deploy]

@@ -18,6 +18,9 @@ class AbstractDomain(eqx.Module):
     def project(self, theta: Theta) -> Theta:
         """The nearest point of the set."""
 
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse a theta of this shape where the set is of another; called where the population settles the shape."""
+
 
 class Box(AbstractDomain):
     """lo <= theta <= hi, coordinate by coordinate."""
@@ -28,6 +31,14 @@ class Box(AbstractDomain):
     def __check_init__(self) -> None:
         if is_concrete((self.lo, self.hi)) and not np.all(np.asarray(self.lo) <= np.asarray(self.hi)):
             raise ValueError(f"Box needs lo <= hi; got lo={self.lo}, hi={self.hi}.")
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        for name, value in (("lo", self.lo), ("hi", self.hi)):
+            if np.ndim(value) and np.shape(value) != shape:
+                raise ValueError(
+                    f"domain: {name} of the Box has shape {np.shape(value)}, but theta has shape {shape}; "
+                    "give a plain number, or one for each entry of theta."
+                )
 
     def project(self, theta: Theta) -> Theta:
         return jax.tree.map(lambda v: jnp.clip(v, jnp.asarray(self.lo, v.dtype), jnp.asarray(self.hi, v.dtype)), theta)

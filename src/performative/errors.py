@@ -14,7 +14,10 @@ def check_finite(owner: str, **arrays: Any) -> None:
     for name, array in arrays.items():
         if array is None or not is_concrete(array):
             continue
-        bad = np.argwhere(~np.isfinite(np.asarray(array)))
+        values = np.asarray(array)
+        if values.dtype.kind not in "buif":
+            raise ValueError(f"{owner}: {name} must hold numbers; got {array!r}.")
+        bad = np.argwhere(~np.isfinite(values))
         if len(bad):
             where = "" if np.ndim(array) == 0 else f" at index {tuple(int(i) for i in bad[0])}"
             raise ValueError(

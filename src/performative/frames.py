@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from performative.errors import check_finite, nearest
+from performative.types import as_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +50,21 @@ def read_frame(
     """Split a table by client, pad to one length, check every column that is used."""
     from performative.populations.strategic import pad_tables
 
+    if not hasattr(frame, "columns") or not hasattr(frame, "groupby"):
+        raise ValueError(f"frame must be a pandas DataFrame, one row a person; got {type(frame).__name__}.")
+    if len(frame) == 0:
+        raise ValueError("frame has no rows.")
     for role, name in (("client", client), ("label", label)):
         if name not in frame.columns:
-            raise ValueError(f"{role}={name!r} is not a column of the table.{nearest(name, map(str, frame.columns))}")
+            near = nearest(str(name), map(str, frame.columns))
+            raise ValueError(f"{role}={name!r} is not a column of the table.{near}")
+    empty = int(frame[client].isna().sum())
+    if empty:
+        raise ValueError(f"client={client!r} says nothing in {empty} of {len(frame)} rows; drop or fill them first.")
     features = [c for c in frame.columns if c not in (client, label)]
-    wanted = features if strategic is None else list(strategic)
+    if not features:
+        raise ValueError(f"frame has no features: its only columns are client={client!r} and label={label!r}.")
+    wanted = features if strategic is None else [strategic] if isinstance(strategic, str) else list(strategic)
     for name in wanted:
         if name not in features:
             raise ValueError(
@@ -63,12 +74,13 @@ def read_frame(
         raw = frame[features].to_numpy(np.float64)
     except (TypeError, ValueError):
         texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
-        raise ValueError(f"from_frame needs numeric features; encode or drop {texts}.") from None
+        raise ValueError(f"from_frame needs numeric features; encode or drop the columns {texts}.") from None
     labels = frame[label].to_numpy()
     for i, name in enumerate(features):
         check_finite("from_frame", **{f"column {name!r}": raw[:, i]})
     if not np.all(np.isin(labels, (0, 1))):
-        raise ValueError(f"label={label!r} must hold 0 and 1; found {sorted(set(np.unique(labels)) - {0, 1})[:5]}.")
+        others = frame[label][~np.isin(labels, (0, 1))].unique()[:5].tolist()
+        raise ValueError(f"label={label!r} must hold 0 and 1; found also {others}.")
     centre = raw.mean(axis=0) if standardise else np.zeros(len(features))
     spread = raw.std(axis=0) if standardise else np.ones(len(features))
     spread = np.where(spread > 0, spread, 1.0)
@@ -85,6 +97,13 @@ def read_frame(
         if missing:
             raise ValueError(f"strength has no entry for clients {missing}.")
         strength = [strength[g] for g in groups]
+    strength = np.asarray(as_numbers(strength))
+    check_finite("from_frame", strength=strength)
+    if strength.shape not in ((), (len(groups),)):
+        raise ValueError(
+            f"strength must be a number, one a client ({len(groups)} of them: {who[:5]}) or {{client: number}}; "
+            f"got shape {strength.shape}."
+        )
     columns = Columns(tuple(names), tuple(centre.tolist()), tuple(spread.tolist()), tuple(who), intercept)
     movable = tuple(features.index(name) for name in wanted)
-    return ClientTables(tables, answers, count, np.asarray(strength, np.float64), movable, columns)
+    return ClientTables(tables, answers, count, strength, movable, columns)

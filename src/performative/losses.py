@@ -35,7 +35,8 @@ class Ridge(eqx.Module):
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
-        return 0.5 * (jnp.square(inner(theta, x) - y) + self.penalty * jnp.sum(jnp.square(theta)))
+        miss = inner(theta, x) - y.astype(x.dtype)
+        return 0.5 * (jnp.square(miss) + self.penalty * jnp.sum(jnp.square(theta)))
 
 
 class Logistic(eqx.Module):

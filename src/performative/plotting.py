@@ -75,4 +75,4 @@ def _pick(history: "History", quantity: str | None) -> str:
 def _wants_log(name: str, values: np.ndarray) -> bool:
     if name in _TOTALS or not values.size or np.nanmin(values) <= 0:
         return False
-    return name.startswith("distance") or np.nanmax(values) > 10 * np.nanmin(values)
+    return name.startswith("distance") or bool(np.nanmax(values) > 10 * np.nanmin(values))

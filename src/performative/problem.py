@@ -39,6 +39,9 @@ class Problem(eqx.Module):
             )
         if self.domain is not None and not isinstance(self.domain, AbstractDomain):
             raise ValueError(f"domain must be pf.Box(lo, hi), pf.Ball(radius) or None; got {self.domain!r}.")
+        shape = self.population.model_shape()
+        if self.domain is not None and shape is not None:
+            self.domain.check(shape)
         if self.weights is not None and is_concrete(self.weights):
             _check_weights(np.asarray(self.weights), self.population.clients)
 

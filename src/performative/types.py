@@ -38,6 +38,16 @@ def number(**options: Any) -> Any:
     return eqx.field(converter=as_numbers, **options)
 
 
+def as_whole(value: Any) -> Any:
+    """NumPy's whole numbers become Python's, which can be part of a program; the rest is left to the checks."""
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def whole(**options: Any) -> Any:
+    """A field that holds a whole number which sets a shape: static, so another value compiles again."""
+    return eqx.field(static=True, converter=as_whole, **options)
+
+
 def per_client(*, table: bool = False, converter: Callable[[Any], Any] = as_numbers, **options: Any) -> Any:
     """A field with one row a client on its leading axis; a plain number is shared by all clients.
 

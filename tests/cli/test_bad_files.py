@@ -42,7 +42,7 @@ MISTAKES = {
     "missing argument": (", k = 2", "", WHO, "SchemeTwo needs k"),
     "argument of a wrong type": ("k = 2", "k = 2.5", f"{WHO}.k", "whole number; got 2.5"),
     "K > N": ("k = 2", "k = 7", WHO, "1 <= k <= 3"),
-    "E < 1": ("local_steps = 2", "local_steps = 0", "algorithm.local_steps", "E >= 1; got 0"),
+    "E < 1": ("local_steps = 2", "local_steps = 0", "algorithm.local_steps", ">= 1; got 0"),
     "unknown word": ('"step"', '"often"', "algorithm.deploy", "got 'often'"),
     "unknown schedule": ("harmonic", "harmonics", "algorithm.rate.name", "Did you mean 'harmonic'?"),
     "unknown loss": ('"squared"', '"sqared"', "problem.loss", "Did you mean 'squared'?"),

@@ -34,9 +34,7 @@ def test_monte_carlo_agrees_with_the_recursion(participation, scheme, k, E, n, d
         participation=participation,
     )  # fmt: skip
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, SENSITIVITY, SCALE), WEIGHTS)
-    history = pf.run(
-        problem, algorithm, rounds=ROUNDS, theta=4.0, seed=3, repeats=REPEATS, dtype="float64", risk=False
-    )
+    history = pf.run(problem, algorithm, rounds=ROUNDS, theta=4.0, seed=3, repeats=REPEATS, dtype="float64", risk=False)
     assert exact.mean[0] == 4.0 and exact.variance[0] == 0.0
     for samples, known in ((history.theta, exact.mean), ((history.theta - STABLE) ** 2, exact.mse)):
         error = samples.std(axis=0)[1:] / np.sqrt(REPEATS)
@@ -45,8 +43,6 @@ def test_monte_carlo_agrees_with_the_recursion(participation, scheme, k, E, n, d
 
 def test_the_static_learner_settles_where_it_should():
     eta = np.full(4000, 0.05)
-    moments = gaussian_moments(
-        MEAN, SENSITIVITY, SCALE, eta, weights=WEIGHTS, start=4.0, deploy="never", local_steps=4
-    )
+    moments = gaussian_moments(MEAN, SENSITIVITY, SCALE, eta, weights=WEIGHTS, start=4.0, deploy="never", local_steps=4)
     # Its data are those of D(theta_0) for ever.
     np.testing.assert_allclose(moments.mean[-1], WEIGHTS @ (MEAN + SENSITIVITY * 4.0), rtol=1e-10)

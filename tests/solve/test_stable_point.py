@@ -163,3 +163,27 @@ def test_a_million_clients_and_no_second_compilation():
     assert min(compiled) >= 1
     solve.stable_point(problem(), start=3.0)
     assert (landscape._gradient._cached._cache_size(), landscape._hessian._cached._cache_size()) == compiled
+
+
+def test_class_weights_that_follow_the_losses():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, size=(2, 40))
+    x = rng.normal(size=(2, 40, 2)) + 2 * np.eye(3)[y][..., :2]
+    loss = pf.losses.cross_entropy(pf.losses.linear_scores)
+    problem = pf.Problem(loss, pf.populations.Reweighted(x, y, 1.0))
+    theta = rng.normal(size=(3, 2))
+    # E l = sum_k w_k (mean loss of class k), w = softmax(mean losses): exact, not sampled.
+    scores = np.einsum("kd,nmd->nmk", theta, x)
+    each = np.log(np.exp(scores).sum(axis=2)) - np.take_along_axis(scores, y[..., None], 2)[..., 0]
+    means = np.array([[each[i][y[i] == k].mean() for k in range(3)] for i in range(2)])
+    weights = np.exp(means) / np.exp(means).sum(axis=1, keepdims=True)
+    with jax.enable_x64(True):
+        found = risk.client_risks(on_device(problem, jnp.float64), jnp.asarray(theta), jnp.asarray(theta))
+    np.testing.assert_allclose(found, (weights * means).sum(axis=1), rtol=1e-12)
+    # A constant added to all scores changes nothing, so stable points come in families: one is reported.
+    (point,) = solve.equilibria(problem, starts=[np.zeros((3, 2)), np.ones((3, 2))], start=np.zeros((3, 2)))
+    assert point.residual < 1e-12 and point.attracting and point.settles
+    held = pf.Problem(loss, problem.population, None, pf.Ball(50.0))
+    path = solve.repeated_risk_minimization(held, np.zeros((3, 2)), 9)
+    gaps = [np.linalg.norm((p - point.theta) - (p - point.theta).mean(axis=0)) for p in path]
+    np.testing.assert_allclose(gaps[9] / gaps[8], point.contraction, rtol=0.02)

@@ -106,9 +106,7 @@ def test_rescaling_for_unequal_weights():
     assert p_fedavg(scaled, 2, "two", 1).gamma > 0
     printed = given.rescaled(printed=True)
     assert (printed.mu, printed.L) == (0.5, 1.5)
-    assert printed.sigma == pytest.approx(math.sqrt(1.5)) and printed.varsigma == pytest.approx(
-        0.5 * math.sqrt(1.5)
-    )
+    assert printed.sigma == pytest.approx(math.sqrt(1.5)) and printed.varsigma == pytest.approx(0.5 * math.sqrt(1.5))
     # Equal clients with unequal weights: varsigma = 0, yet the gradients of N p_i f_i differ.
     theta, q = np.linspace(-5, 5, 101), 2 * weights
     gradient = (1 - 0.2) * theta  # m = 0, eps = 1/5, theta_PS = 0

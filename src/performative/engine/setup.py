@@ -45,6 +45,8 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
                 "theta: a fitted model can start a problem made by Problem.from_frame only; give an array."
             )
         theta = problem.columns.start(theta)
+    if shape is not None and isinstance(theta, (list, tuple)):
+        theta = np.asarray(theta, float)  # a list of numbers is a vector, not a tree of numbers
     theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), theta)
     if shape is not None:
         got = [leaf.shape for leaf in jax.tree.leaves(theta)]

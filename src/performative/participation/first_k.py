@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import Cohort, Memory, Numbers, is_concrete, number
+from performative.types import Cohort, Memory, Numbers, is_concrete, number, whole
 
 
 class AbstractLatency(eqx.Module):
@@ -73,11 +73,16 @@ class FirstK(AbstractParticipation):
     than their weight says and the point that training settles at moves with them. Costs O(N) a round: all are asked.
     """
 
-    k: int = eqx.field(static=True)
+    k: int = whole()
     latency: AbstractLatency
 
     def __check_init__(self) -> None:
         check_draws("FirstK", self.k)
+        if not isinstance(self.latency, AbstractLatency):
+            raise ValueError(
+                "FirstK: latency must be a distribution such as pf.participation.Exponential(mean); "
+                f"got {self.latency!r}."
+            )
 
     @property
     def sums_to_one(self) -> bool:
@@ -88,7 +93,8 @@ class FirstK(AbstractParticipation):
         for name, value in vars(self.latency).items():
             if np.ndim(value) == 1 and len(value) != len(weights):
                 raise ValueError(
-                    f"FirstK: {type(self.latency).__name__}.{name} has {len(value)} entries for {len(weights)} clients."
+                    f"FirstK: {type(self.latency).__name__}.{name} has {len(value)} entries for {len(weights)} "
+                    "clients; give a plain number, or one a client."
                 )
 
     def size(self, clients: int) -> int:

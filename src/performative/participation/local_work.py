@@ -8,22 +8,31 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.participation.base import AbstractParticipation, Selection
-from performative.types import Cohort, Memory
+from performative.types import Cohort, Memory, whole
 
 
 class UniformSteps(eqx.Module):
     """tau_i uniform on lo..hi, drawn anew each round."""
 
-    lo: int = eqx.field(static=True)
-    hi: int = eqx.field(static=True)
+    lo: int = whole()
+    hi: int = whole()
 
     def __check_init__(self) -> None:
-        if not 1 <= self.lo <= self.hi:
-            raise ValueError(f"UniformSteps needs 1 <= lo <= hi; got lo={self.lo}, hi={self.hi}.")
+        if not (isinstance(self.lo, int) and isinstance(self.hi, int) and 1 <= self.lo <= self.hi):
+            raise ValueError(f"UniformSteps needs whole numbers 1 <= lo <= hi; got lo={self.lo!r}, hi={self.hi!r}.")
 
 
 def _as_steps(steps: Any) -> Any:
-    return steps if isinstance(steps, UniformSteps) else np.asarray(steps, np.int32)
+    """tau_i as int32, or the distribution. Fractions and numbers below 1 are refused, not rounded."""
+    if isinstance(steps, UniformSteps):
+        return steps
+    given = np.asarray(steps)
+    if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iuf" or np.any((given < 1) | (given % 1 != 0)):
+        raise ValueError(
+            "LocalWork: steps must be one whole number >= 1 for each client, or pf.participation.UniformSteps(lo, hi); "
+            f"got {steps!r}."
+        )
+    return given.astype(np.int32)
 
 
 class LocalWork(AbstractParticipation):
@@ -34,18 +43,15 @@ class LocalWork(AbstractParticipation):
     """
 
     inner: AbstractParticipation
-    steps: Any = eqx.field(converter=_as_steps)
+    steps: Any
     longest: int = eqx.field(static=True)
 
     def __init__(self, inner: AbstractParticipation, steps: Any):
+        if not isinstance(inner, AbstractParticipation):
+            raise ValueError(f"LocalWork: inner must say who takes part, such as pf.Full(); got {inner!r}.")
         self.inner = inner
         self.steps = _as_steps(steps)
-        if isinstance(self.steps, UniformSteps):
-            self.longest = self.steps.hi
-        else:
-            if self.steps.ndim != 1 or self.steps.min(initial=1) < 1:
-                raise ValueError(f"LocalWork: steps needs one whole number >= 1 for each client; got {steps}.")
-            self.longest = int(self.steps.max())
+        self.longest = self.steps.hi if isinstance(self.steps, UniformSteps) else int(self.steps.max())
 
     def size(self, clients: int) -> int:
         return self.inner.size(clients)
@@ -75,7 +81,9 @@ class LocalWork(AbstractParticipation):
     def check(self, weights: np.ndarray) -> None:
         self.inner.check(weights)
         if not isinstance(self.steps, UniformSteps) and len(self.steps) != len(weights):
-            raise ValueError(f"LocalWork: steps has {len(self.steps)} entries for {len(weights)} clients.")
+            raise ValueError(
+                f"LocalWork: steps has {len(self.steps)} entries for {len(weights)} clients; give one a client."
+            )
 
     def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
         key_inner, key_steps = jax.random.split(key)

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
-from performative.types import Cohort, Memory
+from performative.types import Cohort, Memory, whole
 
 
 class Full(AbstractParticipation):
@@ -36,7 +35,7 @@ class SchemeOne(AbstractParticipation):
     Jin et al. 2024, Section 2.4, Scheme I; bound in Theorem 3.2.
     """
 
-    k: int = eqx.field(static=True)
+    k: int = whole()
 
     def __check_init__(self) -> None:
         check_draws("SchemeOne", self.k)
@@ -67,7 +66,7 @@ class SchemeTwo(AbstractParticipation):
     updates, fatal for a mean of models (see `Mean`). Jin et al. 2024, Section 2.4, Scheme II; bound in Theorem 3.3.
     """
 
-    k: int = eqx.field(static=True)
+    k: int = whole()
 
     def __check_init__(self) -> None:
         check_draws("SchemeTwo", self.k)

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from performative import losses
 from performative.errors import check_finite
 from performative.populations.base import AbstractPopulation
-from performative.types import Numbers, Theta, per_client
+from performative.types import Numbers, Theta, is_concrete, per_client
 
 _HERMITE_NODES = 32  # exact for polynomials up to degree 63
 
@@ -55,12 +55,23 @@ class Gaussian(AbstractPopulation):
 
     def __check_init__(self) -> None:
         check_finite("Gaussian", mean=self.mean, sensitivity=self.sensitivity, scale=self.scale)
-        count = self.clients
-        if count < 1:
-            raise ValueError("Gaussian needs at least one client; `mean` is empty.")
+        if self.clients < 1:
+            raise ValueError("Gaussian: mean is empty; give one entry a client.")
+        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
+            raise ValueError(f"Gaussian: scale is a standard deviation and must be >= 0; got {self.scale}.")
+        d = self.model_shape()
+        rows = {"mean": (d,), "sensitivity": (d, d + d), "scale": (d,)}
+        for name, allowed in rows.items():
+            shape = np.shape(getattr(self, name))
+            if len(shape) > 1 and shape[1:] not in allowed:
+                raise ValueError(
+                    f"Gaussian: {name} has shape {shape}, but theta has shape {d} here (the longest of mean, "
+                    f"sensitivity and scale says so); give one number a client, or {[('N', *a) for a in allowed]}."
+                )
 
     def model_shape(self) -> tuple[int, ...]:
-        shapes = [np.shape(leaf)[1:] for leaf in (self.mean, self.scale)]
+        # A matrix maps theta to a shift of the same length, so one of its axes is enough.
+        shapes = (np.shape(self.mean)[1:], np.shape(self.sensitivity)[1:2], np.shape(self.scale)[1:])
         return max(shapes, key=len)
 
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:

@@ -38,9 +38,13 @@ class Reweighted(AbstractPopulation):
                 f"Reweighted: x must be [clients, rows, ...] and y [clients, rows]; got {np.shape(x)} and {y.shape}."
             )
         if y.dtype.kind != "i" or y.min() < 0:
-            raise ValueError("Reweighted: y must hold class numbers 0, 1, ...")
-        check_finite("Reweighted", x=x, temperature=temperature)
-        self.classes = int(y.max()) + 1 if classes is None else classes
+            raise ValueError(f"Reweighted: y must hold class numbers 0, 1, ...; got {np.unique(y)[:5].tolist()}.")
+        check_finite("Reweighted", x=x, temperature=as_numbers(temperature))
+        self.classes = int(y.max()) + 1 if classes is None else int(classes)
+        if y.max() >= self.classes:
+            raise ValueError(
+                f"Reweighted: classes={classes}, but y holds class {y.max()}; give at least {y.max() + 1}."
+            )
         order = np.argsort(y, axis=1, kind="stable")
         self.x = np.stack([np.asarray(rows)[o] for rows, o in zip(x, order, strict=True)])
         self.y = np.take_along_axis(y, order, axis=1)

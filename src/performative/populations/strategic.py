@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from performative.errors import check_finite
 from performative.populations.base import AbstractPopulation
-from performative.types import Counts, Numbers, Theta, as_numbers, number, per_client
+from performative.types import Counts, Numbers, Theta, as_numbers, as_whole, is_concrete, number, per_client
 
 
 def as_counts(value: Any) -> Any:
@@ -40,7 +40,7 @@ class Strategic(AbstractPopulation):
     y: Any = per_client(table=True, converter=as_labels)
     strength: Numbers = per_client()
     features: tuple[int, ...] | None = eqx.field(
-        static=True, default=None, converter=lambda f: None if f is None else tuple(int(i) for i in f)
+        static=True, default=None, converter=lambda f: None if f is None else tuple(map(as_whole, f))
     )
     count: Counts | None = per_client(default=None, converter=as_counts)
     response: str = eqx.field(static=True, default="linear")
@@ -56,9 +56,13 @@ class Strategic(AbstractPopulation):
         if self.response not in ("linear", "evade"):
             raise ValueError(f'Strategic: response must be "linear" or "evade"; got {self.response!r}.')
         d = self.x.shape[2]
-        if self.features is not None and not all(0 <= f < d for f in self.features):
-            raise ValueError(f"Strategic: features must be columns 0..{d - 1} of x; got {self.features}.")
+        if self.features is not None and not all(isinstance(f, int) and 0 <= f < d for f in self.features):
+            raise ValueError(f"Strategic: features must be column numbers 0..{d - 1} of x; got {self.features}.")
         check_finite("Strategic", x=self.x, y=self.y, strength=self.strength)
+        if is_concrete(self.count) and self.count is not None:
+            m, count = np.shape(self.x)[1], np.asarray(self.count)
+            if np.any((count < 1) | (count > m)):
+                raise ValueError(f"Strategic: count must lie in 1..{m}, the rows of x; got {count.tolist()}.")
         _ = self.clients
 
     @property

@@ -18,6 +18,12 @@ def _check_range(name: str, value: Any, lo: float, hi: float, closed: bool) -> N
             raise ValueError(f"{name} must lie in [{lo:g}, {hi:g}{']' if closed else ')'}; got {value}.")
 
 
+def _check_inside(owner: str, **parts: Any) -> None:
+    for name, part in parts.items():
+        if not isinstance(part, AbstractPopulation):
+            raise ValueError(f"{owner}: {name} must be a population; got {part!r}.")
+
+
 class Contaminated(AbstractPopulation):
     """Huber contamination: a fraction of the samples comes from somewhere else.
 
@@ -32,6 +38,7 @@ class Contaminated(AbstractPopulation):
     outlier: AbstractPopulation  # type: ignore[misc]  # per_client() is a field without a default
 
     def __check_init__(self) -> None:
+        _check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
         _check_range("Contaminated: fraction", self.fraction, 0.0, 1.0, closed=False)
         _ = self.clients
 
@@ -108,6 +115,7 @@ class Sluggish(AbstractPopulation):
     speed: Numbers = per_client()
 
     def __check_init__(self) -> None:
+        _check_inside("Sluggish", inner=self.inner)
         _check_range("Sluggish: speed", self.speed, 0.0, 1.0, closed=True)
         _ = self.clients
 

@@ -37,8 +37,11 @@ def page(outcome: "Outcome") -> bytes:
         f"<p>{escape(reason)}</p></div>\n{picture(*drawn)}</section>"
         for (question, answer, reason), drawn in zip(answers(outcome), pictures, strict=True)
     )
-    head = ("model", "accuracy expected", "accuracy deployed", "risk expected", "risk deployed")
-    models = table(head, [[(model.name, model.how), *model_cells(model)] for model in outcome.models])
+    rows: list[list[tuple[str, str] | str]] = []
+    for model in outcome.models:
+        cells = [cell.replace(" ", "\u00a0") for cell in model_cells(model)]
+        rows.append([(model.name, model.how), "\u00a0→ ".join(cells[:2]), "\u00a0→ ".join(cells[2:])])
+    models = table(("model", "accuracy expected → deployed", "risk expected → deployed"), rows)
     meta, n = outcome.histories["p_fedavg"].meta, outcome.numbers
     made = (
         f"{n['clients']} banks, {n['rounds']} rounds, {n['seeds']} seeds, five banks a round, five local "

@@ -59,7 +59,7 @@ def panels(outcome: "Outcome", dark: bool) -> list[bytes]:
     made = []
     with matplotlib.rc_context(DARK if dark else LIGHT):
         for draw in PANELS:
-            figure = Figure(figsize=(5.2, 3.4), layout="constrained", facecolor="none")
+            figure = Figure(figsize=(4.7, 3.2), layout="constrained", facecolor="none")
             draw(figure.subplots(), outcome, _LIGHTER.__getitem__ if dark else lambda colour: colour)
             made.append(_save(figure, "svg"))
     return made

@@ -35,9 +35,9 @@ p { margin: .6rem 0; }
 img { display: block; width: 100%; height: auto; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .5rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { font-size: .85rem; color: var(--soft); font-weight: 600; white-space: normal; vertical-align: bottom; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 6.5rem; padding-left: 0; }
+th, td { padding: .5rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
+th { font-size: .85rem; color: var(--soft); font-weight: 600; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; min-width: 6.5rem; padding-left: 0; }
 tr:last-child td { border-bottom: 0; }
 small { color: var(--soft); display: block; line-height: 1.35; }
 pre {

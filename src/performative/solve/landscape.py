@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from performative.algorithm import Algorithm
-from performative.domains import Box
+from performative.domains import AbstractDomain, Box
 from performative.engine.setup import check_fit, on_device, read_theta
 from performative.problem import Problem
 from performative.risk import count_nodes, decoupled_risk
@@ -28,11 +28,15 @@ _NUMBERS = 1 << 24
 
 
 class Landscape(eqx.Module):
-    """A problem on the device in float64; `like` has the model's structure."""
+    """A problem on the device in float64; `like` has the model's structure.
+
+    `problem` is kept without what the expected loss does not depend on, so that it compiles once for all domains.
+    """
 
     problem: Problem
     weights: Float[Array, " N"]
     like: Theta
+    domain: AbstractDomain | None
 
     @property
     def size(self) -> int:
@@ -54,15 +58,15 @@ class Landscape(eqx.Module):
 
     def project(self, vector: np.ndarray) -> np.ndarray:
         """The nearest point of the domain."""
-        if self.problem.domain is None:
+        if self.domain is None:
             return vector
-        return np.asarray(_project(self.problem.domain, self.like, jnp.asarray(vector)))
+        return np.asarray(_project(self.domain, self.like, jnp.asarray(vector)))
 
     def project_slope(self, vector: np.ndarray) -> np.ndarray:
         """The derivative of the projection, [d, d]."""
         if np.array_equal(self.project(vector), vector):
             return np.eye(self.size)
-        return np.asarray(_project_slope(self.problem.domain, self.like, jnp.asarray(vector)))
+        return np.asarray(_project_slope(self.domain, self.like, jnp.asarray(vector)))
 
     def inside(self, theta: Theta | None) -> np.ndarray | None:
         """A model as a vector, None where there is none or it lies outside of the domain."""
@@ -74,7 +78,7 @@ class Landscape(eqx.Module):
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Lower and upper ends of a Box as vectors, None for any other domain."""
-        domain = self.problem.domain
+        domain = self.domain
         if not isinstance(domain, Box):
             return None
 
@@ -86,12 +90,15 @@ class Landscape(eqx.Module):
 
     def value(self, theta: np.ndarray, deployed: np.ndarray) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]."""
-        value, gradient = _gradient(self, jnp.asarray(theta), jnp.asarray(deployed))
+        value, gradient = _gradient(self.problem, self.weights, self.like, jnp.asarray(theta), jnp.asarray(deployed))
         return float(value), np.asarray(gradient)
 
     def curvature(self, theta: np.ndarray, deployed: np.ndarray) -> Any:
         """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
-        return np.asarray(_hessian(self, jnp.asarray(theta), jnp.asarray(deployed))) if self.dense else None
+        if not self.dense:
+            return None
+        at = jnp.asarray(theta), jnp.asarray(deployed)
+        return np.asarray(_hessian(self.problem, self.weights, self.like, *at))
 
     def decoupled(self, deployed: np.ndarray) -> "View":
         """theta -> f(theta; deployed): what retraining minimises."""
@@ -168,7 +175,7 @@ def survey(problem: Problem, theta: Any) -> tuple[Landscape, np.ndarray]:
     on = on_device(problem, jnp.float64)
     start = read_theta(on, theta, jnp.float64)
     check_fit(on, Algorithm(rate=1.0), start)
-    land = Landscape(on, weights, start)
+    land = Landscape(Problem(on.loss, on.population), weights, start, on.domain)
     return land, land.project(land.flat(start))
 
 
@@ -184,27 +191,31 @@ def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], A
     return again
 
 
-def _risk(land: Landscape, both: Float[Array, " pair"]) -> Float[Array, ""]:
-    shape = ravel_pytree(land.like)[1]
-    theta, deployed = shape(both[: land.size]), shape(both[land.size :])
-    return decoupled_risk(land.problem, land.weights, theta, deployed)
+def _risk(problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"]) -> Float[Array, ""]:
+    shape = ravel_pytree(like)[1]
+    d = both.shape[0] // 2
+    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]))
 
 
 @eqx.filter_jit
 def _gradient(
-    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]
+    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"]
 ) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
-    return jax.value_and_grad(_risk, argnums=1)(land, jnp.concatenate([theta, deployed]))
+    both = jnp.concatenate([theta, deployed])
+    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at))(both)
 
 
 @eqx.filter_jit
-def _hessian(land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"]) -> Float[Array, "pair pair"]:
+def _hessian(
+    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"]
+) -> Float[Array, "pair pair"]:
     both = jnp.concatenate([theta, deployed])
+    gradient = jax.grad(lambda at: _risk(problem, weights, like, at))
 
     def column(direction: Array) -> Array:
-        return jax.jvp(lambda at: jax.grad(_risk, argnums=1)(land, at), (both,), (direction,))[1]
+        return jax.jvp(gradient, (both,), (direction,))[1]
 
-    numbers = land.problem.clients * count_nodes(land.problem, land.like) * land.size
+    numbers = problem.clients * count_nodes(problem, like) * theta.shape[0]
     columns = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(both)))
     return jax.lax.map(column, jnp.eye(len(both)), batch_size=columns)
 

@@ -9,7 +9,9 @@ from performative.solve.landscape import Landscape, View
 from performative.solve.roots import escaped, natural_residual, polish, safe_step
 
 _NEWTON_STEPS = 200
-_PROJECTED_STEPS = 2000
+# Projected gradient steps until Newton gets another try, and how often that goes on.
+_PROJECTED_STEPS = 50
+_TURNS = 40
 
 
 class _Escaped(Exception):
@@ -19,15 +21,15 @@ class _Escaped(Exception):
 def minimise(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
     """A local minimiser near `start`, as good as the arithmetic allows; the caller checks the residual.
 
-    Everywhere: Newton with line search while the Hessian is positive definite, else BFGS and then Newton.
-    Box: L-BFGS-B. Other domains: projected gradient. Both end with Newton steps on the natural map.
+    Everywhere: Newton with line search while the function curves up, else BFGS and then Newton.
+    Box: L-BFGS-B. Other domains: projected gradient. Both go with Newton steps on the natural map.
     Where the search runs away, the result is how far it got: see `escaped`.
     """
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # Numbers overflow on the way to a minimiser that does not exist.
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            return _everywhere(land, view, start) if land.problem.domain is None else _within(land, view, start)
+            return _everywhere(land, view, start) if land.domain is None else _within(land, view, start)
         except _Escaped as far:
             return far.args[0]
 
@@ -49,18 +51,36 @@ def _within(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
 
     bounds = land.bounds()
     if bounds is None:
-        found = projected_gradient(land, view, start)
-    else:
-        finite = bool(np.all(np.isfinite(bounds)))
-        found = optimize.minimize(
-            _watched(view, None if finite else start), start, jac=True, method="L-BFGS-B",
-            bounds=optimize.Bounds(*bounds), options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 2000},
-        ).x  # fmt: skip
-    found = land.project(np.asarray(found))
-    better = polish(land, view, found)
-    # Newton may climb to a saddle or a maximum: keep its point only where it costs no more.
-    level = view.value(found)
-    return found if view.value(better) > level + 1e-9 * (1.0 + abs(level)) else better
+        return _by_projection(land, view, start)
+    finite = bool(np.all(np.isfinite(bounds)))
+    found = optimize.minimize(
+        _watched(view, None if finite else start), start, jac=True, method="L-BFGS-B",
+        bounds=optimize.Bounds(*bounds), options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 2000},
+    ).x  # fmt: skip
+    return _finish(land, view, land.project(np.asarray(found)))
+
+
+def _by_projection(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
+    """Over any convex set: without it where its minimiser lies inside, else projected gradient and Newton in turns."""
+    try:
+        free = _everywhere(land, view, start)
+        if np.array_equal(land.project(free), free):
+            return free
+    except _Escaped:
+        pass
+    x = start
+    for _ in range(_TURNS):
+        x = projected_gradient(land, view, x)
+        better = _finish(land, view, x)
+        if natural_residual(land, view, better) <= 1e-10:
+            return better
+    return x
+
+
+def _finish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
+    """Newton steps, kept only where they cost no more: they may climb to a saddle or a maximum."""
+    better, level = polish(land, view, x), view.value(x)
+    return x if view.value(better) > level + 1e-9 * (1.0 + abs(level)) else better
 
 
 def _watched(view: View, start: np.ndarray | None) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
@@ -74,18 +94,26 @@ def _watched(view: View, start: np.ndarray | None) -> Callable[[np.ndarray], tup
     return both
 
 
+def newton_step(hessian: np.ndarray, g: np.ndarray) -> np.ndarray | None:
+    """The shortest step with H step = g; None where H curves down, or is flat in a direction that g has."""
+    if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(g))):
+        return None
+    values, vectors = np.linalg.eigh(hessian)
+    flat = values <= 1e-12 * abs(values[-1])
+    along = vectors.T @ g
+    if values[0] < -1e-10 * abs(values[-1]) or np.linalg.norm(along[flat]) > 1e-8 * np.linalg.norm(g):
+        return None
+    return vectors[:, ~flat] @ (along[~flat] / values[~flat])
+
+
 def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Newton steps with halving. False where the Hessian was not positive definite or nothing helped."""
+    """Newton steps with halving. False where the function does not curve up or nothing helped."""
     for _ in range(_NEWTON_STEPS):
         value, g, hessian = view.value(x), view.gradient(x), view.slope(x)
         if not np.any(g):
             return x, True
-        try:
-            np.linalg.cholesky(hessian)
-            step = np.linalg.solve(hessian, g)
-        except np.linalg.LinAlgError:
-            return x, False
-        if not np.all(np.isfinite(step)):
+        step = newton_step(hessian, g)
+        if step is None:
             return x, False
         size, gain = 1.0, float(g @ step)
         # Once the gain is all rounding the gradient decides, and a single try is enough.

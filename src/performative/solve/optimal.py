@@ -76,7 +76,7 @@ def _local_minima(
     known: list[Solution] = []
     vectors: list[np.ndarray] = []
     far, least = False, np.inf
-    everywhere = land.problem.domain is None
+    everywhere = land.domain is None
     for start in starts:
         x = minimise(land, view, start)
         if escaped(start, x) or (everywhere and faded(view, origin, x)):

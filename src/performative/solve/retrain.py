@@ -76,7 +76,7 @@ def _best_response(land: Landscape, deployed: np.ndarray, number: int) -> np.nda
     residual = natural_residual(land, view, best)
     if residual > allowed(view, best):
         raise ValueError(_refusal(number, f"was not brought to a minimum (residual {residual:.3g})"))
-    if land.problem.domain is None and _flat(view, deployed, best):
+    if land.domain is None and _flat(view, deployed, best):
         raise ValueError(_refusal(number, "is flat in some direction: its minimiser is not unique, or infinite"))
     return best
 
@@ -91,7 +91,10 @@ def _refusal(number: int, why: str) -> str:
 
 def _convex(view: View, x: np.ndarray) -> bool:
     hessian = view.slope(x)
-    return hessian is None or bool(np.linalg.eigvalsh(hessian)[0] >= 0.0)
+    if hessian is None:
+        return True
+    values = np.linalg.eigvalsh(hessian)
+    return bool(values[0] >= -1e-10 * abs(values[-1]))
 
 
 def _flat(view: View, start: np.ndarray, x: np.ndarray) -> bool:

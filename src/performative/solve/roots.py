@@ -34,13 +34,13 @@ def allowed(view: View, x: np.ndarray, tolerance: float = TOLERANCE) -> float:
 def natural_map(land: Landscape, view: View, step: float, x: np.ndarray) -> np.ndarray:
     """(x - P(x - step g)) / step. Without a domain this is g itself."""
     g = view.gradient(x)
-    return g if land.problem.domain is None else (x - land.project(x - step * g)) / step
+    return g if land.domain is None else (x - land.project(x - step * g)) / step
 
 
 def natural_slope(land: Landscape, view: View, step: float, x: np.ndarray) -> np.ndarray:
     """The derivative of the natural map."""
     slope = view.slope(x)
-    if land.problem.domain is None:
+    if land.domain is None:
         return slope
     eye = np.eye(len(x))
     inner = x - step * view.gradient(x)
@@ -61,11 +61,12 @@ def polish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
         if slope is None or best == 0.0:
             break
         step = safe_step(slope)
-        try:
-            newton = np.linalg.solve(natural_slope(land, view, step, x), natural_map(land, view, step, x))
-            moved = land.project(x - newton)
-        except np.linalg.LinAlgError:
+        derivative = natural_slope(land, view, step, x)
+        if not np.all(np.isfinite(derivative)):
             break
+        # The shortest step: it leaves alone directions in which nothing changes.
+        newton = np.linalg.lstsq(derivative, natural_map(land, view, step, x), rcond=1e-10)[0]
+        moved = land.project(x - newton)
         after = natural_residual(land, view, moved) if np.all(np.isfinite(moved)) else np.inf
         if not after < best:
             break
@@ -76,11 +77,14 @@ def polish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
 def find_root(land: Landscape, view: View, start: np.ndarray) -> tuple[np.ndarray, float]:
     """A root of the natural map near `start`, and its residual (which may be large: the caller checks).
 
-    MINPACK's hybrid method with the exact derivative, then Newton steps. Above DENSE parameters
-    Newton-Krylov, which needs no matrix.
+    Newton steps; where they fail, MINPACK's hybrid method with the exact derivative and Newton steps again. Above
+    DENSE parameters Newton-Krylov, which needs no matrix.
     """
-    x = _solve(land, view, start)
-    return x, natural_residual(land, view, x)
+    with np.errstate(all="ignore"):
+        x = polish(land, view, start)
+        if natural_residual(land, view, x) > allowed(view, x):
+            x = _solve(land, view, start)
+        return x, natural_residual(land, view, x)
 
 
 def walk(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
@@ -171,10 +175,9 @@ def _solve(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
     def slope(x: np.ndarray) -> np.ndarray:
         return np.nan_to_num(natural_slope(land, view, step, x))
 
-    with np.errstate(all="ignore"):
-        if land.dense:
-            found = optimize.root(value, start, jac=slope, method="hybr", options={"xtol": 1e-13}).x
-        else:
-            found = optimize.root(value, start, method="krylov", options={"fatol": 1e-10, "maxiter": 200}).x
-        found = land.project(np.asarray(found, np.float64))
-        return polish(land, view, found) if np.all(np.isfinite(found)) else start
+    if land.dense:
+        found = optimize.root(value, start, jac=slope, method="hybr", options={"xtol": 1e-13, "maxfev": 200}).x
+    else:
+        found = optimize.root(value, start, method="krylov", options={"fatol": 1e-10, "maxiter": 200}).x
+    found = land.project(np.asarray(found, np.float64))
+    return polish(land, view, found) if np.all(np.isfinite(found)) else start

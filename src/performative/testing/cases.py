@@ -48,7 +48,7 @@ class Case:
 
     slot: str
     part: Any
-    use: Callable[[Any, Any, Any], tuple[Any, Any]]
+    use: Callable[..., tuple[Any, Any]]
     inputs: Any
     memory: Any
     setup: Setup

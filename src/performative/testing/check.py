@@ -35,12 +35,12 @@ def check_part(
     padding           NaN in rows that do not count (spare, masked, past the end of a table) changes nothing
     relabelling       renaming the clients renames the result and changes nothing else
     sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
-    in_a_round        two rounds: the model is finite, gathering the cohort or computing everyone gives the
-                      same state, and absent clients' memory is bitwise as it was
+    in_a_round        in two rounds the model stays finite and absent clients' memory bitwise as it was, whether the
+                      cohort is gathered or everyone computes
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)
 
-    A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one client
-    at a time cannot break `relabelling`. The problem is a tiny strategic one of seven clients unless you give one.
+    A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one
+    client at a time cannot break `relabelling`. Without `problem` it is a tiny strategic one of seven clients.
 
     part:      a population, estimator, participation, channel, aggregator, batch, schedule or domain
     problem:   a small problem that the part fits; for a population, one whose loss takes its samples

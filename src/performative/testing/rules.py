@@ -33,10 +33,16 @@ def _numbers(leaf: Any) -> np.ndarray:
     return np.asarray(leaf)
 
 
+def _assert_structure(left: Any, right: Any, what: str) -> None:
+    before: Any = jax.tree.structure(left)
+    after: Any = jax.tree.structure(right)
+    if before != after:
+        raise AssertionError(f"{what}: the structure {before} became {after}.")
+
+
 def assert_same(left: Any, right: Any, what: str, exact: bool = False) -> None:
     """Two trees hold the same values: bitwise, or up to rounding."""
-    if jax.tree.structure(left) != jax.tree.structure(right):
-        raise AssertionError(f"{what}: the structures differ.")
+    _assert_structure(left, right, what)
     paths = jax.tree_util.tree_leaves_with_path(left)
     for (path, a), b in zip(paths, jax.tree.leaves(right), strict=True):
         a, b = _numbers(a), _numbers(b)
@@ -69,8 +75,7 @@ def types_of(tree: Any) -> list[tuple[str, tuple[int, ...], str]]:
 
 def assert_types(left: Any, right: Any, what: str) -> None:
     """Two trees have the same structure, shapes and dtypes."""
-    if jax.tree.structure(left) != jax.tree.structure(right):
-        raise AssertionError(f"{what}: {jax.tree.structure(left)} became {jax.tree.structure(right)}.")
+    _assert_structure(left, right, what)
     for (name, *before), (_, *after) in zip(types_of(left), types_of(right), strict=True):
         if before != after:
             raise AssertionError(
@@ -112,9 +117,7 @@ def _kept_by_slot(case: Case, inputs: Any, outputs: Any) -> None:
 
 def jit_equals_eager(case: Case) -> bool:
     inputs, memory = case.instance(0)
-    assert_same(
-        case.use(case.part, inputs, memory), case.fast(case.part, inputs, memory), "eager against jit: result"
-    )
+    assert_same(case.use(case.part, inputs, memory), case.fast(case.part, inputs, memory), "eager against jit: result")
     return True
 
 
@@ -135,15 +138,11 @@ def compiles_once(case: Case) -> bool:
     before = case.traces
     if case.memory is not None:
         case.fast(case.part, inputs, memory)
-        assert case.traces == before, (
-            "the memory that comes back makes JAX compile again; its type has changed."
-        )
+        assert case.traces == before, "the memory that comes back makes JAX compile again; its type has changed."
     case.fast(case.part, case.instance(1)[0], memory)
     assert case.traces == before, "other keys and models of the same shape make JAX compile again."
     case.fast(scaled(case.part, 0.75), inputs, memory)
-    assert case.traces == before, (
-        "other numbers in the part make JAX compile again; declare them with number()."
-    )
+    assert case.traces == before, "other numbers in the part make JAX compile again; declare them with number()."
     return True
 
 
@@ -174,9 +173,7 @@ def sweeps(case: Case) -> bool:
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), numbers, others)
     swept = compiled(jax.vmap(lambda leaves: case.use(eqx.combine(leaves, rest), inputs, memory)))(stacked)
     for i, part in enumerate(settings):
-        assert_same(
-            case.fast(part, inputs, memory), row(swept, i), f"alone against swept, setting {i}: result"
-        )
+        assert_same(case.fast(part, inputs, memory), row(swept, i), f"alone against swept, setting {i}: result")
     return True
 
 
@@ -186,19 +183,22 @@ def saves(case: Case) -> bool:
     leaves, structure = jax.tree.flatten(memory)
     if not leaves:
         return False
+    for leaf in leaves:
+        assert not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key), (
+            "memory holds a random key, which is no plain array; keys are arguments: remember a count and fold it in."
+        )
     file = io.BytesIO()
-    np.savez(file, **{f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)})
+    np.savez(file, *[np.asarray(leaf) for leaf in leaves])
     file.seek(0)
     with np.load(file, allow_pickle=False) as stored:
-        loaded = jax.tree.unflatten(structure, [jnp.asarray(stored[f"leaf{i}"]) for i in range(len(leaves))])
+        loaded = jax.tree.unflatten(structure, [jnp.asarray(stored[name]) for name in stored.files])
     assert_types(memory, loaded, "memory")
     assert_same(memory, loaded, "memory", exact=True)
-    after = [case.fast(case.part, inputs, m) for m in (memory, loaded)]
-    assert_same(*after, "before against after saving: result", exact=True)
+    kept, read = (case.fast(case.part, inputs, m) for m in (memory, loaded))
+    assert_same(kept, read, "before against after saving: result", exact=True)
     return True
 
 
 EVERY_SLOT = {
-    rule.__name__: rule
-    for rule in (types_stay, jit_equals_eager, vmap_equals_loop, compiles_once, sweeps, saves)
+    rule.__name__: rule for rule in (types_stay, jit_equals_eager, vmap_equals_loop, compiles_once, sweeps, saves)
 }

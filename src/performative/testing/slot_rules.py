@@ -24,9 +24,7 @@ def cohort(case: Case) -> bool:
         assert len(ids) == rows, f"size({clients}) says {rows} rows, but select gave {len(ids)}."
         real = ids[active]
         assert len(np.unique(real)) == len(real), f"a client stands in two active rows: {ids.tolist()}."
-        assert np.all((real >= 0) & (real < clients)), (
-            f"active rows need ids 0..{clients - 1}; got {ids.tolist()}."
-        )
+        assert np.all((real >= 0) & (real < clients)), f"active rows need ids 0..{clients - 1}; got {ids.tolist()}."
         assert np.all(ids[~active] == clients), f"spare rows carry the id N = {clients}; got {ids.tolist()}."
         assert np.all(weight[~active] == 0), f"spare rows weigh 0; got {weight.tolist()}."
         assert np.all(np.isfinite(weight)) and np.all(weight >= 0), (
@@ -38,17 +36,11 @@ def cohort(case: Case) -> bool:
             )
             assert_same(chosen.weight, case.setup.weights, "`everyone` means the weights p: weight")
         if part.sums_to_one:
-            assert abs(weight.sum() - 1) < 1e-9, (
-                f"`sums_to_one`, but the weights of a round sum to {weight.sum():.6g}."
-            )
+            assert abs(weight.sum() - 1) < 1e-9, f"`sums_to_one`, but the weights of a round sum to {weight.sum():.6g}."
         if chosen.steps is not None:
             steps = np.asarray(chosen.steps)[active]
-            assert np.all((steps >= 1) & (steps <= longest)), (
-                f"steps lie in 1..{longest}; got {steps.tolist()}."
-            )
-        assert np.isfinite(chosen.elapsed) and chosen.elapsed >= 0, (
-            f"elapsed is a time >= 0; got {chosen.elapsed}."
-        )
+            assert np.all((steps >= 1) & (steps <= longest)), f"steps lie in 1..{longest}; got {steps.tolist()}."
+        assert np.isfinite(chosen.elapsed) and chosen.elapsed >= 0, f"elapsed is a time >= 0; got {chosen.elapsed}."
     return True
 
 
@@ -71,7 +63,7 @@ def nodes(case: Case) -> bool:
         )
         for leaf in jax.tree.leaves((noise, z)):
             assert leaf.shape[0] == share.shape[0], f"{share.shape[0]} weights for {leaf.shape[0]} nodes."
-        assert_types(*worlds, "the world of init, against that of settle: world")
+        assert_types(worlds[0], worlds[1], "the world of init, against that of settle: world")
     return True
 
 
@@ -88,9 +80,7 @@ def projection(case: Case) -> bool:
         assert_same(image, case.fast(case.part, image, None)[0], "projected twice: theta")
         for other, other_image in zip(points, images, strict=True):
             before, after = distance(point, other), distance(image, other_image)
-            assert after <= before * (1 + 1e-9), (
-                f"points {before:.6g} apart are projected to {after:.6g} apart."
-            )
+            assert after <= before * (1 + 1e-9), f"points {before:.6g} apart are projected to {after:.6g} apart."
     return True
 
 
@@ -102,9 +92,7 @@ def step_size(case: Case) -> bool:
         assert jnp.shape(eta) == () and jnp.issubdtype(eta.dtype, jnp.floating), (
             f"eta({t}) is {eta!r}, not one floating number."
         )
-        assert bool(jnp.isfinite(eta)) and float(eta) >= 0, (
-            f"eta({t}) = {float(eta):.6g}; a step is finite and >= 0."
-        )
+        assert bool(jnp.isfinite(eta)) and float(eta) >= 0, f"eta({t}) = {float(eta):.6g}; a step is finite and >= 0."
     return True
 
 
@@ -112,7 +100,6 @@ SLOT_RULES: dict[str, dict[str, Callable[[Case], bool]]] = {
     "population": {
         "nodes": nodes,
         "padding": client_rules.padding_of_tables,
-        "relabelling": client_rules.relabelling_of_populations,
         "in_a_round": client_rules.in_a_round,
     },
     "estimator": {"padding": client_rules.padding_of_batches, "in_a_round": client_rules.in_a_round},

@@ -20,7 +20,8 @@ INSTANCES = 3
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Jit with the compiler's optimisations off: a check runs once, so compiling is its whole cost."""
-    return eqx.filter_jit(function, compiler_options={"xla_backend_optimization_level": 0})
+    jit: Any = eqx.filter_jit  # hands on what jax.jit takes, though its signature does not say so
+    return jit(function, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def row(tree: Any, i: int) -> Any:
@@ -124,15 +125,11 @@ def _participation(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
 def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     clients, dtype = setup.weights.shape[0], setup.weights.dtype
     present = min(3, clients)
-    order = np.random.default_rng(0).permuted(np.tile(np.arange(clients), (INSTANCES, 1)), axis=1)[
-        :, :present
-    ]
+    order = np.random.default_rng(0).permuted(np.tile(np.arange(clients), (INSTANCES, 1)), axis=1)[:, :present]
     ids = np.column_stack([order, np.full(INSTANCES, clients)])  # the last row is spare
     active = jnp.asarray(ids < clients)
     weight = jnp.asarray(np.where(ids < clients, [[*np.arange(1.0, present + 1), 0.0]], 0.0), dtype)
-    cohorts = jax.vmap(Cohort)(
-        jnp.asarray(ids, jnp.int32), weight / jnp.sum(weight, axis=1, keepdims=True), active
-    )
+    cohorts = jax.vmap(Cohort)(jnp.asarray(ids, jnp.int32), weight / jnp.sum(weight, axis=1, keepdims=True), active)
 
     def uploads(key: Any, theta: Any, cohort: Cohort) -> Upload:
         extra = setup.algorithm.aggregator.broadcast(state.server.aggregator)
@@ -155,9 +152,7 @@ def _schedule(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
 
 def _domain(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     # Near the start, in the middle distance and far out.
-    far = jax.tree.map(
-        lambda v: v * jnp.asarray([1, 10, 1000], v.dtype).reshape(-1, *(1,) * (v.ndim - 1)), thetas
-    )
+    far = jax.tree.map(lambda v: v * jnp.asarray([1, 10, 1000], v.dtype).reshape(-1, *(1,) * (v.ndim - 1)), thetas)
     return (lambda domain, theta, memory: (domain.project(theta), None)), far, None
 
 

@@ -181,9 +181,7 @@ def read_clients(
     N = max(array.shape[0] for array in arrays.values())
     for name, array in arrays.items():
         if array.ndim > 1 or array.shape[0] not in (1, N):
-            raise ValueError(
-                f"{name} must be a number or one a client, [{N}]; got shape {np.shape(given[name])}."
-            )
+            raise ValueError(f"{name} must be a number or one a client, [{N}]; got shape {np.shape(given[name])}.")
     m, eps, sd = (np.broadcast_to(arrays[name], N) for name in ("mean", "sensitivity", "scale"))
     p = np.broadcast_to(arrays["weights"], N) if weights is not None else np.full(N, 1.0 / N)
     if np.any(p < 0) or abs(p.sum() - 1.0) > 1e-6:
@@ -197,7 +195,5 @@ def read_steps(eta: Any, local_steps: int) -> np.ndarray:
         raise ValueError(f"local_steps must be a whole number E >= 1; got {local_steps!r}.")
     eta = np.asarray(eta, np.float64)
     if eta.ndim != 1 or len(eta) % local_steps:
-        raise ValueError(
-            f"eta must hold the step of each local step, [rounds * {local_steps}]; got shape {eta.shape}."
-        )
+        raise ValueError(f"eta must hold the step of each local step, [rounds * {local_steps}]; got shape {eta.shape}.")
     return eta.reshape(-1, local_steps)

@@ -55,8 +55,7 @@ class Assumptions:
             raise ValueError(
                 f"mu - (1 + delta) eps_bar L must be positive; it is {self.mu_tilde:.6g} (mu={self.mu:g}, "
                 f"L={self.L:g}, eps_bar={self.eps_bar:g}, delta={self.slack:g}). The theorems cover "
-                "eps_bar < mu / L"
-                + (" only." if self.eps_bar * self.L >= self.mu else ": take a smaller delta.")
+                "eps_bar < mu / L" + (" only." if self.eps_bar * self.L >= self.mu else ": take a smaller delta.")
             )
 
     @property

@@ -1,0 +1,80 @@
+"""Every part that ships keeps the contract of its slot."""
+
+import numpy as np
+import pytest
+
+import performative as pf
+from performative.testing import check_part
+
+# The shapes of check_part's own small problem, so that what JAX compiles step by step is shared.
+RNG = np.random.default_rng(0)
+X, LABELS = RNG.standard_normal((7, 6, 3)), RNG.integers(0, 2, (7, 6))
+GAUSSIAN = pf.populations.Gaussian(np.arange(7.0), 0.5, 1.0)
+
+COMMON = {"types_stay", "jit_equals_eager", "vmap_equals_loop", "compiles_once"}
+
+
+@pytest.mark.parametrize(
+    ("part", "rules"),
+    [
+        (pf.Full(), set()),
+        (pf.SchemeOne(3), set()),
+        (pf.SchemeTwo(3), set()),
+        (pf.FirstK(3, pf.participation.Exponential(np.arange(1.0, 8.0))), {"sweeps"}),
+        (pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1, 3, 1]), set()),
+        (pf.LocalWork(pf.SchemeTwo(3), pf.participation.UniformSteps(1, 4)), set()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_participation(part, rules):
+    assert set(check_part(part)) == COMMON | {"cohort", "relabelling", "in_a_round"} | rules
+
+
+@pytest.mark.parametrize("part", [pf.Fixed(2), pf.Uniform(2), pf.Shuffled(2)], ids=lambda part: type(part).__name__)
+def test_batches(part):
+    remembers = {"saves"} if isinstance(part, pf.Shuffled) else set()
+    assert set(check_part(part)) == COMMON | {"padding", "in_a_round"} | remembers
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pf.populations.Gaussian(RNG.standard_normal((7, 3)), RNG.uniform(0, 0.3, (7, 3, 3)), 1.0),
+        pf.populations.Contaminated(GAUSSIAN, 0.1, pf.populations.Gaussian(9.0, 0.0, 1.0)),
+        pf.populations.Strategic(X, LABELS, 0.5, features=(0, 2), count=[1, 2, 3, 4, 6, 5, 2]),
+        pf.populations.Strategic(X, LABELS, np.linspace(0.1, 0.5, 7), response="evade"),
+        pf.populations.Sluggish(GAUSSIAN, np.linspace(0.2, 1.0, 7)),
+    ],
+    ids=["Gaussian", "Contaminated", "Strategic", "evade", "Sluggish"],
+)
+def test_populations(part):
+    ragged = {"padding"} if getattr(part, "count", None) is not None else set()
+    remembers = {"saves"} if isinstance(part, pf.populations.Sluggish) else set()
+    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
+
+
+def test_reweighted():
+    part = pf.populations.Reweighted(X, RNG.integers(0, 3, (7, 6)), temperature=2.0)
+    assert {"saves", "sweeps", "nodes", "in_a_round"} < set(check_part(part, theta=np.zeros((3, 3))))
+
+
+@pytest.mark.parametrize(
+    ("part", "rules"),
+    [
+        (pf.estimators.Minibatch(), {"padding", "in_a_round"}),
+        (pf.channels.Plain(), {"in_a_round"}),
+        (pf.aggregators.Mean(), {"padding", "relabelling", "in_a_round"}),
+        (pf.schedules.constant(0.1), {"sweeps", "step_size"}),
+        (pf.schedules.harmonic(20.0, 200.0), {"sweeps", "step_size"}),
+        (pf.Box(-1.0, [0.5, 1.0, 2.0]), {"sweeps", "projection", "in_a_round"}),
+        (pf.Ball(2.0), {"sweeps", "projection", "in_a_round"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_rest(part, rules):
+    assert set(check_part(part)) == COMMON | rules
+
+
+def test_company_can_be_given():
+    one = pf.Algorithm(rate=0.1, participation=pf.SchemeOne(3))
+    assert "relabelling" in check_part(pf.aggregators.Mean(of="models"), algorithm=one, skip=["in_a_round"])

@@ -1,0 +1,15 @@
+"""`theory` can be read, checked and reused without the rest of the package."""
+
+import ast
+from pathlib import Path
+
+import performative.theory
+
+
+def test_it_imports_nothing_of_ours():
+    for path in Path(performative.theory.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            ours = [n for n in names if n.split(".")[0] == "performative"]
+            assert all(n.startswith("performative.theory") for n in ours), f"{path.name} imports {ours}"
