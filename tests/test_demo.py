@@ -31,6 +31,10 @@ def test_the_three_answers(demo):
     assert told["decisions_changed"] > 0.1
     assert static["deployed_risk"] > 1.5 * static["expected_risk"]
     assert told["contraction"] < 1 and told["distance_end"] < 0.25 * told["distance_start"]
+    gaps = told["retraining"]
+    assert gaps[0] == pytest.approx(told["distance_start"], rel=1e-5)
+    # Two at a time, since retraining swings about the point; a tenth is left to what is not linear so far from it.
+    assert gaps[-1] / gaps[-3] == pytest.approx(told["contraction"] ** 2, rel=0.1)
     assert static["deployed_accuracy"] + 0.05 < learnt["deployed_accuracy"]
     assert static["deployed_risk"] > stable["deployed_risk"] > optimal["deployed_risk"]
     assert stable["expected_risk"] == pytest.approx(stable["deployed_risk"], rel=1e-6)

@@ -35,13 +35,13 @@ def _does_it_change(outcome: "Outcome") -> tuple[str, str]:
 def _does_it_settle(outcome: "Outcome") -> tuple[str, str]:
     n = outcome.numbers
     covered = 100 * (1 - n["distance_end"] / n["distance_start"])
-    attracted = n["contraction"] < 1
+    attracted, gaps = n["contraction"] < 1, n["retraining"]
     short = f"Yes: {covered:.0f} % of the way" if attracted and covered > 50 else "No"
     return short, (
         f"P-FedAvg starts {n['distance_start']:.2f} away from the exact stable point and ends "
         f"{n['distance_end']:.3f} away (mean over {n['seeds']} seeds); the static model stays "
-        f"{n['static_distance']:.2f} away. Near that point each full retraining leaves "
-        f"{100 * n['contraction']:.0f} % of the gap: "
+        f"{n['static_distance']:.2f} away. {len(gaps) - 1} exact retrainings in a row end {gaps[-1]:.3f} away; near "
+        f"the stable point each leaves {100 * n['contraction']:.0f} % of the gap: "
         + ("below 100 %, so it settles." if attracted else "100 % or more, so it does not.")
     )
 
