@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from performative import cases
 from performative.cli import app
-from performative.demo import _measure
+from performative.demo.solve import _measure
 from performative.engine.setup import on_device
 
 

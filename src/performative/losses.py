@@ -24,7 +24,7 @@ def negative_revenue(theta: Theta, z: Any) -> Float[Array, ""]:
 
 
 def inner(theta: Array, x: Array) -> Array:
-    """theta . x, by multiply and sum: unlike a matrix product it gives the same bits inside and outside of vmap."""
+    """theta . x, by multiply and sum: a matrix product would be batched, and its bits depend on the batch."""
     return jnp.sum(theta * x)
 
 

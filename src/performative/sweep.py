@@ -88,6 +88,7 @@ def sweep(
     record_theta: str = "all",
     every: int = 1,
     risk: bool | int = False,
+    consensus: bool = True,
     clock: Clock | None = None,
     dtype: str | None = None,
     executor: str | None = None,
@@ -115,7 +116,7 @@ def sweep(
             here, how = problem, algorithm
             for name, value in setting.items():
                 here, how = set_by_name(here, how, name, value)
-            ready.append((prepare(here, how, clock), find_targets(here, start, None, None)))
+            ready.append((prepare(here, how, clock, consensus), find_targets(here, start, None, None)))
         histories: dict[int, History] = {}
         groups = _same_program(ready)
         for group in groups:

@@ -98,7 +98,7 @@ def test_every_pair_is_equally_likely(path, monkeypatch):
     together = present.T @ present
     chance = k * (k - 1) / (n * (n - 1))
     error = np.sqrt(draws * chance * (1 - chance))
-    for i, j in itertools.combinations(range(n), 2):
+    for i, j in itertools.combinations(range(n), 2):  # 4.5: there are 120 of them
         assert abs(together[i, j] - draws * chance) < 4.5 * error, (i, j)
 
 
@@ -124,13 +124,13 @@ def test_duplicates_are_merged_with_their_multiplicity(k):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 17, 100, 257])
-def test_the_stored_less_shuffle_is_a_permutation(count):
+def test_the_shuffle_that_stores_nothing_is_a_permutation(count):
     send = jax.vmap(shuffled_position, in_axes=(None, 0, None))
     sent = np.asarray(send(jax.random.key(count), jnp.arange(count, dtype=jnp.int32), count))
     assert sorted(sent.tolist()) == list(range(count))
 
 
-def test_the_stored_less_shuffle_looks_uniform():
+def test_the_shuffle_that_stores_nothing_looks_uniform():
     # Where the first two of six go: 30 ordered pairs.
     send = jax.vmap(jax.vmap(shuffled_position, in_axes=(None, 0, None)), in_axes=(0, None, None))
     sent = np.asarray(jax.jit(send)(jax.random.split(jax.random.key(6), 30_000), jnp.arange(2, dtype=jnp.int32), 6))

@@ -64,8 +64,8 @@ def demo(
 ) -> None:
     """Ten made-up banks score applicants who answer to the score: solved and drawn in under a minute."""
     with _reporting(as_json) as reporter:
-        from performative.demo import run_demo
-        from performative.report.demo_words import terminal_tables
+        from performative.demo import run_demo, write_demo
+        from performative.demo.words import terminal_tables
 
         if out.exists() and not out.is_dir():
             raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
@@ -73,7 +73,7 @@ def demo(
         for thing in terminal_tables(outcome):
             reporter.show(thing)
             reporter.show()
-        paths = outcome.write(out)
+        paths = write_demo(outcome, out)
         for kind, path in paths.items():
             reporter.path(kind, path)
         reporter.result({"status": "completed", **outcome.numbers, "files": {k: str(p) for k, p in paths.items()}})

@@ -29,7 +29,7 @@ class Watch(eqx.Module):
 
 def record(state: State, report: Report, targets: Targets, watch: Watch, limit: Array) -> dict[str, Any]:
     """One row of the history: levels as they are now, counts since the last row, and whether the model is sound."""
-    levels = {"consensus": report.consensus}
+    levels = {} if report.consensus is None else {"consensus": report.consensus}
     for name in ("stable", "optimal"):
         target = getattr(targets, name)
         if target is not None:
@@ -54,25 +54,6 @@ def add_reports(total: Report, last: Report) -> Report:
     )
 
 
-def _advance(setup: Setup, watch: Watch, rounds: Array, keys: RunKeys, state: State) -> tuple[State, Report]:
-    """Rounds up to the next record: `every` of them, fewer at the end."""
-
-    def once(state: State) -> tuple[State, Report]:
-        return federated_round(setup, state, keys, watch.executor)
-
-    state, report = once(state)
-    if watch.every == 1:
-        return state, report
-
-    def again(_: Any, carry: Any) -> Any:
-        state, total = carry
-        state, report = once(state)
-        return state, add_reports(total, report)
-
-    left = jnp.minimum(watch.every - 1, rounds - state.round)
-    return jax.lax.fori_loop(0, left, again, (state, report))
-
-
 class Span(eqx.Module):
     """How far a chunk goes: `count` records, never past round `rounds`; |theta|^2 above `limit` is not sound."""
 
@@ -94,58 +75,90 @@ class Frozen(eqx.Module):
     settings: int | None = eqx.field(static=True, default=None)
 
 
-def _one_run(
-    setup: Setup, targets: Targets, watch: Watch, capacity: int, span: Span, key: Any, state: State
-) -> tuple[State, dict[str, Any]]:
-    keys = run_keys(key)
-
-    def row(state: State) -> tuple[State, dict[str, Any]]:
-        state, report = _advance(setup, watch, span.rounds, keys, state)
-        return state, record(state, report, targets, watch, span.limit)
-
-    shapes = jax.eval_shape(lambda s: row(s)[1], state)
-    leaves, structure = jax.tree.flatten(shapes)
-    # All plain numbers of a row go into one vector: one write a row instead of ten, which is what a small run pays for.
-    plain = [leaf.ndim == 0 for leaf in leaves]
-    books = [jnp.zeros((capacity, *leaf.shape), leaf.dtype) for leaf in leaves if leaf.ndim]
-    numbers = jnp.zeros((capacity, sum(plain)), setup.weights.dtype)
-
-    def body(i: Array, carry: Any) -> Any:
-        state, numbers, books = carry
-        state, values = row(state)
-        flat = jax.tree.leaves(values)
-        line = jnp.stack([v.astype(numbers.dtype) for v, is_plain in zip(flat, plain, strict=True) if is_plain])
-        arrays = [v for v, is_plain in zip(flat, plain, strict=True) if not is_plain]
-        books = [_put(book, value, i) for book, value in zip(books, arrays, strict=True)]
-        return state, _put(numbers, line, i), books
-
-    # A traced trip count: one compilation serves chunks of every length up to the capacity.
-    state, numbers, books = jax.lax.fori_loop(0, span.count, body, (state, numbers, books))
-    columns, arrays = iter(numbers.T), iter(books)
-    filled = [next(columns) if is_plain else next(arrays) for is_plain in plain]
-    return state, jax.tree.unflatten(structure, filled)
-
-
-def _put(book: Array, value: Array, i: Array) -> Array:
-    """book[i] = value without the checks for an index that is out of bounds: it never is."""
-    return jax.lax.dynamic_update_index_in_dim(book, value, i, axis=0)
-
-
 @eqx.filter_jit(donate="all-except-first")
 def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
     """`span.count` records from `state` on, at most `capacity`.
 
-    State and keys lead with an axis of repeats; the state with one of settings before it in a sweep.
+    State and keys lead with an axis of repeats; the state with one of settings before it in a sweep. The loop is outside
+    of the maps over them: it counts rounds for all at once.
     """
     fixed, span = frozen
+    keys = jax.vmap(run_keys)(fixed.keys)
+    lead = 1 if fixed.settings is None else 2
+    first = state.round[(0,) * lead]
 
-    def repeats(setup: Setup, targets: Targets, state: State) -> Any:
-        def one(key: Any, state: State) -> Any:
-            return _one_run(setup, targets, watch, capacity, span, key, state)
+    def once(state: State) -> tuple[State, Report]:
+        def repeats(setup: Setup, targets: Targets, state: State) -> Any:
+            return jax.vmap(lambda keys, state: federated_round(setup, state, keys, watch.executor))(keys, state)
 
-        return jax.vmap(one)(fixed.keys, state)
+        return over_settings(repeats, fixed, state)
 
-    return over_settings(repeats, fixed, state)
+    def note(state: State, report: Report) -> dict[str, Any]:
+        def repeats(setup: Setup, targets: Targets, state: State, report: Report) -> Any:
+            return jax.vmap(lambda state, report: record(state, report, targets, watch, span.limit))(state, report)
+
+        return over_settings(repeats, fixed, state, report)
+
+    def advance(i: Array, state: State) -> tuple[State, Report]:
+        """Rounds up to the next record: `every` of them, fewer at the end."""
+        state, report = once(state)
+        if watch.every == 1:
+            return state, report
+
+        def again(_: Any, carry: Any) -> Any:
+            state, total = carry
+            state, report = once(state)
+            return state, add_reports(total, report)
+
+        left = jnp.minimum(watch.every - 1, span.rounds - (first + i * watch.every + 1))
+        return jax.lax.fori_loop(0, left, again, (state, report))
+
+    def body(i: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
+        state, books = carry
+        state, report = advance(i, state)
+        return state, books.write(i, note(state, report))
+
+    shapes = jax.eval_shape(lambda s: note(*once(s)), state)
+    # A traced trip count: one compilation serves chunks of every length up to the capacity.
+    state, books = jax.lax.fori_loop(0, span.count, body, (state, Books(shapes, lead, capacity)))
+    return state, books.read()
+
+
+class Books(eqx.Module):
+    """Rows of records. All plain numbers of a row share one array: one write a row, which is what small runs pay for."""
+
+    numbers: Array
+    arrays: list[Array]
+    plain: tuple[bool, ...] = eqx.field(static=True)
+    structure: Any = eqx.field(static=True)
+    lead: int = eqx.field(static=True)
+
+    def __init__(self, shapes: PyTree, lead: int, capacity: int):
+        leaves, self.structure = jax.tree.flatten(shapes)
+        self.lead, self.plain = lead, tuple(leaf.ndim == lead for leaf in leaves)
+        dtype = next(leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
+        before = leaves[0].shape[:lead]
+        self.numbers = jnp.zeros((*before, capacity, sum(self.plain)), dtype)
+        rest = [leaf for leaf, plain in zip(leaves, self.plain, strict=True) if not plain]
+        self.arrays = [jnp.zeros((*before, capacity, *leaf.shape[lead:]), leaf.dtype) for leaf in rest]
+
+    def write(self, i: Array, row: PyTree) -> "Books":
+        """Row i."""
+
+        def put(book: Array, value: Array) -> Array:
+            return jax.lax.dynamic_update_index_in_dim(book, value, i, axis=self.lead)
+
+        leaves = list(zip(jax.tree.leaves(row), self.plain, strict=True))
+        line = jnp.stack([leaf.astype(self.numbers.dtype) for leaf, plain in leaves if plain], axis=-1)
+        rest = [leaf for leaf, plain in leaves if not plain]
+        arrays = [put(book, leaf) for book, leaf in zip(self.arrays, rest, strict=True)]
+        return eqx.tree_at(lambda b: (b.numbers, b.arrays), self, (put(self.numbers, line), arrays))
+
+    def read(self) -> PyTree:
+        """All rows, each leaf with the axis of rows behind the leading ones."""
+        columns, arrays = iter(jnp.moveaxis(self.numbers, -1, 0)), iter(self.arrays)
+        filled = [next(columns) if plain else next(arrays) for plain in self.plain]
+        return jax.tree.unflatten(self.structure, filled)
 
 
 def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:

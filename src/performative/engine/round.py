@@ -46,12 +46,13 @@ class Setup(eqx.Module):
     weights: Numbers
     tables: PyTree
     clock: Clock
+    consensus: bool = eqx.field(static=True, default=True)
 
 
 class Report(eqx.Module):
-    """What a round tells: sums over its clients, and how far they ended from each other."""
+    """What a round tells: how far its clients ended from each other (None if not asked), and sums over them."""
 
-    consensus: Float[Array, ""]
+    consensus: Float[Array, ""] | None
     time: Float[Array, ""]
     uploads: Array
     metrics: dict[str, Array]
@@ -167,13 +168,18 @@ def close_round(
     return after, report_round(setup, cohort, upload)
 
 
-def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
-    """sum_i p_i |theta_i - theta_bar|^2 over the cohort, its simulated time, and the sums of clients' counts."""
-    active, dtype = cohort.active, setup.weights.dtype
+def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
+    """sum_i a_i |theta_i - theta_bar|^2 / sum_i a_i over the cohort, theta_bar the mean with the same weights."""
     # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
-    total_weight = jnp.sum(cohort.weight)
-    centre = jax.tree.map(lambda v: v / total_weight.astype(v.dtype), weighted_sum(upload.delta, cohort.weight, active))
+    weight, total = cohort.weight, jnp.sum(cohort.weight)
+    centre = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
     apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
+    return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
+
+
+def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
+    """The consensus error, the simulated time, and the sums of clients' counts."""
+    active, dtype = cohort.active, setup.weights.dtype
     present = jnp.ones(cohort.weight.shape, bool) if active is None else active
 
     def total(counts: Array) -> Array:
@@ -182,7 +188,7 @@ def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
     longest = jnp.max(jnp.where(present, upload.steps, 0)).astype(dtype)
     time = longest * setup.clock.compute + setup.clock.communication + cohort.elapsed
     return Report(
-        consensus=weighted_sum(apart, cohort.weight, active).astype(dtype) / total_weight,
+        consensus=consensus_error(cohort, upload).astype(dtype) if setup.consensus else None,
         time=jnp.asarray(time, dtype),
         uploads=total(present),
         metrics={name: total(values) for name, values in upload.metrics.items()},

@@ -36,6 +36,7 @@ def run(
     record_theta: str = "all",
     every: int = 1,
     risk: bool | int = True,
+    consensus: bool = True,
     clock: Clock | None = None,
     dtype: str | None = None,
     executor: str | None = None,
@@ -55,6 +56,7 @@ def run(
     record_theta:     "all" keeps the model of every record, "last" only the final one
     every:            rounds between records
     risk:             points along the run at which risks are measured (True for 20, False for none)
+    consensus:        record how far clients end from each other; one more pass over their updates each round
     clock:            what a local step and an exchange cost in simulated time
     dtype:            "float32" (default) or "float64"
     executor:         "dense", "gather" or "loop"; None picks one, and `history.meta["executor"]` says which
@@ -72,7 +74,7 @@ def run(
     precision, points, clock = read_dtype(dtype), read_points(risk), clock or Clock()
     with jax.enable_x64(precision == jnp.float64):
         cache_compilations()
-        setup = on_device(prepare(problem, algorithm, clock), precision)
+        setup = on_device(prepare(problem, algorithm, clock, consensus), precision)
         start = read_theta(problem, theta, precision)
         check_fit(setup.problem, setup.algorithm, start)
         targets = on_device(find_targets(problem, start, stable, optimal), precision)
@@ -87,6 +89,7 @@ def run(
                 "repeats": repeats,
                 "watch": describe(watch),
                 "risk": points,
+                "consensus": consensus,
                 "dtype": str(setup.weights.dtype),
                 "clock": describe(clock),
             }

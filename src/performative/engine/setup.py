@@ -95,7 +95,7 @@ def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
     _FITTING.add(seen)
 
 
-def prepare(problem: Problem, algorithm: Algorithm, clock: Clock) -> Setup:
+def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, consensus: bool = True) -> Setup:
     """Check that the parts serve this problem, and work out their tables. Still on the host."""
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
@@ -107,7 +107,7 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock) -> Setup:
     weights = np.asarray(problem.client_weights)
     algorithm.participation.check(weights)
     algorithm.aggregator.check(weights, algorithm.participation)
-    return Setup(problem, algorithm, weights, algorithm.participation.tables(weights), clock)
+    return Setup(problem, algorithm, weights, algorithm.participation.tables(weights), clock, consensus)
 
 
 def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:

@@ -1,9 +1,8 @@
 """The demo's three answers in plain words, for a terminal and for a page."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from performative.demo import Model, Outcome
+from performative.demo.outcome import Model, Outcome
 
 QUESTIONS = (
     "Does deployment change my data?",
@@ -12,7 +11,7 @@ QUESTIONS = (
 )
 
 
-def answers(outcome: "Outcome") -> list[tuple[str, str, str]]:
+def answers(outcome: Outcome) -> list[tuple[str, str, str]]:
     """(question, the answer in a few words, why) for each of the three questions."""
     said = [_does_it_change(outcome), _does_it_settle(outcome), _what_does_it_cost(outcome)]
     # No line break between a number and its sign.
@@ -20,7 +19,7 @@ def answers(outcome: "Outcome") -> list[tuple[str, str, str]]:
     return [(question, short, why) for question, (short, why) in zip(QUESTIONS, words, strict=True)]
 
 
-def _does_it_change(outcome: "Outcome") -> tuple[str, str]:
+def _does_it_change(outcome: Outcome) -> tuple[str, str]:
     n, static = outcome.numbers, outcome.models[0]
     flipped = f"{100 * n['decisions_changed']:.0f} %"
     short = f"Yes: {flipped} of decisions flip" if n["decisions_changed"] > 0.01 else "Hardly"
@@ -32,7 +31,7 @@ def _does_it_change(outcome: "Outcome") -> tuple[str, str]:
     )
 
 
-def _does_it_settle(outcome: "Outcome") -> tuple[str, str]:
+def _does_it_settle(outcome: Outcome) -> tuple[str, str]:
     n = outcome.numbers
     covered = 100 * (1 - n["distance_end"] / n["distance_start"])
     attracted, gaps = n["contraction"] < 1, n["retraining"]
@@ -46,7 +45,7 @@ def _does_it_settle(outcome: "Outcome") -> tuple[str, str]:
     )
 
 
-def _what_does_it_cost(outcome: "Outcome") -> tuple[str, str]:
+def _what_does_it_cost(outcome: Outcome) -> tuple[str, str]:
     static, learnt, stable, optimal = outcome.models
     lost = 100 * (static.expected_accuracy - static.deployed_accuracy)
     gained = 100 * (learnt.deployed_accuracy - static.deployed_accuracy)
@@ -59,13 +58,13 @@ def _what_does_it_cost(outcome: "Outcome") -> tuple[str, str]:
     )
 
 
-def model_cells(model: "Model") -> list[str]:
+def model_cells(model: Model) -> list[str]:
     """Accuracy expected and deployed, risk expected and deployed."""
     accuracies = [f"{100 * value:.1f} %" for value in (model.expected_accuracy, model.deployed_accuracy)]
     return [*accuracies, f"{model.expected_risk:.3f}", f"{model.deployed_risk:.3f}"]
 
 
-def terminal_tables(outcome: "Outcome") -> list[Any]:
+def terminal_tables(outcome: Outcome) -> list[Any]:
     """The answers and the models, for rich."""
     from rich.table import Table
     from rich.text import Text

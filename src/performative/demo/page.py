@@ -1,14 +1,11 @@
 """The demo's page."""
 
 from html import escape
-from typing import TYPE_CHECKING
 
-from performative.report.demo_words import answers, model_cells
-from performative.report.figures import panels
+from performative.demo.figures import panels
+from performative.demo.outcome import Outcome
+from performative.demo.words import answers, model_cells
 from performative.report.html import document, picture, table
-
-if TYPE_CHECKING:
-    from performative.demo import Outcome
 
 _TITLE = "When deploying the model changes the data"
 _LEAD = (
@@ -29,7 +26,7 @@ history = pf.run(problem, pf.p_fedavg(rate=0.1, local_steps=5, batch=pf.Fixed(16
 history.plot("performative_risk").figure.savefig("risk.png")"""
 
 
-def page(outcome: "Outcome") -> bytes:
+def page(outcome: Outcome) -> bytes:
     """Three questions with their answers and pictures, the models side by side, and how it was made."""
     pictures = zip(panels(outcome, dark=False), panels(outcome, dark=True), _DESCRIPTIONS, strict=True)
     cards = "\n".join(

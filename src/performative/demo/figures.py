@@ -2,15 +2,13 @@
 
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from performative.demo.outcome import Outcome
+from performative.demo.words import QUESTIONS
 from performative.plotting import COLOURS, plot_history
-from performative.report.demo_words import QUESTIONS
-
-if TYPE_CHECKING:
-    from performative.demo import Outcome
 
 _BLUE, _ORANGE, _GREEN, _PURPLE = COLOURS[:4]
 _BASE = {
@@ -37,7 +35,7 @@ LIGHT, DARK = theme("#1f2328", "#ffffff"), theme("#d5dae0", "#16191d")
 _LIGHTER = {_BLUE: "#56B4E9", _ORANGE: "#F0904A", _GREEN: "#2CC295", _PURPLE: "#E29BC4"}
 
 
-def overview(outcome: "Outcome") -> bytes:
+def overview(outcome: Outcome) -> bytes:
     """All three panels side by side, as PNG."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -51,7 +49,7 @@ def overview(outcome: "Outcome") -> bytes:
         return _save(figure, "png")
 
 
-def panels(outcome: "Outcome", dark: bool) -> list[bytes]:
+def panels(outcome: Outcome, dark: bool) -> list[bytes]:
     """Each panel on its own, as SVG."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -72,7 +70,7 @@ def _save(figure: Any, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _draw_scores(ax: Any, outcome: "Outcome", shade: Callable[[str], str]) -> None:
+def _draw_scores(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:
     before, after = outcome.scores
     low, high = np.quantile(np.concatenate([before, after]), (0.001, 0.999))
     edges = np.linspace(low, high, 45)
@@ -94,7 +92,7 @@ def _draw_scores(ax: Any, outcome: "Outcome", shade: Callable[[str], str]) -> No
     ax.legend(loc="upper left")
 
 
-def _draw_distances(ax: Any, outcome: "Outcome", shade: Callable[[str], str]) -> None:
+def _draw_distances(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:
     ax.set_prop_cycle(color=[shade(_BLUE), shade(_ORANGE)])
     plot_history(outcome.histories["fedavg"], "distance_to_stable", ax, "static (FedAvg)")
     plot_history(outcome.histories["p_fedavg"], "distance_to_stable", ax, "retrained (P-FedAvg)")
@@ -103,7 +101,7 @@ def _draw_distances(ax: Any, outcome: "Outcome", shade: Callable[[str], str]) ->
     ax.legend(loc="center right")
 
 
-def _draw_cost(ax: Any, outcome: "Outcome", shade: Callable[[str], str]) -> None:
+def _draw_cost(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:
     colours = (_BLUE, _ORANGE, _GREEN, _PURPLE)
     for row, (model, colour) in enumerate(zip(outcome.models, colours, strict=True)):
         here = shade(colour)

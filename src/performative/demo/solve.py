@@ -1,10 +1,9 @@
-"""`performative demo`: does deployment change my data, does retraining settle, what does ignoring it cost?"""
+"""Solve the demo's problem: a static learner, P-FedAvg, and the exact points."""
 
 import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +15,7 @@ from jaxtyping import Array, Float
 from performative import cases
 from performative.batches import Fixed
 from performative.client_axis import client_axes
+from performative.demo.outcome import Model, Outcome
 from performative.engine import run
 from performative.engine.run import cache_compilations
 from performative.engine.setup import on_device
@@ -27,46 +27,6 @@ from performative.risk import decoupled_risk
 from performative.schedules import harmonic
 
 _RETRAININGS = 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """One way to learn, and what came of it. Numbers are means over seeds where there are any.
-
-    expected: on the data that it learnt from; deployed: on the data that it brings about.
-    """
-
-    name: str
-    how: str
-    expected_risk: float
-    deployed_risk: float
-    expected_accuracy: float
-    deployed_accuracy: float
-    accuracy_range: tuple[float, float] | None = None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outcome:
-    """All that the demo found out.
-
-    models:    static, retrained, stable, optimal
-    scores:    log-odds that the static model gives each applicant, before and after it is deployed
-    histories: of FedAvg and P-FedAvg
-    numbers:   the answers as a flat record, for --json
-    """
-
-    models: list[Model]
-    scores: tuple[np.ndarray, np.ndarray]
-    histories: dict[str, History]
-    numbers: dict[str, Any]
-
-    def write(self, folder: Path) -> dict[str, Path]:
-        """demo.png and demo.html; each appears whole or not at all."""
-        from performative.report import write_files
-        from performative.report.demo_page import page
-        from performative.report.figures import overview
-
-        return write_files(folder, {"PNG": ("demo.png", overview(self)), "HTML": ("demo.html", page(self))})
 
 
 def run_demo(quick: bool = False) -> Outcome:
