@@ -53,6 +53,6 @@ class Mean(AbstractAggregator):
     def check(self, weights: Any, participation: Any) -> None:
         if self.of == "models" and not participation.sums_to_one and np.ptp(np.asarray(weights)) > 1e-12:
             raise ValueError(
-                f'Mean(of="models") with {type(participation).__name__} needs equal weights: with unequal ones those of a '
-                'round do not sum to one and the model does not converge. Use Mean() (of="updates"), or SchemeOne.'
+                f'Mean(of="models") with {type(participation).__name__} needs equal weights: unequal ones of a round '
+                'do not sum to one and the model does not converge. Use Mean() (of="updates"), or SchemeOne.'
             )

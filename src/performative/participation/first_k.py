@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import Cohort, Memory, Numbers, is_concrete, number, whole
+from performative.types import Cohort, Memory, Numbers, as_whole, is_concrete, number
 
 
 class AbstractLatency(eqx.Module):
@@ -73,7 +73,7 @@ class FirstK(AbstractParticipation):
     than their weight says and the point that training settles at moves with them. Costs O(N) a round: all are asked.
     """
 
-    k: int = whole()
+    k: int = eqx.field(static=True, converter=as_whole)
     latency: AbstractLatency
 
     def __check_init__(self) -> None:

@@ -35,8 +35,8 @@ def check_part(
     padding           NaN in rows that do not count (spare, masked, past the end of a table) changes nothing
     relabelling       renaming the clients renames the result and changes nothing else
     sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
-    in_a_round        in two rounds the model stays finite and absent clients' memory bitwise as it was, whether the
-                      cohort is gathered or everyone computes
+    in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory bitwise as
+                      it was; the part traces where everyone computes, and a population gives the same result there
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)
 
     A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one
