@@ -151,6 +151,24 @@ def test_projection_holds_after_steps_and_moves():
     assert history["consensus"][0, -1] == pytest.approx(0.0, abs=1e-12)
 
 
+def test_the_smallest_client_must_serve_the_batch():
+    # Client 1 has two real rows; what pads its table must never be trained on.
+    x = np.ones((2, 5, 1))
+    x[1, 2:] = 1e6
+    population = pf.populations.Strategic(x, np.zeros((2, 5), int), 0.0, count=[5, 2])
+    problem = pf.Problem(pf.losses.ridge(0.0), population)
+    with pytest.raises(ValueError, match=r"Uniform\(n=4\).* only 2"):
+        pf.run(problem, pf.p_fedavg(rate=0.1, batch=pf.Uniform(4)), rounds=1)
+    for batch in (pf.Uniform(2), pf.Shuffled(2), pf.Fixed(8)):
+        history = pf.run(problem, pf.p_fedavg(rate=0.1, batch=batch), rounds=4, theta=[1.0], risk=False)
+        np.testing.assert_allclose(history.theta[0, :, 0], 0.9 ** np.arange(5), rtol=1e-5)
+
+
+def test_a_misspelt_slot_is_named():
+    with pytest.raises(ValueError, match=r"no argument 'partcipation'\. Did you mean 'participation'"):
+        pf.p_fedavg(rate=0.1, partcipation=pf.Full())
+
+
 def test_any_pytree_is_a_model():
     def loss(theta, z):
         return jax.numpy.sum((theta["a"] - z) ** 2) / 2 + theta["b"][1] ** 2

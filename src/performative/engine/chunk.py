@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from performative.engine.keys import RunKeys, run_keys
+from performative.engine.keys import run_keys
 from performative.engine.round import Report, Setup, federated_round
 from performative.types import State, squared_norm
 
@@ -79,8 +79,8 @@ class Frozen(eqx.Module):
 def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
     """`span.count` records from `state` on, at most `capacity`.
 
-    State and keys lead with an axis of repeats; the state with one of settings before it in a sweep. The loop is outside
-    of the maps over them: it counts rounds for all at once.
+    State and keys lead with an axis of repeats; the state with one of settings before it in a sweep. The loop is
+    outside of the maps over them: it counts rounds for all at once.
     """
     fixed, span = frozen
     keys = jax.vmap(run_keys)(fixed.keys)
@@ -125,7 +125,7 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
 
 
 class Books(eqx.Module):
-    """Rows of records. All plain numbers of a row share one array: one write a row, which is what small runs pay for."""
+    """Rows of records. All plain numbers of a row share one array, so that a small run pays for one write a row."""
 
     numbers: Array
     arrays: list[Array]

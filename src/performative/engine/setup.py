@@ -66,7 +66,8 @@ _FITTING: set[Any] = set()
 
 def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
     """Trace one sample and its loss, so that a mismatch is found before anything is compiled."""
-    algorithm.batch.check(problem.population.capacity)
+    rows = problem.population.rows
+    algorithm.batch.check(None if rows is None else int(np.min(rows)))  # the smallest client must serve it, too
     leaves, structure = jax.tree.flatten((problem, theta))
     seen = (structure, tuple((leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in leaves))
     if seen in _FITTING:
