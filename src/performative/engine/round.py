@@ -52,9 +52,9 @@ class Setup(eqx.Module):
 class Report(eqx.Module):
     """What a round tells: how far its clients ended from each other (None if not asked), and sums over them."""
 
-    consensus: Float[Array, ""] | None
-    time: Float[Array, ""]
-    uploads: Array
+    consensus: Float[Array, "..."] | None
+    time: Float[Array, "..."]
+    uploads: Float[Array, "..."]
     metrics: dict[str, Array]
 
 
