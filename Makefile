@@ -13,10 +13,11 @@ help:
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks, as ratios in one run"
 
-$(VENV)/bin/python:
+$(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
+	@touch $@
 
-$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing performative into $(VENV) (once) ..."
 	$(PIP) -e .
 	@touch $@

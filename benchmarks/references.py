@@ -8,8 +8,13 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.extend.random import threefry_2x32
 
-from performative.engine.keys import fold_pair
+
+def fold_pair(key, first, second):
+    """A client's key of a round in one hash, as the engine makes it."""
+    counter = jnp.stack([first.astype(jnp.uint32), second.astype(jnp.uint32)])
+    return jax.random.wrap_key_data(threefry_2x32(jax.random.key_data(key), counter))
 
 
 def repeat_keys(repeats: int):

@@ -11,12 +11,12 @@ from performative.errors import nearest
 
 def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
     """All benchmarks by name. They live in the repository, not in the installed package."""
-    for folder in (Path.cwd(), Path(__file__).parents[2]):
-        if (folder / "benchmarks" / "core.py").exists():
-            if str(folder) not in sys.path:
-                sys.path.insert(0, str(folder))
-            return importlib.import_module("benchmarks.core").BENCHMARKS
-    raise FileNotFoundError("no folder benchmarks/ here; run `performative bench` in a clone of the repository.")
+    folder = Path(__file__).parents[2]
+    if not (folder / "benchmarks" / "core.py").exists():
+        raise FileNotFoundError("the benchmarks are not part of the installed package; install from a clone (pip -e).")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module("benchmarks.core").BENCHMARKS
 
 
 def run_benchmarks(names: list[str] | None = None) -> list[dict[str, Any]]:

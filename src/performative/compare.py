@@ -86,6 +86,14 @@ def compare(
     if repeats < 2:
         raise ValueError("compare needs repeats >= 2 to tell a difference from luck.")
     values = {n: np.asarray(metric(h) if callable(metric) else h[metric][:, -1], float) for n, h in histories.items()}
+    for run, final in values.items():
+        if not np.all(np.isfinite(final)):
+            raise ValueError(f"compare: {run!r} has no finite final {metric!r} in every repeat; leave it out.")
+    ends = {name: int(h.rounds[-1]) for name, h in histories.items()}
+    if len(set(ends.values())) > 1:
+        raise ValueError(
+            f"compare holds final values against each other, so all runs must end at one round; got {ends}."
+        )
     pairs = list(itertools.combinations(values, 2))
     if baseline is not None:
         pairs = [(name, baseline) for name in values if name != baseline]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from performative.types import Theta
+from performative.types import Theta, as_whole
 
 
 class Deployment(eqx.Module):
@@ -33,10 +33,10 @@ class Deployment(eqx.Module):
 class Every(eqx.Module):
     """Lazy deployment: the global model reaches the world every k rounds."""
 
-    k: int = eqx.field(static=True)
+    k: int = eqx.field(static=True, converter=as_whole)
 
     def __check_init__(self) -> None:
-        if not (isinstance(self.k, int) and self.k >= 1):
+        if isinstance(self.k, bool) or not (isinstance(self.k, int) and self.k >= 1):
             raise ValueError(f"Every(k={self.k}) needs a whole number of rounds, k >= 1.")
 
 

@@ -102,7 +102,7 @@ def distinct(key: PRNGKeyArray, k: int, count: Any, capacity: int | None = None)
 def shuffled_position(key: PRNGKeyArray, position: Int[Array, ""], count: Any) -> Int[Array, ""]:
     """Where a keyed permutation of 0..count-1 sends `position`, without storing the permutation.
 
-    A Feistel network over the smallest square power of four that holds `count`, walked until it lands below
+    A Feistel network over the smallest power of four that holds `count`, walked until it lands below
     `count`. Serves epochs over a table in O(1) memory a client.
     """
     count = jnp.asarray(count, jnp.uint32)

@@ -5,10 +5,12 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
+from performative.errors import check_finite
 from performative.theory import Assumptions, p_fedavg
-from performative.types import Numbers, number
+from performative.types import Numbers, is_concrete, number
 
 
 class AbstractSchedule(eqx.Module):
@@ -33,6 +35,11 @@ class Harmonic(AbstractSchedule):
 
     scale: Numbers = number()
     offset: Numbers = number()
+
+    def __check_init__(self) -> None:
+        check_finite("harmonic", scale=self.scale, offset=self.offset)
+        if is_concrete((self.scale, self.offset)) and not (np.all(self.scale >= 0) and np.all(self.offset > 0)):
+            raise ValueError(f"harmonic needs scale >= 0 and offset > 0; got scale={self.scale}, offset={self.offset}.")
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         offset = jnp.asarray(self.offset)

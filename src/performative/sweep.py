@@ -1,6 +1,7 @@
 """Many settings at once: one compilation for all that differ in numbers only."""
 
 import dataclasses
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from performative.engine.drive import drive
 from performative.engine.round import Clock
 from performative.engine.run import (
     cache_compilations,
+    check_limit,
     find_targets,
     pick_executor,
     read_dtype,
@@ -24,7 +26,7 @@ from performative.engine.run import (
     read_record_theta,
     repeat_keys,
 )
-from performative.engine.setup import check_fit, on_device, prepare, read_theta
+from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, nearest
 from performative.history import History
 from performative.problem import Problem
@@ -105,25 +107,28 @@ def sweep(
     if not over or any(len(values) == 0 for values in over.values()):
         raise ValueError("over needs at least one name with at least one value.")
     settings = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+    check_limit(limit)
     precision, points, clock = read_dtype(dtype), read_points(risk), clock or Clock()
     if executor == "loop":
         raise ValueError('sweep runs settings side by side; use pf.run(..., executor="loop") on one of them.')
     with jax.enable_x64(precision == jnp.float64):
         cache_compilations()
         start = read_theta(problem, theta, precision)
-        ready = []
+        ready, hows = [], []
         for setting in settings:
             here, how = problem, algorithm
             for name, value in setting.items():
                 here, how = set_by_name(here, how, name, value)
+            place_start(on_device(here, precision), start, given=True)
             ready.append((prepare(here, how, clock, consensus), find_targets(here, start, None, None)))
+            hows.append(how)
         histories: dict[int, History] = {}
         groups = _same_program(ready)
         for group in groups:
             fixed = _stack([ready[i] for i in group], repeat_keys(seed, repeats), precision)
             first = on_device(ready[group[0]][0], precision)
-            check_fit(first.problem, first.algorithm, start)
-            how = ready[group[0]][0].algorithm
+            check_fit(first.problem, start)
+            how = hows[group[0]]
             watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
             state, chunks, seconds = drive(
                 fixed, start, watch, rounds,
@@ -132,7 +137,7 @@ def sweep(
             for place, i in enumerate(group):
                 meta = {
                     "algorithm": how.name,
-                    "config": describe(ready[i][0].algorithm),
+                    "config": describe(hows[i]),
                     "setting": describe(settings[i]),
                     "seed": seed,
                     "dtype": str(first.weights.dtype),
@@ -194,16 +199,12 @@ def _field_names(part: Any) -> list[str]:
 
 
 def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
-    if not dataclasses.is_dataclass(part) or path[0] not in _field_names(part):
-        known = _field_names(part) if dataclasses.is_dataclass(part) else []
-        raise ValueError(f"over: {name!r} does not lead to a field of {type(part).__name__}.{nearest(path[0], known)}")
-    copy = object.__new__(type(part))
-    for field in dataclasses.fields(part):
-        content = getattr(part, field.name)
-        if field.name == path[0]:
-            content = _replace(content, path[1:], value, name) if path[1:] else value
-            content = field.metadata.get("converter", lambda v: v)(content)
-        object.__setattr__(copy, field.name, content)
-    if hasattr(copy, "__check_init__"):
-        copy.__check_init__()
-    return copy
+    """Made anew by its constructor, so that whatever that works out or checks is right again."""
+    made_of = [p for p in inspect.signature(type(part)).parameters if hasattr(part, p)]
+    if not dataclasses.is_dataclass(part) or path[0] not in made_of:
+        raise ValueError(
+            f"over: {name!r} does not lead to an argument of {type(part).__name__}.{nearest(path[0], made_of)}"
+        )
+    arguments = {p: getattr(part, p) for p in made_of}
+    arguments[path[0]] = _replace(arguments[path[0]], path[1:], value, name) if path[1:] else value
+    return type(part)(**arguments)

@@ -30,7 +30,7 @@ def as_numbers(value: Any) -> Any:
     if isinstance(value, jax.Array) or value is None:
         return value
     array = np.asarray(value)
-    return array.astype(np.float64) if array.dtype.kind in "buif" else array
+    return array.astype(np.float64, copy=False) if array.dtype.kind in "buif" else array
 
 
 def number(**options: Any) -> Any:

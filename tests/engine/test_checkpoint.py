@@ -106,3 +106,24 @@ def test_history_saves_and_loads(tmp_path):
         pf.History.load(tmp_path / "absent.nc")
     with pytest.raises(KeyError, match="was not recorded; recorded are"):
         history["loss"]
+
+
+def test_a_diverged_run_stays_where_it_ended(tmp_path):
+    options = {"rounds": 400, "theta": 1.0, "risk": 5, "checkpoint": tmp_path, "checkpoint_every": 7}
+    first = pf.run(PROBLEM, pf.p_fedavg(rate=9.0), **options)
+    assert first.status == "diverged"
+    assert same(first, pf.run(PROBLEM, pf.p_fedavg(rate=9.0), resume=True, **options))
+
+
+def test_other_targets_are_another_run(tmp_path):
+    options = {"rounds": 4, "theta": 0.0, "risk": False, "checkpoint": tmp_path}
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), stable=2.0, **options)
+    with pytest.raises(ValueError, match=r"targets\.stable"):
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), stable=50.0, resume=True, **options)
+
+
+def test_a_thinned_run_is_made_longer_only_at_a_record(tmp_path):
+    options = {"theta": 0.0, "risk": False, "every": 3, "checkpoint": tmp_path}
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=7, **options)
+    with pytest.raises(ValueError, match="ended at round 7, which is no multiple of every=3"):
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=20, resume=True, **options)

@@ -164,6 +164,33 @@ def test_the_smallest_client_must_serve_the_batch():
         np.testing.assert_allclose(history.theta[0, :, 0], 0.9 ** np.arange(5), rtol=1e-5)
 
 
+def test_divergence_stops_a_run_without_risks_too_and_at_the_same_record():
+    runaway = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 3.0, 1.0))
+    options = {"rounds": 20_000, "theta": 1.0}
+    without = pf.run(runaway, pf.p_fedavg(rate=0.9), risk=False, **options)
+    beside = pf.run(runaway, pf.p_fedavg(rate=0.9), risk=100, **options)
+    assert without.rounds[-1] == without.stopped_at[0] == beside.rounds[-1]
+    np.testing.assert_array_equal(without.theta, beside.theta)
+
+
+def test_names_do_not_compile_again():
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=16, theta=0.0, risk=False)
+    before = run_chunk._cached._cache_size()
+    pf.run(PROBLEM, pf.multi_agent_pp(rate=0.1), rounds=16, theta=0.0, risk=False)
+    assert run_chunk._cached._cache_size() == before
+
+
+def test_seeds_and_starts_are_checked():
+    with pytest.raises(ValueError, match=r"seed must be a whole number from 0 to 2\^32 - 1; got 4294967296"):
+        pf.run(PROBLEM, ALGORITHM, rounds=1, theta=0.0, seed=2**32)
+    boxed = pf.Problem(pf.losses.squared, PROBLEM.population, domain=pf.Box(1.0, 2.0))
+    with pytest.raises(ValueError, match="theta must start inside of the domain"):
+        pf.run(boxed, ALGORITHM, rounds=1, theta=5.0)
+    assert pf.run(boxed, ALGORITHM, rounds=1).theta[0, 0] == 1.0
+    with pytest.raises(ValueError, match="limit must be a positive number"):
+        pf.run(PROBLEM, ALGORITHM, rounds=1, theta=0.0, limit=float("nan"))
+
+
 def test_a_misspelt_slot_is_named():
     with pytest.raises(ValueError, match=r"no argument 'partcipation'\. Did you mean 'participation'"):
         pf.p_fedavg(rate=0.1, partcipation=pf.Full())

@@ -45,7 +45,7 @@ def test_settings_share_their_luck():
     ("over", "message"),
     [
         ({"rte": [1.0]}, "no 'rte' to vary. Did you mean 'rate'"),
-        ({"participation.kk": [1]}, "does not lead to a field of SchemeOne"),
+        ({"participation.kk": [1]}, "does not lead to an argument of SchemeOne"),
         ({"participation.k": [0]}, r"SchemeOne\(k=0\)"),
         ({"rate.scale": []}, "at least one value"),
         ({"population.sensitivity": [np.ones(3)]}, "one row a client"),
@@ -85,3 +85,32 @@ def test_holm_is_the_textbook_correction():
     from performative.compare import _holm
 
     np.testing.assert_allclose(_holm(np.asarray([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
+
+
+def test_each_setting_is_judged_by_its_own_weights():
+    over = {"weights": [np.asarray([0.7, 0.1, 0.1, 0.1]), np.asarray([0.1, 0.1, 0.1, 0.7])]}
+    sweep = pf.sweep(PROBLEM, pf.p_fedavg(rate=0.1), over, rounds=4, theta=0.0, risk=2)
+    for weights, together in zip(over["weights"], sweep.histories, strict=True):
+        alone = pf.run(
+            pf.Problem(PROBLEM.loss, PROBLEM.population, weights), pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, risk=2
+        )
+        np.testing.assert_allclose(together["performative_risk"], alone["performative_risk"], rtol=1e-5)
+        np.testing.assert_allclose(together.weights, weights, rtol=1e-6)
+
+
+def test_what_a_constructor_works_out_is_worked_out_again():
+    algorithm = pf.p_fedavg(rate=0.1, participation=pf.LocalWork(pf.Full(), [1, 1, 1, 1]))
+    over = {"participation.steps": [np.asarray([1, 1, 1, 1]), np.asarray([5, 5, 5, 5])]}
+    sweep = pf.sweep(PROBLEM, algorithm, over, rounds=2, theta=0.0)
+    alone = pf.run(PROBLEM, pf.p_fedavg(rate=0.1, local_steps=5), rounds=2, theta=0.0)
+    np.testing.assert_allclose(sweep.histories[1].theta, alone.theta, rtol=1e-5)
+    with pytest.raises(ValueError, match="does not lead to an argument of LocalWork"):
+        pf.sweep(PROBLEM, algorithm, {"participation.longest": [3]}, rounds=2, theta=0.0)
+
+
+def test_compare_refuses_what_diverged():
+    options = {"rounds": 60, "theta": 0.0, "repeats": 4, "risk": False}
+    settled, lost = (pf.run(PROBLEM, pf.p_fedavg(rate=rate), **options) for rate in (0.1, 50.0))
+    assert lost.status == "diverged"
+    with pytest.raises(ValueError, match=r"end at one round|no finite final"):
+        pf.compare({"settled": settled, "lost": lost})

@@ -175,7 +175,7 @@ def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) 
     """What `run` would refuse later, said here with the key that it is about."""
     import jax.numpy as jnp
 
-    from performative.engine.setup import check_fit, on_device, read_theta
+    from performative.engine.setup import check_fit, check_rows, on_device, read_theta
 
     weights = np.asarray(problem.client_weights)
     with blame("algorithm.participation"):
@@ -183,8 +183,8 @@ def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) 
     with blame("algorithm.aggregator"):
         algorithm.aggregator.check(weights, algorithm.participation)
     with blame("algorithm.batch"):
-        algorithm.batch.check(problem.population.capacity)
+        check_rows(problem, algorithm)
     with blame("run.theta"):
         start = read_theta(problem, options.get("theta"), jnp.float32)
     with blame("problem"):
-        check_fit(on_device(problem, jnp.float32), algorithm, start)
+        check_fit(on_device(problem, jnp.float32), start)

@@ -19,19 +19,24 @@ _NODES = 256
 
 
 def audit_clients(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and weights of the clients whose risk is measured."""
+    """Ids of the clients whose risk is measured, and how many times each was expected among them."""
     if len(weights) <= _CLIENTS:
-        return np.arange(len(weights), dtype=np.int32), weights
-    drawn = np.random.default_rng(0).choice(len(weights), _CLIENTS, p=weights / weights.sum())
-    return np.sort(drawn).astype(np.int32), np.full(_CLIENTS, 1.0 / _CLIENTS)
+        return np.arange(len(weights), dtype=np.int32), np.ones(len(weights))
+    chance = weights / weights.sum()
+    drawn = np.sort(np.random.default_rng(0).choice(len(weights), _CLIENTS, p=chance)).astype(np.int32)
+    return drawn, _CLIENTS * chance[drawn]
 
 
 @eqx.filter_jit
-def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], share: Float[Array, " K"]) -> dict[str, Array]:
-    """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about."""
+def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: Float[Array, " K"]) -> dict[str, Array]:
+    """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about.
+
+    A client of weight p_i that was expected c_i times in the subset counts p_i / c_i, which is unbiased for every
+    setting of a sweep, whatever weights it has.
+    """
 
     def one(setup: Setup, state: State) -> dict[str, Array]:
-        part = _subset(setup, ids)
+        part, share = _subset(setup, ids), setup.weights[ids] / expected
         world = None if state.clients.world is None else take_rows(state.clients.world, ids)
         return {
             "decoupled_risk": decoupled_risk(part, share, state.theta, state.deployed, world, _NODES),

@@ -42,10 +42,14 @@ def write_history(
         return np.asarray(array if setting is None else array[setting])
 
     def joined(name: str) -> np.ndarray:
-        return np.concatenate([pick(chunk[name]) for chunk in chunks], axis=1)
+        return np.concatenate([pick(chunk[name]) for chunk in chunks], axis=1)[:, :count]
 
+    count = sum(pick(chunk["sound"]).shape[1] for chunk in chunks)
     sound = joined("sound")
-    repeats, count = sound.shape
+    # A run ends at the first record that no repeat survived, wherever the chunk ended that it was computed in.
+    alive = sound.any(axis=0)
+    count = len(alive) if alive.all() else int(np.argmin(alive)) + 1
+    sound, repeats = sound[:, :count], len(sound)
     at = np.minimum(np.arange(count + 1) * watch.every, rounds)
     records: dict[str, np.ndarray] = {}
     for name in chunks[0]:
@@ -67,7 +71,7 @@ def write_history(
             leaves.append(np.concatenate([opening, joined(f"theta/{number}")], axis=1))
         else:
             leaves.append(pick(last)[:, None])
-    audited = [chunk for chunk in chunks if "risk_round" in chunk]
+    audited = [chunk for chunk in chunks if "risk_round" in chunk and chunk["risk_round"] <= at[-1]]
     names = [name for chunk in audited[:1] for name in chunk if name.startswith("risks/")]
     risks = {n.removeprefix("risks/"): np.stack([pick(c[n]) for c in audited], axis=1) for n in names}
     counted = state.participation

@@ -27,12 +27,17 @@ def _write(path: Path, write: Any) -> None:
 
 
 class Checkpoint:
-    """One run's folder. `identity` describes the run; a folder of another run is refused."""
+    """One run's folder. `identity` describes the run; a folder of another run is refused.
+
+    Functions are told apart by name only: a loss whose code has changed under the same name is not noticed.
+    """
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
         self.folder = Path(folder)
         self.identity = json.loads(json.dumps(identity))
         self.folder.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(".*.part"):  # of a run that was killed while it wrote
+            left.unlink()
         self.book = self.folder / "state.json"
         if self.book.exists() and not resume:
             raise ValueError(

@@ -19,6 +19,9 @@ from performative.engine.setup import init_state
 from performative.types import State, Theta
 
 _CHUNK_BYTES = 1 << 28
+# Where nothing is to be done between chunks: the first takes this share of the run, the others about this long.
+_LOOKS = 20
+_SECONDS = 0.5
 # Realised participation is counted for each repeat and client up to this many.
 _COUNTERS = 1 << 27
 
@@ -34,13 +37,13 @@ def first_state(fixed: Frozen, theta: Theta, counting: bool) -> State:
     return over_settings(repeats, fixed)
 
 
-def chunk_length(rounds: int, watch: Watch, points: int, checkpoint_every: int | None, row_bytes: int) -> int:
-    """Records in a chunk: short enough to measure risks, write checkpoints and stay within memory."""
+def chunk_length(rounds: int, watch: Watch, points: int, checkpoint_every: int | None) -> int | None:
+    """Records between two measurements of risk or two checkpoints; None where neither is asked for."""
     total = -(-rounds // watch.every)
-    length = -(-total // points) if points else total
+    lengths = [-(-total // points)] if points else []
     if checkpoint_every is not None:
-        length = min(length, max(1, checkpoint_every // watch.every))
-    return max(1, min(length, _CHUNK_BYTES // row_bytes))
+        lengths.append(max(1, checkpoint_every // watch.every))
+    return min(lengths, default=None)
 
 
 def drive(
@@ -60,44 +63,51 @@ def drive(
     began = time.perf_counter()
     lead = 1 if fixed.settings is None else 2
     copies = len(fixed.keys) * (fixed.settings or 1)
-    weights = fixed.setup.weights
+    weights, dtype = fixed.setup.weights, fixed.setup.weights.dtype
     counting = not fixed.setup.algorithm.participation.everyone and copies * weights.shape[-1] <= _COUNTERS
     state = first_state(fixed, start, counting)
+    total = -(-rounds // watch.every)
     chunks: list[Chunk] = []
     done, earlier = 0, 0.0
     if books is not None and (found := books.load(state)) is not None:
         state, chunks, notes = found
         done, earlier = notes["done"], notes["seconds"]
+        if done < total and notes["round"] != done * watch.every:
+            raise ValueError(
+                f"rounds={rounds}: the run in the checkpoint ended at round {notes['round']}, which is no multiple of "
+                f"every={watch.every}, so it cannot be made longer."
+            )
 
     floats = sum(leaf.size for leaf in jax.tree.leaves(start)) if watch.theta else 0
-    length = chunk_length(rounds, watch, points, checkpoint_every, 8 * (floats + 8) * copies)
-    capacity = 1 << (length - 1).bit_length()
-    total = -(-rounds // watch.every)
+    most = max(1, min(total, _CHUNK_BYTES // (8 * (floats + 8) * copies)))
+    fixed_length = chunk_length(rounds, watch, points, checkpoint_every)
+    length = min(most, fixed_length or max(1, total // _LOOKS))
+    capacity = 1 << ((most if fixed_length is None else length) - 1).bit_length()
     size = 1.0 + np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(start)))
-    dtype = fixed.setup.weights.dtype
+    bound = jnp.asarray(min((limit * size) ** 2, float(jnp.finfo(dtype).max)), dtype)
     shared = weights if weights.ndim == 1 else weights.mean(axis=0)
-    ids, share = audit_clients(np.asarray(shared)) if points else (np.zeros(0, np.int32), np.zeros(0))
+    ids, expected = audit_clients(np.asarray(shared)) if points else (np.zeros(0, np.int32), np.zeros(0))
     step: Any = loop_chunk if watch.executor == "loop" else run_chunk
     with progress_bar(label, rounds, progress) as update:
-        while done < total:
+        # What no repeat survives is not run again after a kill, either.
+        while done < total and (not chunks or np.any(chunks[-1]["sound"][..., -1])):
             count = min(length, total - done)
-            span = Span(
-                jnp.asarray(count, jnp.int32),
-                jnp.asarray(rounds, jnp.int32),
-                jnp.asarray((limit * size) ** 2, dtype),
-            )
+            span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), bound)
+            looked = time.perf_counter()
             state, rows = step((fixed, span), state, watch, capacity)
             chunk = flatten_rows(rows, lead, count)
+            if fixed_length is None:  # nothing to do in between but to show and to look: twice a second is enough
+                pace = count / max(time.perf_counter() - looked, 1e-6)
+                length = int(np.clip(pace * _SECONDS, 1, most))
             done += count
+            reached = min(done * watch.every, rounds)
             if done * points // total > (done - count) * points // total:
-                risks = measure_risks(fixed, state, jnp.asarray(ids), jnp.asarray(share, dtype))
+                risks = measure_risks(fixed, state, jnp.asarray(ids), jnp.asarray(expected, dtype))
                 chunk |= {f"risks/{name}": np.asarray(value) for name, value in risks.items()}
-                chunk["risk_round"] = np.asarray(min(done * watch.every, rounds))
+                chunk["risk_round"] = np.asarray(reached)
             chunks.append(chunk)
-            seconds = earlier + time.perf_counter() - began
             if books is not None:
-                books.save(state, chunks, {"done": done, "seconds": seconds})
-            update(min(done * watch.every, rounds), last_level(chunk))
-            if not np.any(chunk["sound"][..., -1]):
-                break
+                seconds = earlier + time.perf_counter() - began
+                books.save(state, chunks, {"done": done, "round": reached, "seconds": seconds})
+            update(reached, last_level(chunk))
     return state, chunks, earlier + time.perf_counter() - began

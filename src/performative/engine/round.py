@@ -172,6 +172,7 @@ def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
     """sum_i a_i |theta_i - theta_bar|^2 / sum_i a_i over the cohort, theta_bar the mean with the same weights."""
     # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
     weight, total = cohort.weight, jnp.sum(cohort.weight)
+    total = jnp.where(total > 0, total, 1)  # a cohort of clients without weight agrees by convention
     centre = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
     apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
     return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)

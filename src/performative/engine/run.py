@@ -16,7 +16,7 @@ from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.drive import drive
 from performative.engine.round import Clock
-from performative.engine.setup import check_fit, on_device, prepare, read_theta
+from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts
 from performative.history import History
 from performative.problem import Problem
@@ -71,12 +71,14 @@ def run(
         check_counts(checkpoint_every=checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint=, the folder to go on with.")
+    check_limit(limit)
     precision, points, clock = read_dtype(dtype), read_points(risk), clock or Clock()
     with jax.enable_x64(precision == jnp.float64):
         cache_compilations()
         setup = on_device(prepare(problem, algorithm, clock, consensus), precision)
         start = read_theta(problem, theta, precision)
-        check_fit(setup.problem, setup.algorithm, start)
+        check_fit(setup.problem, start)
+        start = place_start(setup.problem, start, given=theta is not None)
         targets = on_device(find_targets(problem, start, stable, optimal), precision)
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))
         books = None
@@ -89,6 +91,9 @@ def run(
                 "repeats": repeats,
                 "watch": describe(watch),
                 "risk": points,
+                "targets": describe(targets),
+                "limit": limit,
+                "checkpoint_every": checkpoint_every,
                 "consensus": consensus,
                 "dtype": str(setup.weights.dtype),
                 "clock": describe(clock),
@@ -114,9 +119,9 @@ def run(
 
 def repeat_keys(seed: int, repeats: int) -> Any:
     """One key a repeat; repeat r of a seed does not depend on how many there are."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise ValueError(f"seed must be a whole number; got {seed!r}.")
-    return _fold_repeats(jax.random.key(seed), repeats)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1; got {seed!r}.")
+    return _fold_repeats(jax.random.key(int(seed)), repeats)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -170,6 +175,11 @@ def read_record_theta(record_theta: str) -> bool:
     if record_theta not in ("all", "last"):
         raise ValueError(f'record_theta must be "all" or "last" (every=n thins the rest); got {record_theta!r}.')
     return record_theta == "all"
+
+
+def check_limit(limit: float) -> None:
+    if not (np.isfinite(limit) and limit > 0):
+        raise ValueError(f"limit must be a positive number; got {limit!r}.")
 
 
 def read_points(risk: bool | int) -> int:

@@ -1,5 +1,6 @@
 """From what the user handed in to what the engine runs: checked, cast, on the device."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -64,10 +65,8 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
 _FITTING: set[Any] = set()
 
 
-def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
+def check_fit(problem: Problem, theta: Theta) -> None:
     """Trace one sample and its loss, so that a mismatch is found before anything is compiled."""
-    rows = problem.population.rows
-    algorithm.batch.check(None if rows is None else int(np.min(rows)))  # the smallest client must serve it, too
     leaves, structure = jax.tree.flatten((problem, theta))
     seen = (structure, tuple((leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in leaves))
     if seen in _FITTING:
@@ -93,7 +92,27 @@ def check_fit(problem: Problem, algorithm: Algorithm, theta: Theta) -> None:
     if len(leaves) != 1 or leaves[0].shape[1:] != ():
         got = [leaf.shape[1:] for leaf in leaves]
         raise ValueError(f"loss must return one number for one sample; it returned an array of shape {got}.")
+    if len(_FITTING) > 256:  # it keeps losses alive, so it is not kept for ever
+        _FITTING.clear()
     _FITTING.add(seen)
+
+
+def place_start(problem: Problem, start: Theta, given: bool) -> Theta:
+    """A start inside of the domain: refused where the user gave another, moved there where we chose it."""
+    if problem.domain is None:
+        return start
+    inside = problem.domain.project(start)
+    pairs = zip(jax.tree.leaves(inside), jax.tree.leaves(start), strict=True)
+    gap = max(float(jnp.max(jnp.abs(a - b), initial=0.0)) for a, b in pairs)
+    if given and gap > 1e-5:
+        raise ValueError(f"theta must start inside of the domain {problem.domain}; it is {gap:.3g} outside.")
+    return inside
+
+
+def check_rows(problem: Problem, algorithm: Algorithm) -> None:
+    """Every client's table must serve the batch, the smallest too."""
+    rows = problem.population.rows
+    algorithm.batch.check(None if rows is None else int(np.min(rows)))
 
 
 def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, consensus: bool = True) -> Setup:
@@ -108,6 +127,10 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, consensus: boo
     weights = np.asarray(problem.client_weights)
     algorithm.participation.check(weights)
     algorithm.aggregator.check(weights, algorithm.participation)
+    check_rows(problem, algorithm)
+    # Names are for people: in a compiled program they would only make it compile again.
+    problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
+    algorithm = Algorithm(**{f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)} | {"name": ""})
     return Setup(problem, algorithm, weights, algorithm.participation.tables(weights), clock, consensus)
 
 

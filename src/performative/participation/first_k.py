@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from performative.errors import check_finite
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.types import Cohort, Memory, Numbers, as_whole, is_concrete, number
 
@@ -47,6 +48,7 @@ class LogNormal(AbstractLatency):
 
     def __check_init__(self) -> None:
         _check_positive("LogNormal", median=self.median)
+        check_finite("LogNormal", spread=self.spread)
 
     def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
         return self.median * jnp.exp(self.spread * jax.random.normal(key, (clients,), jnp.result_type(float)))
@@ -91,9 +93,9 @@ class FirstK(AbstractParticipation):
     def check(self, weights: np.ndarray) -> None:
         check_draws("FirstK", self.k, len(weights))
         for name, value in vars(self.latency).items():
-            if np.ndim(value) == 1 and len(value) != len(weights):
+            if np.shape(value) not in ((), (len(weights),)):
                 raise ValueError(
-                    f"FirstK: {type(self.latency).__name__}.{name} has {len(value)} entries for {len(weights)} "
+                    f"FirstK: {type(self.latency).__name__}.{name} has shape {np.shape(value)} for {len(weights)} "
                     "clients; give a plain number, or one a client."
                 )
 

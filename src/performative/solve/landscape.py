@@ -14,7 +14,6 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from performative.algorithm import Algorithm
 from performative.domains import AbstractDomain, Box
 from performative.engine.setup import check_fit, on_device, read_theta
 from performative.problem import Problem
@@ -174,7 +173,7 @@ def survey(problem: Problem, theta: Any) -> tuple[Landscape, np.ndarray]:
     weights = jnp.asarray(np.asarray(problem.client_weights), jnp.float64)
     on = on_device(problem, jnp.float64)
     start = read_theta(on, theta, jnp.float64)
-    check_fit(on, Algorithm(rate=1.0), start)
+    check_fit(on, start)
     land = Landscape(Problem(on.loss, on.population), weights, start, on.domain)
     return land, land.project(land.flat(start))
 

@@ -93,7 +93,7 @@ def build_case(
     algorithm = _algorithm_for(slot, part, problem, algorithm)
     setup = on_device(prepare(problem, algorithm, Clock()), dtype)
     start = read_theta(setup.problem, theta, dtype)
-    check_fit(setup.problem, setup.algorithm, start)
+    check_fit(setup.problem, start)
     rng = np.random.default_rng(seed)
     thetas = jax.tree.map(
         lambda leaf: leaf + jnp.asarray(0.3 * rng.standard_normal((INSTANCES, *leaf.shape)), dtype), start
@@ -142,7 +142,7 @@ def _fitting_loss(population: Any, theta: Any) -> Any:
         problem = on_device(Problem(loss, population), jnp.float64)
         start = read_theta(problem, theta, jnp.float64)
         try:
-            check_fit(problem, on_device(Algorithm(rate=0.1), jnp.float64), start)
+            check_fit(problem, start)
         except ValueError:
             continue
         return loss
