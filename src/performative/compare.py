@@ -73,6 +73,10 @@ def compare(
     """
     from scipy import stats
 
+    if not isinstance(histories, Mapping):
+        raise ValueError(
+            f"compare needs named runs, such as {{'ours': h1, 'theirs': h2}}; got {type(histories).__name__}."
+        )
     if len(histories) < 2:
         raise ValueError(f"compare needs at least two histories; got {list(histories)}.")
     if baseline is not None and baseline not in histories:

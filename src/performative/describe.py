@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import types
 from typing import Any
 
 import jax
@@ -25,8 +26,23 @@ def describe(thing: Any) -> Any:
         return {str(k): describe(v) for k, v in thing.items()}
     if isinstance(thing, (list, tuple)):
         return [describe(v) for v in thing]
-    name = getattr(thing, "__qualname__", type(thing).__qualname__)
-    return f"{getattr(thing, '__module__', '')}.{name}"
+    name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+    if not isinstance(thing, types.FunctionType):
+        return name
+    held = [cell.cell_contents for cell in thing.__closure__ or () if cell != types.CellType()]
+    # Functions that it holds are told by their code alone: one of them may be itself.
+    inside = [
+        _code_digest(value.__code__) if isinstance(value, types.FunctionType) else describe(value)
+        for value in (*held, *(thing.__defaults__ or ()))
+    ]
+    return {"function": name, "code": _code_digest(thing.__code__), "holds": inside}
+
+
+def _code_digest(code: types.CodeType) -> str:
+    """A function's instructions and constants, those of functions inside it included."""
+    inner = [_code_digest(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    plain = [repr(c) for c in code.co_consts if not isinstance(c, types.CodeType)]
+    return hashlib.sha256(repr((code.co_code, plain, inner, code.co_names)).encode()).hexdigest()[:16]
 
 
 def differences(old: Any, new: Any, at: str = "") -> list[str]:

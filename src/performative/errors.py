@@ -18,11 +18,12 @@ def check_finite(owner: str, **arrays: Any) -> None:
         if values.dtype.kind not in "buif":
             raise ValueError(f"{owner}: {name} must hold numbers; got {array!r}.")
         bad = np.argwhere(~np.isfinite(values))
+        if len(bad) and values.ndim == 0:
+            raise ValueError(f"{owner}: {name} must be finite; got {values}.")
         if len(bad):
-            where = "" if np.ndim(array) == 0 else f" at index {tuple(int(i) for i in bad[0])}"
             raise ValueError(
-                f"{owner}: {name} must be finite, but {len(bad)} of {np.size(array)} entries are NaN or infinite, "
-                f"the first{where}. Drop or fill them first."
+                f"{owner}: {name} must be finite, but {len(bad)} of {values.size} entries are NaN or infinite, "
+                f"the first at index {tuple(int(i) for i in bad[0])}. Drop or fill them first."
             )
 
 

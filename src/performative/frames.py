@@ -58,29 +58,35 @@ def read_frame(
         if name not in frame.columns:
             near = nearest(str(name), map(str, frame.columns))
             raise ValueError(f"{role}={name!r} is not a column of the table.{near}")
+    twice = [str(c) for c in frame.columns[frame.columns.duplicated()].unique()]
+    if twice:
+        raise ValueError(f"frame has columns of the same name: {twice} occur more than once.")
     empty = int(frame[client].isna().sum())
     if empty:
         raise ValueError(f"client={client!r} says nothing in {empty} of {len(frame)} rows; drop or fill them first.")
     features = [c for c in frame.columns if c not in (client, label)]
     if not features:
         raise ValueError(f"frame has no features: its only columns are client={client!r} and label={label!r}.")
+    if strategic is not None and not isinstance(strategic, (str, list, tuple)):
+        raise ValueError(f"strategic must be a list of column names, or None for all; got {strategic!r}.")
     wanted = features if strategic is None else [strategic] if isinstance(strategic, str) else list(strategic)
     for name in wanted:
         if name not in features:
             raise ValueError(
                 f"strategic: {name!r} is not a feature of the table.{nearest(str(name), map(str, features))}"
             )
-    try:
-        raw = frame[features].to_numpy(np.float64)
-    except (TypeError, ValueError):
-        texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
-        raise ValueError(f"from_frame needs numeric features; encode or drop the columns {texts}.") from None
+    texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
+    if texts:
+        raise ValueError(f"from_frame needs numeric features; encode or drop the columns {texts}.")
+    raw = frame[features].to_numpy(np.float64)
     labels = frame[label].to_numpy()
     for i, name in enumerate(features):
         check_finite("from_frame", **{f"column {name!r}": raw[:, i]})
     if not np.all(np.isin(labels, (0, 1))):
         others = frame[label][~np.isin(labels, (0, 1))].unique()[:5].tolist()
         raise ValueError(f"label={label!r} must hold 0 and 1; found also {others}.")
+    if len(np.unique(labels)) < 2:
+        raise ValueError(f"label={label!r} is {labels[0]} in every row, so there is nothing to learn.")
     centre = raw.mean(axis=0) if standardise else np.zeros(len(features))
     spread = raw.std(axis=0) if standardise else np.ones(len(features))
     spread = np.where(spread > 0, spread, 1.0)
@@ -96,6 +102,9 @@ def read_frame(
         missing = [str(g) for g in groups if g not in strength]
         if missing:
             raise ValueError(f"strength has no entry for clients {missing}.")
+        unknown = [str(g) for g in strength if g not in groups]
+        if unknown:
+            raise ValueError(f"strength names clients that are not in the table: {unknown}.")
         strength = [strength[g] for g in groups]
     strength = np.asarray(as_numbers(strength))
     check_finite("from_frame", strength=strength)

@@ -7,9 +7,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from performative.types import Numbers, Theta, number, squared_norm
+from performative.errors import check_finite
+from performative.types import Numbers, Theta, is_concrete, number, squared_norm
 
 
 def squared(theta: Theta, z: Any) -> Float[Array, ""]:
@@ -49,6 +51,13 @@ class Logistic(eqx.Module):
     penalty: Numbers = number(default=0.0)
     class_weight: Numbers | None = number(default=None)
     intercept: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_finite("logistic", penalty=self.penalty, class_weight=self.class_weight)
+        if is_concrete(self.penalty) and np.any(np.asarray(self.penalty) < 0):
+            raise ValueError(f"logistic: penalty must not be negative; got {self.penalty}.")
+        if self.class_weight is not None and np.shape(self.class_weight) != (2,):
+            raise ValueError(f"logistic: class_weight must be (w_0, w_1); got shape {np.shape(self.class_weight)}.")
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z

@@ -42,6 +42,7 @@ class Problem(eqx.Module):
         shape = self.population.model_shape()
         if self.domain is not None and shape is not None:
             self.domain.check(shape)
+        _check_labels(self.loss, self.population)
         if self.weights is not None and is_concrete(self.weights):
             _check_weights(np.asarray(self.weights), self.population.clients)
 
@@ -90,6 +91,17 @@ class Problem(eqx.Module):
             weights=tables.count / rows,
             columns=tables.columns,
         )
+
+
+def _check_labels(loss: Loss, population: Any) -> None:
+    """The logistic loss reads 0 and 1; other codings would train without a word."""
+    while hasattr(population, "inner"):
+        population = population.inner
+    labels = getattr(population, "y", None)
+    if isinstance(loss, Logistic) and labels is not None and is_concrete(labels):
+        found = np.unique(np.asarray(labels))
+        if not np.all(np.isin(found, (0, 1))):
+            raise ValueError(f"the logistic loss needs labels 0 and 1; the population's y holds {found[:5].tolist()}.")
 
 
 def _check_weights(weights: np.ndarray, clients: int) -> None:

@@ -21,6 +21,7 @@ from performative.engine.run import (
     check_limit,
     find_targets,
     pick_executor,
+    read_clock,
     read_dtype,
     read_points,
     read_record_theta,
@@ -104,11 +105,13 @@ def sweep(
     compiled program; a value that sets a shape (K, E, n) or chooses code gets a program of its own.
     """
     check_counts(rounds=rounds, repeats=repeats, every=every)
+    if not isinstance(over, Mapping) or any(isinstance(v, str) or not hasattr(v, "__len__") for v in over.values()):
+        raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
     if not over or any(len(values) == 0 for values in over.values()):
         raise ValueError("over needs at least one name with at least one value.")
     settings = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
     check_limit(limit)
-    precision, points, clock = read_dtype(dtype), read_points(risk), clock or Clock()
+    precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
     if executor == "loop":
         raise ValueError('sweep runs settings side by side; use pf.run(..., executor="loop") on one of them.')
     with jax.enable_x64(precision == jnp.float64):
@@ -205,6 +208,12 @@ def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
         raise ValueError(
             f"over: {name!r} does not lead to an argument of {type(part).__name__}.{nearest(path[0], made_of)}"
         )
+    fields = {field.name: field for field in dataclasses.fields(part)}
+    if set(fields) != set(made_of) and fields[path[0]].metadata.get("table"):
+        raise ValueError(
+            f"over: {type(part).__name__} rearranges {path[0]!r} when it is made; vary the whole population instead."
+        )
     arguments = {p: getattr(part, p) for p in made_of}
     arguments[path[0]] = _replace(arguments[path[0]], path[1:], value, name) if path[1:] else value
-    return type(part)(**arguments)
+    kind: Any = type(part)
+    return kind(**arguments)

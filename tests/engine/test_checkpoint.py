@@ -127,3 +127,26 @@ def test_a_thinned_run_is_made_longer_only_at_a_record(tmp_path):
     pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=7, **options)
     with pytest.raises(ValueError, match="ended at round 7, which is no multiple of every=3"):
         pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=20, resume=True, **options)
+
+
+def test_a_run_does_not_go_back(tmp_path):
+    options = {"theta": 0.0, "risk": False, "checkpoint": tmp_path, "checkpoint_every": 2}
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=10, **options)
+    with pytest.raises(ValueError, match="rounds=5: the run in the checkpoint is already at round 10"):
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=5, resume=True, **options)
+
+
+def scaled_loss(scale):
+    def custom(theta, z):
+        return scale * 0.5 * (theta - z) ** 2
+
+    return custom
+
+
+def test_another_closure_is_another_loss(tmp_path):
+    options = {"theta": 0.0, "risk": False, "checkpoint": tmp_path}
+    pf.run(pf.Problem(scaled_loss(1.0), PROBLEM.population), pf.p_fedavg(rate=0.1), rounds=4, **options)
+    with pytest.raises(ValueError, match=r"problem\.loss\.holds"):
+        pf.run(
+            pf.Problem(scaled_loss(7.0), PROBLEM.population), pf.p_fedavg(rate=0.1), rounds=8, resume=True, **options
+        )

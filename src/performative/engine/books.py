@@ -47,7 +47,7 @@ def write_history(
     count = sum(pick(chunk["sound"]).shape[1] for chunk in chunks)
     sound = joined("sound")
     # A run ends at the first record that no repeat survived, wherever the chunk ended that it was computed in.
-    alive = sound.any(axis=0)
+    alive = np.asarray(sound.any(axis=0))
     count = len(alive) if alive.all() else int(np.argmin(alive)) + 1
     sound, repeats = sound[:, :count], len(sound)
     at = np.minimum(np.arange(count + 1) * watch.every, rounds)

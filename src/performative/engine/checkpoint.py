@@ -29,12 +29,14 @@ def _write(path: Path, write: Any) -> None:
 class Checkpoint:
     """One run's folder. `identity` describes the run; a folder of another run is refused.
 
-    Functions are told apart by name only: a loss whose code has changed under the same name is not noticed.
+    Functions are told apart by name, code and what they hold; code that they call is not looked at.
     """
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
         self.folder = Path(folder)
         self.identity = json.loads(json.dumps(identity))
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"checkpoint={str(self.folder)!r} is a file; give a folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
         for left in self.folder.glob(".*.part"):  # of a run that was killed while it wrote
             left.unlink()

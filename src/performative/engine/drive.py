@@ -72,6 +72,8 @@ def drive(
     if books is not None and (found := books.load(state)) is not None:
         state, chunks, notes = found
         done, earlier = notes["done"], notes["seconds"]
+        if notes["round"] > rounds:
+            raise ValueError(f"rounds={rounds}: the run in the checkpoint is already at round {notes['round']}.")
         if done < total and notes["round"] != done * watch.every:
             raise ValueError(
                 f"rounds={rounds}: the run in the checkpoint ended at round {notes['round']}, which is no multiple of "

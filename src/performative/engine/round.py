@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators import weighted_sum
@@ -12,6 +13,7 @@ from performative.algorithm import Algorithm
 from performative.client_axis import client_axes, put_rows, take_clients, take_rows
 from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
+from performative.errors import check_finite
 from performative.participation import Selection
 from performative.problem import Problem
 from performative.types import (
@@ -23,6 +25,7 @@ from performative.types import (
     ServerMemory,
     State,
     Upload,
+    is_concrete,
     number,
     squared_norm,
 )
@@ -36,6 +39,13 @@ class Clock(eqx.Module):
 
     compute: Any = number(default=1.0)
     communication: Any = number(default=0.0)
+
+    def __check_init__(self) -> None:
+        for name in ("compute", "communication"):
+            cost = getattr(self, name)
+            check_finite("Clock", **{name: cost})
+            if is_concrete(cost) and np.any(np.asarray(cost) < 0):
+                raise ValueError(f"Clock: {name} must not be negative; got {cost}.")
 
 
 class Setup(eqx.Module):

@@ -17,7 +17,7 @@ from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.drive import drive
 from performative.engine.round import Clock
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
-from performative.errors import check_counts
+from performative.errors import check_counts, check_finite
 from performative.history import History
 from performative.problem import Problem
 
@@ -72,7 +72,7 @@ def run(
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint=, the folder to go on with.")
     check_limit(limit)
-    precision, points, clock = read_dtype(dtype), read_points(risk), clock or Clock()
+    precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
     with jax.enable_x64(precision == jnp.float64):
         cache_compilations()
         setup = on_device(prepare(problem, algorithm, clock, consensus), precision)
@@ -141,16 +141,28 @@ def pick_executor(executor: str | None, algorithm: Algorithm) -> str:
 def find_targets(problem: Problem, start: Any, stable: Any, optimal: Any) -> Targets:
     """Points to measure distances to: those given, else closed forms where the population has them."""
     weights, shapes = problem.client_weights, [leaf.shape for leaf in jax.tree.leaves(start)]
-    if problem.domain is None:
-        if stable is None:
-            stable = problem.population.stable_point(problem.loss, weights)
-        if optimal is None:
-            optimal = problem.population.optimal_point(problem.loss, weights)
+    if stable is None:
+        stable = _inside(problem, problem.population.stable_point(problem.loss, weights))
+    if optimal is None:
+        optimal = _inside(problem, problem.population.optimal_point(problem.loss, weights))
     for name, point in (("stable", stable), ("optimal", optimal)):
+        if isinstance(point, str):
+            raise ValueError(
+                f"{name} must be a point shaped like theta, such as pf.{name}_point(problem); got {point!r}."
+            )
+        for leaf in jax.tree.leaves(point):
+            check_finite("run", **{name: leaf})
         got = [np.shape(leaf) for leaf in jax.tree.leaves(point)]
         if point is not None and got != shapes:
             raise ValueError(f"{name} must have the shape of theta, {shapes}; got {got}.")
     return Targets(stable, optimal)
+
+
+def _inside(problem: Problem, point: Any) -> Any:
+    """A closed form, None where it lies outside of the domain: there it is not the point that training goes to."""
+    if point is None or problem.domain is None:
+        return point
+    return point if np.allclose(np.asarray(problem.domain.project(jnp.asarray(point))), point, rtol=1e-6) else None
 
 
 def cache_compilations() -> None:
@@ -177,8 +189,16 @@ def read_record_theta(record_theta: str) -> bool:
     return record_theta == "all"
 
 
+def read_clock(clock: Clock | None) -> Clock:
+    if clock is None:
+        return Clock()
+    if not isinstance(clock, Clock):
+        raise ValueError(f"clock must be pf.Clock(compute, communication); got {clock!r}.")
+    return clock
+
+
 def check_limit(limit: float) -> None:
-    if not (np.isfinite(limit) and limit > 0):
+    if not isinstance(limit, (int, float, np.number)) or not (np.isfinite(limit) and limit > 0):
         raise ValueError(f"limit must be a positive number; got {limit!r}.")
 
 

@@ -49,6 +49,8 @@ class LocalWork(AbstractParticipation):
     def __init__(self, inner: AbstractParticipation, steps: Any):
         if not isinstance(inner, AbstractParticipation):
             raise ValueError(f"LocalWork: inner must say who takes part, such as pf.Full(); got {inner!r}.")
+        if isinstance(inner, LocalWork):
+            raise ValueError("LocalWork inside LocalWork: the inner steps would not count; give one list of steps.")
         self.inner = inner
         self.steps = _as_steps(steps)
         self.longest = self.steps.hi if isinstance(self.steps, UniformSteps) else int(self.steps.max())

@@ -75,6 +75,9 @@ class Contaminated(AbstractPopulation):
         which, inner, outlier = noise
         clean = self.inner.sample(inner, world[0], theta)
         dirty = self.outlier.sample(outlier, world[1], theta)
+        shapes = [jax.tree.map(jnp.shape, z) for z in (clean, dirty)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"Contaminated: outlier's samples have shape {shapes[1]}, those of inner {shapes[0]}.")
         stray = which < self.fraction
         return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)
 

@@ -138,11 +138,10 @@ def _problem_for(slot: str, part: Any, problem: Problem | None, theta: Any) -> P
 
 def _fitting_loss(population: Any, theta: Any) -> Any:
     """One of our losses that takes the population's samples."""
+    start = read_theta(Problem(losses.squared, population), theta, jnp.float64)
     for loss in (losses.squared, losses.logistic(0.1), losses.cross_entropy(losses.linear_scores)):
-        problem = on_device(Problem(loss, population), jnp.float64)
-        start = read_theta(problem, theta, jnp.float64)
         try:
-            check_fit(problem, start)
+            check_fit(on_device(Problem(loss, population), jnp.float64), start)
         except ValueError:
             continue
         return loss
