@@ -18,10 +18,13 @@ from performative.engine.round import Setup
 from performative.engine.setup import init_state
 from performative.types import State, Theta
 
-_CHUNK_BYTES = 1 << 28
-# Where nothing is to be done between chunks: the first takes this share of the run, the others about this long.
+# Rows are copied to the host chunk by chunk; a chunk's buffer costs its whole size, however full it is.
+_CHUNK_BYTES = 1 << 24
+# Where nothing is to be done between chunks: the first takes this share of the run, the others about this long. A run
+# of fewer client steps than this is over before anyone could look.
 _LOOKS = 20
 _SECONDS = 0.5
+_BRIEF = 1_000_000
 # Realised participation is counted for each repeat and client up to this many.
 _COUNTERS = 1 << 27
 
@@ -64,7 +67,8 @@ def drive(
     lead = 1 if fixed.settings is None else 2
     copies = len(fixed.keys) * (fixed.settings or 1)
     weights, dtype = fixed.setup.weights, fixed.setup.weights.dtype
-    counting = not fixed.setup.algorithm.participation.everyone and copies * weights.shape[-1] <= _COUNTERS
+    algorithm = fixed.setup.algorithm
+    counting = not algorithm.participation.everyone and copies * weights.shape[-1] <= _COUNTERS
     state = first_state(fixed, start, counting)
     total = -(-rounds // watch.every)
     chunks: list[Chunk] = []
@@ -83,7 +87,8 @@ def drive(
     floats = sum(leaf.size for leaf in jax.tree.leaves(start)) if watch.theta else 0
     most = max(1, min(total, _CHUNK_BYTES // (8 * (floats + 8) * copies)))
     fixed_length = chunk_length(rounds, watch, points, checkpoint_every)
-    length = min(most, fixed_length or max(1, total // _LOOKS))
+    brief = rounds * copies * algorithm.participation.size(weights.shape[-1]) * algorithm.steps < _BRIEF
+    length = min(most, fixed_length or (total if brief else max(1, total // _LOOKS)))
     capacity = 1 << ((most if fixed_length is None else length) - 1).bit_length()
     size = 1.0 + np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(start)))
     bound = jnp.asarray(min((limit * size) ** 2, float(jnp.finfo(dtype).max)), dtype)
