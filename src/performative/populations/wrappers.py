@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +25,24 @@ def _check_inside(owner: str, **parts: Any) -> None:
             raise ValueError(f"{owner}: {name} must be a population; got {part!r}.")
 
 
-class Contaminated(AbstractPopulation):
+class AbstractWrapper(AbstractPopulation):
+    """A population around another one, whose tables and model it shares."""
+
+    inner: eqx.AbstractVar[AbstractPopulation]
+
+    @property
+    def capacity(self) -> int | None:
+        return self.inner.capacity
+
+    @property
+    def rows(self) -> Any:
+        return self.inner.rows
+
+    def model_shape(self) -> tuple[int, ...] | None:
+        return self.inner.model_shape()
+
+
+class Contaminated(AbstractWrapper):
     """Huber contamination: a fraction of the samples comes from somewhere else.
 
         P_i(theta) = (1 - fraction_i) D_i(theta) + fraction_i Q_i
@@ -41,17 +59,6 @@ class Contaminated(AbstractPopulation):
         _check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
         _check_range("Contaminated: fraction", self.fraction, 0.0, 1.0, closed=False)
         _ = self.clients
-
-    @property
-    def capacity(self) -> int | None:
-        return self.inner.capacity
-
-    @property
-    def rows(self) -> Any:
-        return self.inner.rows
-
-    def model_shape(self) -> tuple[int, ...] | None:
-        return self.inner.model_shape()
 
     def init(self, theta: Theta, loss: Loss) -> World:
         return self.inner.init(theta, loss), self.outlier.init(theta, loss)
@@ -105,7 +112,7 @@ class Contaminated(AbstractPopulation):
         return (which, inner, outlier), weights
 
 
-class Sluggish(AbstractPopulation):
+class Sluggish(AbstractWrapper):
     """People who take time: the data react to a model that trails the deployed one.
 
         felt <- felt + speed_i (theta - felt),      Z_i ~ D_i(felt)
@@ -121,17 +128,6 @@ class Sluggish(AbstractPopulation):
         _check_inside("Sluggish", inner=self.inner)
         _check_range("Sluggish: speed", self.speed, 0.0, 1.0, closed=True)
         _ = self.clients
-
-    @property
-    def capacity(self) -> int | None:
-        return self.inner.capacity
-
-    @property
-    def rows(self) -> Any:
-        return self.inner.rows
-
-    def model_shape(self) -> tuple[int, ...] | None:
-        return self.inner.model_shape()
 
     def init(self, theta: Theta, loss: Loss) -> World:
         return theta, self.inner.init(theta, loss)

@@ -1,0 +1,45 @@
+"""Input that would run and mislead: refused, with the reason."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import performative as pf
+
+PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.5, 1.0))
+FRAME = pd.DataFrame({"bank": ["a", "a", "b", "b"], "income": [1.0, 2.0, 3.0, 4.0], "default": [0, 1, 0, 1]})
+
+
+def refused(message, call, *arguments, **options):
+    """The call raises ValueError with this message."""
+    with pytest.raises(ValueError, match=message):
+        call(*arguments, **options)
+
+
+def test_tables_that_would_mislead():
+    double = pd.concat([FRAME, FRAME[["income"]]], axis=1)
+    refused("'income'.* occur more than once", pf.Problem.from_frame, double, client="bank", label="default")
+    refused("nothing to learn", pf.Problem.from_frame, FRAME.assign(default=0), client="bank", label="default")
+    dated = FRAME.assign(when=pd.Timestamp("2024-01-01"))
+    refused(r"encode or drop the columns \['when'\]", pf.Problem.from_frame, dated, client="bank", label="default")
+    strength = {"a": 1.0, "b": 1.0, "c": 1.0}
+    refused("not in the table", pf.Problem.from_frame, FRAME, client="bank", label="default", strength=strength)
+
+
+def test_labels_and_parameters_of_the_logistic_loss():
+    x, y = np.ones((2, 3, 2)), np.asarray([[-1, 1, 1], [1, 1, -1]])
+    refused("needs labels 0 and 1", pf.Problem, pf.losses.logistic(0.1), pf.populations.Strategic(x, y, 0.1))
+    refused("penalty must not be negative", pf.losses.logistic, -1.0)
+    refused("class_weight must be", pf.losses.logistic, 0.1, [1.0, 2.0, 3.0])
+
+
+def test_shapes_clocks_and_nests_that_do_not_fit():
+    outlier = pf.populations.Gaussian(np.zeros((4, 2)), 0.0, 1.0)
+    mixed = pf.Problem(pf.losses.squared, pf.populations.Contaminated(PROBLEM.population, 0.1, outlier))
+    refused("outlier's samples have shape", pf.run, mixed, pf.p_fedavg(rate=0.1), 2, theta=0.0)
+    refused("compute must not be negative", pf.Clock, -1.0, 0.0)
+    refused("stable must be finite", pf.run, PROBLEM, pf.p_fedavg(rate=0.1), 2, theta=0.0, stable=np.nan)
+    refused("LocalWork inside LocalWork", pf.LocalWork, pf.LocalWork(pf.Full(), [1, 1, 1, 1]), [1, 1, 1, 1])
+    x, y = np.ones((2, 4, 1)), np.asarray([[0, 1, 0, 1], [1, 0, 1, 0]])
+    moved = pf.Problem(pf.losses.logistic(0.1), pf.populations.Reweighted(x, y, 1.0))
+    refused("vary the whole population", pf.sweep, moved, pf.p_fedavg(rate=0.1), {"population.y": [y]}, 2, np.zeros(1))
