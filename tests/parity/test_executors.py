@@ -65,6 +65,11 @@ def alone(setup, broadcast, state, keys, cohort, row):
     return _one_client(setup, broadcast, mine, keys, cohort.ids[row], cohort.steps[row])
 
 
+def pick(tree, i):
+    """Row i of every leaf, on the host."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf[i]), tree)
+
+
 def uploads_of_each_executor(setup, state, cohort):
     """Pairs of (upload, memory) of each active client by gather, dense and loop."""
     keys = run_keys(jax.random.key(1))
@@ -74,7 +79,6 @@ def uploads_of_each_executor(setup, state, cohort):
     _, sent_dense, kept_dense = DENSE(*arguments)
     for row in np.flatnonzero(np.asarray(cohort.active)):
         client = int(cohort.ids[row])
-        pick = lambda tree, i: jax.tree.map(lambda leaf: np.asarray(leaf[i]), tree)  # noqa: E731
         gathered = pick(sent, row), pick(kept, client)
         dense = pick(sent_dense, client), pick(kept_dense, client)
         single = jax.tree.map(np.asarray, alone(setup, broadcast, state, keys, cohort, int(row)))

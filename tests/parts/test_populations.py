@@ -67,7 +67,10 @@ def test_gaussian_closed_forms_are_roots_of_what_they_solve():
     stable = Gaussian(mean, matrix, 1.0).stable_point(pf.losses.squared, weights)
     np.testing.assert_allclose(stable, weights @ mean + eps_bar @ stable, rtol=1e-12)
     vector = Gaussian(mean, matrix[:, 0], 1.0)
-    risk = lambda t: float(np.sum(weights[:, None] * ((1 - matrix[:, 0]) * t - mean) ** 2))  # noqa: E731
+
+    def risk(t):
+        return float(np.sum(weights[:, None] * ((1 - matrix[:, 0]) * t - mean) ** 2))
+
     best = minimize(risk, np.zeros(2), tol=1e-12)
     np.testing.assert_allclose(vector.optimal_point(pf.losses.squared, weights), best.x, atol=1e-6)
     # eps_bar = 1: there is no stable point; and none is claimed for another loss.
