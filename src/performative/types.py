@@ -101,11 +101,15 @@ class Upload(eqx.Module):
 
 
 class Batch(eqx.Module):
-    """Samples of one local step, with the randomness that made them. `mask` is None where all rows count."""
+    """Samples of one local step, with the randomness that made them. `mask` is None where all rows count.
+
+    `group` says which group each sample comes from, None where the population has no groups.
+    """
 
     z: PyTree
     noise: Noise
     mask: Bool[Array, " n"] | None
+    group: Int[Array, " n"] | None = None
 
 
 class Local(eqx.Module):
@@ -123,12 +127,14 @@ class Local(eqx.Module):
 class Estimate(eqx.Module):
     """A direction to step against, the estimator's new memory, and counts that the round adds up.
 
-    A count that is the same at every step is a plain number, and then costs nothing.
+    A count that is the same at every step is a plain number, and then costs nothing. `facts` are for a wrapper
+    around the estimator (how large was the gradient, the Jacobian?); they are not recorded.
     """
 
     direction: Theta
     memory: Memory
     metrics: dict[str, Array | int]
+    facts: dict[str, Array] = eqx.field(default_factory=dict)
 
 
 class ClientMemory(eqx.Module):

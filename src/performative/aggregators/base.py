@@ -16,9 +16,9 @@ class AbstractAggregator(eqx.Module):
         """The server's memory at the start; None where nothing is remembered."""
         return None
 
-    def broadcast(self, memory: Memory) -> PyTree:
-        """What clients receive beside the model."""
-        return None
+    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+        """What clients receive beside the model, by name."""
+        return {}
 
     @abstractmethod
     def aggregate(

@@ -15,6 +15,7 @@ import equinox as eqx
 SLOTS = {
     "population": "populations",
     "estimator": "estimators",
+    "estimate": "families",
     "participation": "participation",
     "channel": "channels",
     "aggregator": "aggregators",

@@ -8,8 +8,9 @@ from jaxtyping import Array, Int
 
 from performative.algorithm import Algorithm
 from performative.engine.keys import ClientKeys
+from performative.populations.base import collect
 from performative.problem import Problem
-from performative.types import Batch, Broadcast, ClientMemory, Local, Upload
+from performative.types import Broadcast, ClientMemory, Local, Upload
 
 
 def init_client(problem: Problem, algorithm: Algorithm, population: Any, theta: Any) -> ClientMemory:
@@ -17,7 +18,7 @@ def init_client(problem: Problem, algorithm: Algorithm, population: Any, theta: 
     return ClientMemory(
         world=population.init(theta, problem.loss),
         batch=algorithm.batch.init(),
-        estimator=algorithm.estimator.init(theta, population),
+        estimator=algorithm.estimator.init(theta, population, problem.loss),
         channel=algorithm.channel.init(theta),
     )
 
@@ -57,8 +58,7 @@ def client_round(
         if deploy.each_step:
             world = population.deploy(world, theta, loss)
         here = local(theta, world, e)
-        z = jax.vmap(lambda u: population.sample(u, world, here.deployed))(step_noise)
-        batch = Batch(z, step_noise, step_mask)
+        batch = collect(population, step_noise, step_mask, world, here.deployed)
         out = algorithm.estimator.estimate(step_extra, theta, batch, here, estimator_memory)
         moved = jax.tree.map(lambda v, g: v - here.rate.astype(v.dtype) * g, theta, out.direction)
         if problem.domain is not None:

@@ -2,5 +2,6 @@
 
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import Minibatch
+from performative.estimators.performative import Performative
 
-__all__ = ["AbstractEstimator", "Minibatch"]
+__all__ = ["AbstractEstimator", "Minibatch", "Performative"]

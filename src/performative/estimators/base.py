@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import PRNGKeyArray, PyTree
 
-from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, Upload
+from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
 class AbstractEstimator(eqx.Module):
@@ -15,7 +15,7 @@ class AbstractEstimator(eqx.Module):
     Randomness is drawn ahead for all steps of a round by `draw` and handed to `estimate` step by step.
     """
 
-    def init(self, theta: Theta, population: Any) -> Memory:
+    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""
         return None
 
@@ -27,6 +27,27 @@ class AbstractEstimator(eqx.Module):
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         """The direction at the local model theta."""
 
-    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[PyTree, Memory]:
-        """What the client adds to its upload after the last step of a round, and its memory."""
-        return None, memory
+    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+        """What the client adds to its upload after the last step of a round, by name, and its memory."""
+        return {}, memory
+
+    def check(self, problem: Any, theta: Theta) -> None:
+        """Refuse, or warn of, what this rule cannot serve; called once, before a run."""
+
+
+class AbstractWrapper(AbstractEstimator):
+    """An estimator around another one, whose memory and randomness it hands on unless it says otherwise."""
+
+    inner: eqx.AbstractVar[AbstractEstimator]
+
+    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+        return self.inner.init(theta, population, loss)
+
+    def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
+        return self.inner.draw(key, steps, theta)
+
+    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+        return self.inner.finish(upload, local, memory)
+
+    def check(self, problem: Any, theta: Theta) -> None:
+        self.inner.check(problem, theta)

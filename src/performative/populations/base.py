@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative.client_axis import count_clients
-from performative.types import Loss, Noise, Numbers, Theta, World
+from performative.families import AbstractFamily
+from performative.types import Batch, Loss, Noise, Numbers, Theta, World
 
 
 class AbstractPopulation(eqx.Module):
@@ -58,6 +59,21 @@ class AbstractPopulation(eqx.Module):
         """Randomness for samples of the given shape. `theta` is there for its shape, `rows` fixes table rows."""
         return jax.random.split(key, shape)
 
+    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+        """Which group (0, 1, ...) that sample comes from, None where the population has no groups."""
+        return None
+
+    @property
+    def smooth(self) -> bool:
+        """Whether a sample moves with theta by itself. False where theta moves the chances of who is sampled:
+        then the derivative of `sample` misses the reaction."""
+        return True
+
+    @property
+    def family(self) -> AbstractFamily | None:
+        """What a client takes p(z; f(theta)) to be, for estimators that learn how f moves. None where unknown."""
+        return None
+
     @abstractmethod
     def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
         """One sample z of the client's data under the deployed model theta."""
@@ -81,3 +97,10 @@ class AbstractPopulation(eqx.Module):
     def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None
+
+
+def collect(population: AbstractPopulation, noise: Noise, mask: Any, world: World, theta: Theta) -> Batch:
+    """The samples that one client's randomness (leading axis n) gives under the deployed model theta."""
+    z = jax.vmap(lambda u: population.sample(u, world, theta))(noise)
+    group = jax.vmap(lambda u: population.group(u, world, theta))(noise)
+    return Batch(z, noise, mask, group)

@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from performative import losses
 from performative.errors import check_finite
+from performative.families import Location
 from performative.populations.base import AbstractPopulation
 from performative.types import Numbers, Theta, is_concrete, per_client
 
@@ -68,6 +69,10 @@ class Gaussian(AbstractPopulation):
                     f"Gaussian: {name} has shape {shape}, but theta has shape {d} here (the longest of mean, "
                     f"sensitivity and scale says so); give one number a client, or {[('N', *a) for a in allowed]}."
                 )
+
+    @property
+    def family(self) -> Location:
+        return Location()
 
     def model_shape(self) -> tuple[int, ...]:
         # A matrix maps theta to a shift of the same length, so one of its axes is enough.

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from performative.errors import check_finite
+from performative.families import Proportions
 from performative.populations.base import AbstractPopulation
 from performative.populations.strategic import as_counts, as_labels
 from performative.types import Counts, Loss, Numbers, Theta, World, as_numbers, per_client
@@ -53,6 +54,14 @@ class Reweighted(AbstractPopulation):
         self.start = (np.cumsum(held, axis=1) - held).astype(np.int32)
         self.temperature = as_numbers(temperature)
 
+    @property
+    def smooth(self) -> bool:
+        return False
+
+    @property
+    def family(self) -> Proportions:
+        return Proportions(self.classes)
+
     def init(self, theta: Theta, loss: Loss) -> World:
         held = self.held.astype(jnp.result_type(float))
         return held / jnp.sum(held)
@@ -79,6 +88,9 @@ class Reweighted(AbstractPopulation):
         picks_class = (edges[label] - mine / 2) / edges[-1]
         picks_row = ((every - self.start[label]).astype(world.dtype) + 0.5) / held
         return jax.lax.stop_gradient(jnp.stack([picks_class, picks_row], axis=1)), mine / held
+
+    def group(self, noise: Array, world: World, theta: Theta) -> Array:
+        return self.sample(noise, world, theta)[1]
 
     def sample(self, noise: Array, world: World, theta: Theta) -> tuple[Array, Array]:
         edges = jnp.cumsum(world)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from performative.errors import check_finite
+from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
 from performative.types import Counts, Numbers, Theta, as_numbers, as_whole, is_concrete, number, per_client
 
@@ -72,6 +73,10 @@ class Strategic(AbstractPopulation):
     @property
     def rows(self) -> Any:
         return self.capacity if self.count is None else self.count
+
+    @property
+    def family(self) -> ClassLocation:
+        return ClassLocation(2)
 
     def model_shape(self) -> tuple[int, ...]:
         return (self.x.shape[-1],)

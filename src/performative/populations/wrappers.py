@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation
 from performative.types import Loss, Noise, Numbers, Theta, World, is_concrete, per_client
 
@@ -37,6 +38,14 @@ class AbstractWrapper(AbstractPopulation):
     @property
     def rows(self) -> Any:
         return self.inner.rows
+
+    @property
+    def smooth(self) -> bool:
+        return self.inner.smooth
+
+    @property
+    def family(self) -> AbstractFamily | None:
+        return self.inner.family
 
     def model_shape(self) -> tuple[int, ...] | None:
         return self.inner.model_shape()
@@ -87,6 +96,10 @@ class Contaminated(AbstractWrapper):
             raise ValueError(f"Contaminated: outlier's samples have shape {shapes[1]}, those of inner {shapes[0]}.")
         stray = which < self.fraction
         return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)
+
+    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+        """An outlier claims the group that the person in its place would have had."""
+        return self.inner.group(noise[1], world[0], theta)
 
     def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self._mix(self.inner.nodes(theta, count), self.outlier.nodes(theta, count))
@@ -146,6 +159,10 @@ class Sluggish(AbstractWrapper):
     def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
         felt, inside = world
         return self.inner.sample(noise, inside, felt)
+
+    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+        felt, inside = world
+        return self.inner.group(noise, inside, felt)
 
     def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self.inner.nodes(theta, count)

@@ -13,7 +13,8 @@ from performative.client_axis import client_axes
 from performative.engine.keys import run_keys
 from performative.engine.round import Setup, run_gathered
 from performative.participation import Selection
-from performative.types import Batch, Broadcast, Cohort, Local, State, Upload
+from performative.populations.base import collect
+from performative.types import Broadcast, Cohort, Local, State, Upload
 
 INSTANCES = 3
 
@@ -85,14 +86,14 @@ def _estimator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
         client, key, theta = inputs
         mine = slice_client(problem.population, client)
         world = mine.deploy(mine.init(theta, problem.loss), theta, problem.loss)
-        noise = mine.draw(key, z_mask.shape, theta)
-        z = jax.vmap(lambda u: mine.sample(u, world, theta))(noise)
-        z = z if spoil is None else spoil(z, ~z_mask)
+        batch = collect(mine, mine.draw(key, z_mask.shape, theta), z_mask, world, theta)
+        if spoil is not None:
+            batch = dataclasses.replace(batch, z=spoil(batch.z, ~z_mask))
         clock = jnp.zeros((), jnp.int32)
         broadcast = Broadcast(theta, theta, extra, clock, algorithm.steps)
         local = Local(problem.loss, mine, world, theta, broadcast, clock, algorithm.rate(clock))
         ahead = estimator.draw(jax.random.fold_in(key, 1), 1, theta)
-        out = estimator.estimate(row(ahead, 0), theta, Batch(z, noise, z_mask), local, memory)
+        out = estimator.estimate(row(ahead, 0), theta, batch, local, memory)
         draft = Upload(out.direction, jnp.asarray(1, jnp.int32), None, out.metrics)
         sent, memory = estimator.finish(draft, local, out.memory)
         return (out.direction, out.metrics, sent), memory

@@ -1,0 +1,212 @@
+"""The whole performative gradient: what the loss does, and what the data do."""
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PyTree
+
+from performative.errors import check_counts
+from performative.estimators.base import AbstractEstimator
+from performative.estimators.minibatch import count_samples
+from performative.estimators.window import Moments, Window
+from performative.families import AbstractFamily
+from performative.populations.base import AbstractPopulation, collect
+from performative.types import (
+    Batch,
+    Estimate,
+    Local,
+    Loss,
+    Memory,
+    Noise,
+    Numbers,
+    Theta,
+    Upload,
+    as_numbers,
+    as_whole,
+    masked_mean,
+    squared_norm,
+)
+
+
+class Performative(AbstractEstimator):
+    """Both terms of the performative gradient, the reaction learnt from the client's own past.
+
+        v = mean grad l(theta; z) + (df/dtheta)^T s
+        "score":     s = mean (l - b) d log p(z; f)/df                      (Zheng et al. 2024, Eq. 5)
+        "pathwise":  s = mean (dz/df)^T dl/dz
+        df/dtheta  ~ [f^(t-H) - f^t, ...] pinv [theta^(t-H) - theta^t, ...]   (Eq. 6, the client's last H models)
+
+    window:   H, well above the d parameters; None differentiates the population's own `sample` instead (the client
+              knows how its data react; pathwise only, any d)
+    estimate: the family p(z; f) with its f-hat; None takes the population's own
+    term:     "score" needs the density only; "pathwise" has far less variance, where samples themselves move
+    baseline: subtract b = mean l in the score term. Where f-hat is the likelihood's own estimate the scores of a batch
+              sum to zero, so that it is there already
+    rtol:     directions in which past models spread less than rtol of the widest are left out
+    reset_after: forget the window after so many steps of absence, None never
+    The first H + 1 steps of a client go by the plain gradient (Algorithm 2, line 6). With a server that pools
+    (`PooledJacobian`) its df/dtheta is used in place of the client's own.
+    """
+
+    window: int | None = eqx.field(static=True)
+    family: AbstractFamily | None
+    term: str = eqx.field(static=True)
+    baseline: bool = eqx.field(static=True)
+    rtol: Numbers
+    reset_after: int | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        window: int | None,
+        estimate: AbstractFamily | None = None,
+        term: str = "score",
+        baseline: bool = True,
+        rtol: Any = 1e-2,
+        reset_after: int | None = None,
+    ):
+        self.window, self.family, self.term, self.baseline = as_whole(window), estimate, term, bool(baseline)
+        self.rtol, self.reset_after = as_numbers(rtol), as_whole(reset_after)
+
+    def __check_init__(self) -> None:
+        if self.term not in ("score", "pathwise"):
+            raise ValueError(f'Performative: term must be "score" or "pathwise"; got {self.term!r}.')
+        if self.family is not None and not isinstance(self.family, AbstractFamily):
+            raise ValueError(
+                f"Performative: estimate must be a family such as pf.families.Location(); got {self.family!r}."
+            )
+        for name in ("window", "reset_after"):
+            if getattr(self, name) is not None:
+                check_counts(**{f"Performative: {name}": getattr(self, name)})
+        if self.window is None and self.term != "pathwise":
+            raise ValueError('Performative(window=None) differentiates the samples; give it term="pathwise".')
+
+    def check(self, problem: Any, theta: Theta) -> None:
+        population = problem.population
+        if self.term == "pathwise" and not population.smooth:
+            raise ValueError(
+                f'Performative(term="pathwise"): in {type(population).__name__} the model moves who is sampled, not the '
+                'samples, so their derivative misses the reaction. Use term="score".'
+            )
+        if self.window is None:
+            return
+        self._family(population)
+        d = sum(leaf.size for leaf in jax.tree.leaves(theta))
+        if self.window <= d:
+            raise ValueError(
+                f"Performative(window={self.window}) cannot tell how the data follow {d} parameters: H models give H "
+                f"differences, so give window >= {2 * d + 1}"
+                + (', or window=None with term="pathwise" where the reaction is known.' if d > 50 else ".")
+            )
+        if self.window < 2 * d:
+            warnings.warn(
+                f"Performative(window={self.window}) is not well above the {d} parameters; df/dtheta will be noisy. "
+                f"window={5 * d} is a good start.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+        if self.window is None:
+            return None
+        family = self._family(population)
+
+        def fitted() -> Array:
+            noise = population.draw(jax.random.key(0), (2,), theta)
+            return family.fit(collect(population, noise, None, population.init(theta, loss), theta))
+
+        return Window.empty(self.window, ravel_pytree(theta)[0], jax.eval_shape(fitted))
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        each, gradients = jax.vmap(jax.value_and_grad(local.loss), in_axes=(None, 0))(theta, batch.z)
+        first = masked_mean(gradients, batch.mask)
+        counts = {"samples": count_samples(batch)}
+        if self.window is None:
+            second = masked_mean(_through_samples(theta, batch, local), batch.mask)
+            return Estimate(jax.tree.map(jnp.add, first, second), memory, counts)
+
+        family = self._family(local.population)
+        window = memory
+        if self.reset_after is not None:
+            window = window.forget_if(local.clock - window.last > self.reset_after)
+        here, unflatten = ravel_pytree(local.deployed)
+        f = family.fit(batch)
+        jacobian, reach, ready = self._reaction(window, here, f, local)
+        s = self._answer(family, each, batch, f, theta, local)
+        reaction = jnp.where(ready, jnp.matmul(s, jacobian, precision="highest"), 0)
+        direction = jax.tree.map(jnp.add, first, unflatten(reaction.astype(here.dtype)))
+        facts = {
+            "loss": jnp.abs(masked_mean(each, batch.mask)),
+            "gradient": jnp.sqrt(squared_norm(first)),
+            "jacobian": jnp.linalg.norm(jacobian),
+            "reach": reach,
+            "spread": _variance_of_fit(family, batch, f),
+            "ready": ready,
+        }
+        return Estimate(direction, window.write(here, f, local.clock), counts, facts)
+
+    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+        """The moments of the window around its newest entry, for a server that pools them."""
+        if self.window is None:
+            return {}, memory
+        newest = (memory.count - 1) % self.window
+        rows = memory.differences(memory.models[newest], memory.parameters[newest])
+        return {"reaction": (Moments.of(*rows), memory.count > self.window)}, memory
+
+    def _family(self, population: AbstractPopulation) -> AbstractFamily:
+        found = population.family if self.family is None else self.family
+        if found is None:
+            raise ValueError(
+                f"Performative: {type(population).__name__} does not say how its data are distributed; give "
+                "estimate=, such as pf.families.Location(), or window=None with term=\"pathwise\"."
+            )
+        return found
+
+    def _reaction(
+        self, window: Window, here: Array, f: Array, local: Local
+    ) -> tuple[Float[Array, "m d"], Float[Array, ""], Array]:
+        """df/dtheta, how far past models reach around the present one, and whether there are enough of them."""
+        rows = window.differences(here, f)
+        moments = Moments.of(*rows)
+        jacobian, reach = moments.jacobian(self.rtol)
+        ready = window.count > len(window.models)
+        if "reaction" in local.broadcast.extra:
+            jacobian, known = local.broadcast.extra["reaction"].choose(moments)
+            ready &= known
+        return jacobian, reach, ready
+
+    def _answer(
+        self, family: AbstractFamily, each: Array, batch: Batch, f: Array, theta: Theta, local: Local
+    ) -> Float[Array, " m"]:
+        """s, how the risk answers to f."""
+        if self.term == "pathwise":
+            slope = jax.vmap(jax.grad(local.loss, argnums=1, allow_int=True), in_axes=(None, 0))(theta, batch.z)
+            return masked_mean(family.displace(batch, slope), batch.mask)
+        if self.baseline:
+            each = each - masked_mean(each, batch.mask)
+        return masked_mean(each[:, None] * family.score(batch, f), batch.mask)
+
+
+def _through_samples(theta: Theta, batch: Batch, local: Local) -> PyTree:
+    """(dz/dtheta)^T dl/dz for each sample, by differentiating the population's own map, its world settled."""
+
+    def one(u: Any, z: Any) -> Theta:
+        floating, rest = eqx.partition(z, eqx.is_inexact_array)
+        slope = jax.grad(lambda moving: local.loss(theta, eqx.combine(moving, rest)))(floating)
+
+        def moved(deployed: Theta) -> Any:
+            world = local.population.settle(deployed, local.loss)
+            return eqx.filter(local.population.sample(u, world, deployed), eqx.is_inexact_array)
+
+        return jax.vjp(moved, local.deployed)[1](slope)[0]
+
+    return jax.vmap(one)(batch.noise, batch.z)
+
+
+def _variance_of_fit(family: AbstractFamily, batch: Batch, f: Array) -> Array:
+    """n times the variance of f-hat, summed over its entries: 1 / Fisher information, from the scores themselves."""
+    information = masked_mean(jnp.square(family.score(batch, f)), batch.mask)
+    return jnp.sum(1 / jnp.maximum(information, jnp.finfo(information.dtype).tiny))

@@ -1,0 +1,80 @@
+"""How a client learns the reaction of its own data: a window of past models and of what the data then were."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Window(eqx.Module):
+    """The last H deployed models and the f-hat fitted under each: a ring, and the client's own count.
+
+    A slot that was never written holds what the present would write, hence zero columns in both differences. Those are
+    exact for the pseudo-inverse: pinv([A 0]) = [pinv(A); 0].
+    """
+
+    models: Float[Array, "H d"]
+    parameters: Float[Array, "H m"]
+    count: Int[Array, ""]
+    last: Int[Array, ""]  # clock of the newest entry
+
+    @staticmethod
+    def empty(length: int, model: Array, parameters: Any) -> "Window":
+        zero = jnp.zeros((), jnp.int32)
+        return Window(
+            jnp.zeros((length, model.shape[0]), model.dtype),
+            jnp.zeros((length, parameters.shape[0]), parameters.dtype),
+            zero,
+            zero,
+        )
+
+    def forget_if(self, stale: Bool[Array, ""]) -> "Window":
+        """An empty window where `stale`, else this one."""
+        return eqx.tree_at(lambda w: w.count, self, jnp.where(stale, 0, self.count))
+
+    def differences(self, model: Array, parameters: Array) -> tuple[Float[Array, "H d"], Float[Array, "H m"]]:
+        """Rows theta^(t-h) - theta^t and f^(t-h) - f^t (Eq. 6, transposed); zeros where there is no entry."""
+        filled = (jnp.arange(len(self.models), dtype=jnp.int32) < self.count)[:, None]
+        return jnp.where(filled, self.models - model, 0), jnp.where(filled, self.parameters - parameters, 0)
+
+    def write(self, model: Array, parameters: Array, clock: Int[Array, ""]) -> "Window":
+        """The window with one more entry in place of the oldest."""
+        slot = self.count % len(self.models)
+        return Window(
+            self.models.at[slot].set(model),
+            self.parameters.at[slot].set(parameters),
+            self.count + 1,
+            clock,
+        )
+
+
+class Moments(eqx.Module):
+    """What a finite difference needs of a window: sums over its rows, which add up over clients.
+
+        gram = dtheta^T dtheta,      cross = df^T dtheta,      df/dtheta = cross pinv(gram)
+    """
+
+    gram: Float[Array, "... d d"]
+    cross: Float[Array, "... m d"]
+
+    @staticmethod
+    def of(models: Float[Array, "H d"], parameters: Float[Array, "H m"]) -> "Moments":
+        product = {"precision": "highest"}
+        return Moments(jnp.matmul(models.T, models, **product), jnp.matmul(parameters.T, models, **product))
+
+    def jacobian(self, rtol: Any) -> tuple[Float[Array, "m d"], Float[Array, ""]]:
+        """df/dtheta by the pseudo-inverse, and the least singular value of dtheta that was kept.
+
+        Directions in which the models spread less than `rtol` times the widest are left out: there the difference of
+        two noisy f-hat is divided by next to nothing. Nothing moved, nothing known: then it is 0.
+        """
+        values, vectors = jnp.linalg.eigh(self.gram)
+        widest = values[-1]
+        # Below this the eigenvalues are rounding, whatever rtol asks for.
+        floor = jnp.maximum(jnp.square(rtol).astype(values.dtype), 4 * len(values) * jnp.finfo(values.dtype).eps)
+        keep = (values > floor * widest) & (widest > 0)
+        inverse = jnp.where(keep, 1 / jnp.where(keep, values, 1), 0)
+        pinv = jnp.matmul(vectors * inverse, vectors.T, precision="highest")
+        least = jnp.min(jnp.where(keep, values, jnp.inf))
+        return jnp.matmul(self.cross, pinv, precision="highest"), jnp.sqrt(jnp.where(widest > 0, least, 0))

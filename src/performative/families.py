@@ -1,0 +1,180 @@
+"""What a client takes the law of its data to be: p(z; f), with f the part of it that moves with the model.
+
+An estimator that learns the reaction fits f to each batch and watches how it follows theta. A family says how f is
+fitted, how the log-density answers to f (`score`), and how a sample moves with f (`displace`).
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from performative.errors import check_counts
+from performative.types import Batch, Numbers, masked_mean, number, whole
+
+
+class AbstractFamily(eqx.Module):
+    """A parametric view p(z; f) of one client's data, f a vector of m numbers."""
+
+    @abstractmethod
+    def fit(self, batch: Batch) -> Float[Array, " m"]:
+        """f-hat, the estimate of f from a batch."""
+
+    @abstractmethod
+    def score(self, batch: Batch, f: Float[Array, " m"]) -> Float[Array, "n m"]:
+        """d log p(z_j; f) / d f, for each sample."""
+
+    @abstractmethod
+    def displace(self, batch: Batch, slope: PyTree) -> Float[Array, "n m"]:
+        """(d z_j / d f)^T slope_j, for each sample, with slope_j = d loss / d z_j shaped like z."""
+
+
+def _spread(rows: Float[Array, "n ..."], centre: Array, mask: Any) -> Array:
+    """Variance around `centre` over the rows that count; never 0, so that it can be divided by."""
+    variance = masked_mean(jnp.square(rows - centre), mask)
+    return jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)
+
+
+def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
+    leaves = jax.tree.leaves(z)
+    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves):
+        raise ValueError(f"{owner} needs samples that are numbers; whole-number labels do not move. Use ClassLocation.")
+    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
+
+
+def _pair(z: PyTree, owner: str) -> tuple[Array, Array]:
+    """Features [n, d] and labels [n] of samples z = (x, y)."""
+    if not (isinstance(z, tuple) and len(z) == 2):
+        raise ValueError(f"{owner} needs samples (x, y); this population's have another structure.")
+    x, y = z
+    return x.reshape(x.shape[0], -1), y
+
+
+class Location(AbstractFamily):
+    """A normal law whose mean moves and whose spread stays.
+
+        p(z; f) = N(f, diag(scale^2)),      f-hat = mean of z,      dz/df = 1
+
+    `scale` is the standard deviation; None takes it from the batch. After trimming the batch's own is the right one:
+    a known scale would be too large for what is left.
+    """
+
+    scale: Numbers | None = number(default=None)
+
+    def fit(self, batch: Batch) -> Array:
+        return masked_mean(_rows(batch.z, "Location"), batch.mask)
+
+    def score(self, batch: Batch, f: Array) -> Array:
+        rows = _rows(batch.z, "Location")
+        variance = _spread(rows, f, batch.mask) if self.scale is None else jnp.square(self.scale)
+        return (rows - f) / variance
+
+    def displace(self, batch: Batch, slope: PyTree) -> Array:
+        return _rows(slope, "Location")
+
+
+class ClassLocation(AbstractFamily):
+    """Features of each class are normal with a mean that moves; how many are of each class stays.
+
+        x | y = k ~ N(f_k, diag(scale_k^2)),      f-hat_k = mean of x over class k
+
+    For samples (x, y) with y = 0, 1, ...; f holds the means of all classes one after the other.
+    """
+
+    classes: int = whole(default=2)
+    scale: Numbers | None = number(default=None)
+
+    def __check_init__(self) -> None:
+        check_counts(classes=self.classes)
+
+    def _members(self, batch: Batch) -> tuple[Array, Array]:
+        x, y = _pair(batch.z, "ClassLocation")
+        member = y.astype(jnp.int32)[:, None] == jnp.arange(self.classes, dtype=jnp.int32)
+        if batch.mask is not None:
+            member &= batch.mask[:, None]
+        return x, member
+
+    def fit(self, batch: Batch) -> Array:
+        x, member = self._members(batch)
+        return jax.vmap(lambda mine: masked_mean(x, mine), in_axes=1)(member).reshape(-1)
+
+    def score(self, batch: Batch, f: Array) -> Array:
+        x, member = self._members(batch)
+        means = f.reshape(self.classes, -1)
+
+        def one(mine: Array, mean: Array) -> Array:
+            variance = _spread(x, mean, mine) if self.scale is None else jnp.square(self.scale)
+            return jnp.where(mine[:, None], (x - mean) / variance, 0)
+
+        return jax.vmap(one, in_axes=(1, 0), out_axes=1)(member, means).reshape(len(x), -1)
+
+    def displace(self, batch: Batch, slope: PyTree) -> Array:
+        _, member = self._members(batch)
+        moved, _ = _pair(slope, "ClassLocation")
+        return jnp.where(member[:, :, None], moved[:, None, :], 0).reshape(len(moved), -1)
+
+
+class Slope(AbstractFamily):
+    """A linear law of y given x whose coefficients move.
+
+        y | x ~ N(f . x, noise^2),      f-hat = least squares without intercept,      dy/df = x
+
+    `noise` is the standard deviation; None takes it from the residuals.
+    """
+
+    noise: Numbers | None = number(default=None)
+
+    def fit(self, batch: Batch) -> Array:
+        x, y = _pair(batch.z, "Slope")
+        gram = masked_mean(x[:, :, None] * x[:, None, :], batch.mask)
+        cross = masked_mean(x * y[:, None], batch.mask)
+        if x.shape[1] == 1:
+            return cross / jnp.maximum(gram[0], jnp.finfo(x.dtype).tiny)
+        # A whiff of ridge keeps the solve finite where too few samples are left.
+        floor = 10 * jnp.finfo(x.dtype).eps * jnp.trace(gram) + jnp.finfo(x.dtype).tiny
+        return jnp.linalg.solve(gram + floor * jnp.eye(x.shape[1], dtype=x.dtype), cross)
+
+    def score(self, batch: Batch, f: Array) -> Array:
+        x, y = _pair(batch.z, "Slope")
+        residual = y - jnp.sum(x * f, axis=1)
+        zero = jnp.zeros((), residual.dtype)
+        variance = _spread(residual, zero, batch.mask) if self.noise is None else jnp.square(self.noise)
+        return (residual / variance)[:, None] * x
+
+    def displace(self, batch: Batch, slope: PyTree) -> Array:
+        x, _ = _pair(batch.z, "Slope")
+        return slope[1][:, None] * x
+
+
+class Proportions(AbstractFamily):
+    """Groups whose shares move while each group's own data stay.
+
+        p(z, k; f) = f_k p_k(z),      f-hat_k = share of group k in the batch,      d log p / d f_k = 1{group = k} / f_k
+
+    The population says which group a sample comes from. There is no pathwise form: a share moves who is sampled, not
+    what the sample is.
+    """
+
+    groups: int = whole()
+
+    def __check_init__(self) -> None:
+        check_counts(groups=self.groups)
+
+    def _members(self, batch: Batch) -> Array:
+        if batch.group is None:
+            raise ValueError("Proportions needs a population with groups, such as Mixture; this one has none.")
+        return batch.group.astype(jnp.int32)[:, None] == jnp.arange(self.groups, dtype=jnp.int32)
+
+    def fit(self, batch: Batch) -> Array:
+        return masked_mean(self._members(batch).astype(jnp.result_type(float)), batch.mask)
+
+    def score(self, batch: Batch, f: Array) -> Array:
+        member = self._members(batch)
+        least = 0.5 / len(member)  # less than one sample: such a group has no score to give
+        return jnp.where(member, 1 / jnp.maximum(f, least), 0)
+
+    def displace(self, batch: Batch, slope: PyTree) -> Array:
+        raise ValueError('Proportions has no pathwise form: shares move who is sampled. Use term="score".')
