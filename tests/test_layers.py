@@ -10,7 +10,7 @@ ROOT = Path(performative.__file__).parent
 LAYERS = [
     {"types", "describe"},
     {"errors", "client_axis", "theory"},
-    {"families"},
+    {"families", "reaction"},
     {
         "sampling", "losses", "schedules", "domains", "deploy", "batches",
         "populations", "estimators", "participation", "channels", "aggregators",

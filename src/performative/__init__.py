@@ -24,7 +24,7 @@ from performative.engine import Clock, run
 from performative.history import History
 from performative.participation import FirstK, Full, LocalWork, SchemeOne, SchemeTwo
 from performative.problem import Problem
-from performative.recipes import fedavg, multi_agent_pp, p_fedavg
+from performative.recipes import fedavg, multi_agent_pp, p_fedavg, pg, pofl, profl
 from performative.solve import (
     Solution,
     equilibria,
@@ -69,7 +69,10 @@ __all__ = [
     "p_fedavg",
     "participation",
     "per_client",
+    "pg",
+    "pofl",
     "populations",
+    "profl",
     "repeated_gradient_descent",
     "repeated_risk_minimization",
     "run",

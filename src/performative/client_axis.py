@@ -42,8 +42,9 @@ def _marks(root: Any, path: tuple[Any, ...]) -> dict[str, Any]:
         if isinstance(step, jax.tree_util.GetAttrKey):
             if dataclasses.is_dataclass(node):
                 for field in dataclasses.fields(node):
-                    if field.name == step.name and field.metadata.get("per_client"):
-                        return dict(field.metadata)
+                    # False says that what looks like clients further down is one client's own (see `Pooled`).
+                    if field.name == step.name and "per_client" in field.metadata:
+                        return dict(field.metadata) if field.metadata["per_client"] else {}
             node = getattr(node, step.name)
         elif isinstance(step, jax.tree_util.SequenceKey):
             node = node[step.idx]

@@ -30,6 +30,15 @@ def inner(theta: Array, x: Array) -> Array:
     return jnp.sum(theta * x)
 
 
+def zero_one(theta: Theta, z: Any) -> Float[Array, ""]:
+    """0 where the linear classifier (1 if theta . x > 0, else 0) is right about y in {0, 1}, else 1.
+
+    One minus its risk is the accuracy. It is for reporting: its gradient is 0 everywhere.
+    """
+    x, y = z
+    return jnp.where((inner(theta, x) > 0) == (y > 0), 0, 1).astype(x.dtype)
+
+
 class Ridge(eqx.Module):
     """((theta . x - y)^2 + penalty |theta|^2) / 2."""
 

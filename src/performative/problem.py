@@ -11,6 +11,7 @@ from performative.errors import check_finite
 from performative.frames import Columns, read_frame
 from performative.losses import Logistic
 from performative.populations import AbstractPopulation, Strategic
+from performative.populations.pooled import Pooled
 from performative.types import Loss, as_numbers, is_concrete
 
 
@@ -57,6 +58,11 @@ class Problem(eqx.Module):
         if self.weights is None:
             return np.full(self.clients, 1.0 / self.clients)
         return self.weights
+
+    def pooled(self) -> "Problem":
+        """The same data as one client's: what a central learner sees that does not know who is whose."""
+        everyone = Pooled(self.population, self.client_weights)
+        return Problem(self.loss, everyone, domain=self.domain, columns=self.columns)
 
     @classmethod
     def from_frame(

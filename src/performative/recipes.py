@@ -3,8 +3,10 @@
 import dataclasses
 from typing import Any
 
+from performative.aggregators import PooledJacobian
 from performative.algorithm import Algorithm
 from performative.errors import nearest
+from performative.estimators import AbstractEstimator, AdaptiveSize, Filtered, Performative
 from performative.participation import Full
 
 
@@ -39,8 +41,44 @@ def multi_agent_pp(rate: Any, **parts: Any) -> Algorithm:
 
     Li, Yau and Wai 2022.
     """
+    return _combine("multi_agent_pp", rate, _central("multi_agent_pp", parts), parts)
+
+
+def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
+    """PerfGD as a central learner does it: the performative gradient with one df/dtheta for all, E = 1, everyone present.
+
+    `problem.pooled()` gives it the data as one client's, as in Izzo, Ying and Zou 2021. On a federation the server
+    estimates the one df/dtheta.
+    """
+    own = {"estimator": Performative(window), "aggregator": PooledJacobian()}
+    return _combine("pg", rate, own | _central("pg", parts), parts)
+
+
+def pofl(rate: Any, window: int, **parts: Any) -> Algorithm:
+    """POFL: every client steps along its own performative gradient. Reaches the optimal point on clean data.
+
+    `window` is H, the past models that df/dtheta is learnt from. Zheng et al. 2024, Algorithm 2.
+    """
+    return _combine("pofl", rate, {"estimator": Performative(window)}, parts)
+
+
+def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algorithm:
+    """PROFL: POFL on contaminated data, each client leaving out the gradients that do not belong.
+
+    With `tolerance`, the expected squared error that is allowed, clients draw only as many samples as it asks for.
+    For small samples let the server learn df/dtheta: `aggregator=pf.aggregators.PooledJacobian()`.
+    Zheng et al. 2024, Algorithm 1.
+    """
+    estimator: AbstractEstimator = Filtered(Performative(window))
+    if tolerance is not None:
+        estimator = AdaptiveSize(estimator, tolerance)
+    return _combine("profl", rate, {"estimator": estimator}, parts)
+
+
+def _central(name: str, parts: dict[str, Any]) -> dict[str, Any]:
+    """What a learner without local steps fixes; refused where it is given."""
     fixed = {"local_steps": 1, "participation": Full()}
-    clash = [name for name in fixed if name in parts]
+    clash = [slot for slot in fixed if slot in parts]
     if clash:
-        raise ValueError(f"multi_agent_pp fixes E = 1 and full participation; drop {clash} or use p_fedavg.")
-    return _combine("multi_agent_pp", rate, fixed, parts)
+        raise ValueError(f"{name} fixes E = 1 and full participation; drop {clash} or use another recipe.")
+    return fixed

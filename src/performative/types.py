@@ -111,6 +111,11 @@ class Batch(eqx.Module):
     mask: Bool[Array, " n"] | None
     group: Int[Array, " n"] | None = None
 
+    @property
+    def rows(self) -> int:
+        """n, rows that do not count included."""
+        return jax.tree.leaves(self.z)[0].shape[0]
+
 
 class Local(eqx.Module):
     """What a client knows while it computes a direction."""

@@ -2,5 +2,7 @@
 
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
+from performative.aggregators.pooled_jacobian import PooledJacobian
+from performative.aggregators.varp import Varp
 
-__all__ = ["AbstractAggregator", "Mean", "weighted_sum"]
+__all__ = ["AbstractAggregator", "Mean", "PooledJacobian", "Varp", "weighted_sum"]

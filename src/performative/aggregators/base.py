@@ -12,8 +12,11 @@ from performative.types import Cohort, Memory, Theta, Upload
 class AbstractAggregator(eqx.Module):
     """Turns the uploads of a cohort into a move of the global model. The memory lives with the server."""
 
-    def init(self, theta: Theta, clients: int) -> Memory:
-        """The server's memory at the start; None where nothing is remembered."""
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+        """The server's memory at the start; None where nothing is remembered.
+
+        `extra` holds the shapes of what each client will add to its upload.
+        """
         return None
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:

@@ -14,6 +14,7 @@ import equinox as eqx
 # Key in the file -> module that holds the parts of that slot.
 SLOTS = {
     "population": "populations",
+    "share": "populations.shares",
     "estimator": "estimators",
     "estimate": "families",
     "participation": "participation",

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.algorithm import Algorithm
-from performative.client_axis import client_axes
+from performative.client_axis import client_axes, take_clients
 from performative.engine.client import init_client
 from performative.engine.round import Clock, Setup
 from performative.errors import check_finite
 from performative.problem import Problem
-from performative.types import ServerMemory, State, Theta
+from performative.types import Broadcast, ClientMemory, Local, ServerMemory, State, Theta, Upload
 
 
 def on_device(tree: Any, dtype: Any) -> Any:
@@ -143,6 +143,27 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
         in_axes=(client_axes(arrays),),
         axis_size=clients,
     )
-    server = ServerMemory(setup.algorithm.participation.init(clients), setup.algorithm.aggregator.init(theta, clients))
+    memory = one(arrays)
+    server = ServerMemory(
+        setup.algorithm.participation.init(clients),
+        setup.algorithm.aggregator.init(theta, clients, _shape_of_extra(setup, theta, memory)),
+    )
     counts = jnp.zeros(clients, setup.weights.dtype) if count_participation else None
-    return State(theta, theta, one(arrays), server, jnp.zeros((), jnp.int32), counts)
+    return State(theta, theta, memory, server, jnp.zeros((), jnp.int32), counts)
+
+
+def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[str, Any]:
+    """What a client adds to its upload, as shapes: the server makes room for it before the first round."""
+    algorithm, zero = setup.algorithm, jnp.zeros((), jnp.int32)
+
+    def finished(population: Any, mine: ClientMemory) -> dict[str, Any]:
+        broadcast = Broadcast(theta, theta, {}, zero, algorithm.steps)
+        local = Local(setup.problem.loss, population, mine.world, theta, broadcast, zero, algorithm.rate(zero))
+        return algorithm.estimator.finish(Upload(theta, zero, {}, {}), local, mine.estimator)[0]
+
+    population, axes = take_clients(setup.problem.population, jnp.zeros((1,), jnp.int32))
+    arrays, rest = eqx.partition(population, eqx.is_array)
+    first = jax.tree.map(lambda leaf: leaf[:1], memory)
+    each = jax.vmap(lambda rows, mine: finished(eqx.combine(rows, rest), mine), in_axes=(axes, 0), axis_size=1)
+    shapes = jax.eval_shape(each, arrays, first)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)

@@ -1,7 +1,9 @@
 """What direction a client computes from a batch."""
 
+from performative.estimators.adaptive_size import AdaptiveSize
 from performative.estimators.base import AbstractEstimator
+from performative.estimators.filtered import Filtered
 from performative.estimators.minibatch import Minibatch
 from performative.estimators.performative import Performative
 
-__all__ = ["AbstractEstimator", "Minibatch", "Performative"]
+__all__ = ["AbstractEstimator", "AdaptiveSize", "Filtered", "Minibatch", "Performative"]

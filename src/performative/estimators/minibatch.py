@@ -10,7 +10,7 @@ from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, mas
 def count_samples(batch: Batch) -> jax.Array | int:
     """How many rows of a batch are real; a plain number where that is known ahead."""
     if batch.mask is None:
-        return jax.tree.leaves(batch.z)[0].shape[0]
+        return batch.rows
     return jnp.sum(batch.mask, dtype=jnp.int32)
 
 

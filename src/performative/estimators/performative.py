@@ -12,9 +12,10 @@ from jaxtyping import Array, Float, PyTree
 from performative.errors import check_counts
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
-from performative.estimators.window import Moments, Window
+from performative.estimators.window import Window
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, collect
+from performative.reaction import Moments
 from performative.types import (
     Batch,
     Estimate,
@@ -88,8 +89,8 @@ class Performative(AbstractEstimator):
         population = problem.population
         if self.term == "pathwise" and not population.smooth:
             raise ValueError(
-                f'Performative(term="pathwise"): in {type(population).__name__} the model moves who is sampled, not the '
-                'samples, so their derivative misses the reaction. Use term="score".'
+                f'Performative(term="pathwise"): in {type(population).__name__} the model moves who is sampled, not '
+                'the samples, so their derivative misses the reaction. Use term="score".'
             )
         if self.window is None:
             return
@@ -161,7 +162,7 @@ class Performative(AbstractEstimator):
         if found is None:
             raise ValueError(
                 f"Performative: {type(population).__name__} does not say how its data are distributed; give "
-                "estimate=, such as pf.families.Location(), or window=None with term=\"pathwise\"."
+                'estimate=, such as pf.families.Location(), or window=None with term="pathwise".'
             )
         return found
 

@@ -47,34 +47,3 @@ class Window(eqx.Module):
             self.count + 1,
             clock,
         )
-
-
-class Moments(eqx.Module):
-    """What a finite difference needs of a window: sums over its rows, which add up over clients.
-
-        gram = dtheta^T dtheta,      cross = df^T dtheta,      df/dtheta = cross pinv(gram)
-    """
-
-    gram: Float[Array, "... d d"]
-    cross: Float[Array, "... m d"]
-
-    @staticmethod
-    def of(models: Float[Array, "H d"], parameters: Float[Array, "H m"]) -> "Moments":
-        product = {"precision": "highest"}
-        return Moments(jnp.matmul(models.T, models, **product), jnp.matmul(parameters.T, models, **product))
-
-    def jacobian(self, rtol: Any) -> tuple[Float[Array, "m d"], Float[Array, ""]]:
-        """df/dtheta by the pseudo-inverse, and the least singular value of dtheta that was kept.
-
-        Directions in which the models spread less than `rtol` times the widest are left out: there the difference of
-        two noisy f-hat is divided by next to nothing. Nothing moved, nothing known: then it is 0.
-        """
-        values, vectors = jnp.linalg.eigh(self.gram)
-        widest = values[-1]
-        # Below this the eigenvalues are rounding, whatever rtol asks for.
-        floor = jnp.maximum(jnp.square(rtol).astype(values.dtype), 4 * len(values) * jnp.finfo(values.dtype).eps)
-        keep = (values > floor * widest) & (widest > 0)
-        inverse = jnp.where(keep, 1 / jnp.where(keep, values, 1), 0)
-        pinv = jnp.matmul(vectors * inverse, vectors.T, precision="highest")
-        least = jnp.min(jnp.where(keep, values, jnp.inf))
-        return jnp.matmul(self.cross, pinv, precision="highest"), jnp.sqrt(jnp.where(widest > 0, least, 0))

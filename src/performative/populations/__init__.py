@@ -1,9 +1,28 @@
 """How clients' data react to a deployed model."""
 
+from performative.populations import shares
 from performative.populations.base import AbstractPopulation
+from performative.populations.classes import Classes
 from performative.populations.gaussian import Gaussian
+from performative.populations.mixture import Mixture
+from performative.populations.outliers import Outliers
+from performative.populations.pricing import Pricing
+from performative.populations.regression import Regression
 from performative.populations.reweighted import Reweighted
 from performative.populations.strategic import Strategic
 from performative.populations.wrappers import Contaminated, Sluggish
 
-__all__ = ["AbstractPopulation", "Contaminated", "Gaussian", "Reweighted", "Sluggish", "Strategic"]
+__all__ = [
+    "AbstractPopulation",
+    "Classes",
+    "Contaminated",
+    "Gaussian",
+    "Mixture",
+    "Outliers",
+    "Pricing",
+    "Regression",
+    "Reweighted",
+    "Sluggish",
+    "Strategic",
+    "shares",
+]

@@ -33,6 +33,7 @@ class Strategic(AbstractPopulation):
         "evade":   x = x_bar - strength_i * y theta / max(floor, |theta|)      (Li, Yemini and Wai 2024, Example 2.3)
 
     `x` [N, m, d], `y` [N, m]; clients with fewer than m rows are padded and `count` [N] says how many are real.
+    `strength` is a number, [N], or [N, 2]: strength_{i,y} for the labels y = 0 and 1 (Zheng et al. 2024, Table 2).
     `features` lists the columns that people can change, None for all. "linear" is the best response to the utility
     -theta.x - |x - x_bar|^2 / (2 strength); "evade" moves only those with y = 1, by at most `strength`.
     """
@@ -60,11 +61,23 @@ class Strategic(AbstractPopulation):
         if self.features is not None and not all(isinstance(f, int) and 0 <= f < d for f in self.features):
             raise ValueError(f"Strategic: features must be column numbers 0..{d - 1} of x; got {self.features}.")
         check_finite("Strategic", x=self.x, y=self.y, strength=self.strength)
+        self._check_strength()
         if is_concrete(self.count) and self.count is not None:
             m, count = np.shape(self.x)[1], np.asarray(self.count)
             if np.any((count < 1) | (count > m)):
                 raise ValueError(f"Strategic: count must lie in 1..{m}, the rows of x; got {count.tolist()}.")
         _ = self.clients
+
+    def _check_strength(self) -> None:
+        by_label = np.ndim(self.strength) == 2 and np.shape(self.strength)[1] == 2
+        if np.ndim(self.strength) > 1 and not by_label:
+            raise ValueError(
+                "Strategic: strength must be a number, one a client, or [clients, 2], one for each label; "
+                f"got shape {np.shape(self.strength)}."
+            )
+        if by_label and is_concrete(self.y) and not np.all(np.isin(np.asarray(self.y), (0, 1))):
+            found = np.unique(np.asarray(self.y))[:5].tolist()
+            raise ValueError(f"Strategic: strength by label needs labels y of 0 and 1; got {found}.")
 
     @property
     def capacity(self) -> int:
@@ -86,7 +99,8 @@ class Strategic(AbstractPopulation):
 
     def sample(self, noise: Array, world: None, theta: Theta) -> tuple[Array, Array]:
         x, y = self.x[noise], self.y[noise]
-        push = self.strength * theta
+        strength = self.strength if self.strength.ndim == 0 else jnp.where(y > 0, self.strength[1], self.strength[0])
+        push = strength * theta
         if self.response == "evade":
             norm = jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(theta)), self.floor**2))
             push = push * y.astype(push.dtype) / norm

@@ -1,0 +1,43 @@
+"""Remember what each client sent last, so that who happens to take part matters less."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.mean import weighted_sum
+from performative.client_axis import put_rows, take_rows
+from performative.types import Cohort, Memory, Theta, Upload
+
+
+class VarpMemory(eqx.Module):
+    """The last update of each client [N, ...], and their weighted mean, kept up to date."""
+
+    last: PyTree
+    mean: Theta
+
+
+class Varp(AbstractAggregator):
+    """FedVARP: the mean of updates, with the last known one standing in for clients that sit out.
+
+        move = sum_k a_k (delta_k - y_k) + sum_i p_i y_i,      then y_k <- delta_k for those who took part
+
+    It takes the variance of partial participation away, not the drift of local steps. Jhunjhunwala et al. 2022.
+    The server keeps one update a client; a round still costs K.
+    """
+
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+        last = jax.tree.map(lambda leaf: jnp.zeros((clients, *leaf.shape), leaf.dtype), theta)
+        return VarpMemory(last, jax.tree.map(jnp.zeros_like, theta))
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        news = jax.tree.map(jnp.subtract, upload.delta, take_rows(memory.last, cohort.ids))
+        surprise = weighted_sum(news, cohort.weight, cohort.active)
+        share: Array = jnp.take(weights, cohort.ids, mode="clip")
+        learnt = weighted_sum(news, share, cohort.active)
+        move = jax.tree.map(jnp.add, surprise, memory.mean)
+        mean = jax.tree.map(jnp.add, memory.mean, learnt)
+        return move, VarpMemory(put_rows(memory.last, cohort.ids, upload.delta), mean)

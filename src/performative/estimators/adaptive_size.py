@@ -1,0 +1,119 @@
+"""Draw as many samples as the error that is allowed asks for."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from performative.errors import check_counts, check_finite
+from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.types import (
+    Batch,
+    Estimate,
+    Local,
+    Loss,
+    Memory,
+    Noise,
+    Numbers,
+    Theta,
+    Upload,
+    is_concrete,
+    number,
+    whole,
+)
+
+_FACTS = ("loss", "gradient", "jacobian", "reach", "spread", "ready")
+
+
+def sample_size(
+    tolerance: Any, confidence: Any, curvature: Any, window: int, rate: Array, facts: dict[str, Array]
+) -> Float[Array, ""]:
+    """The least n for a performative gradient within `tolerance`, inf where no n is enough.
+
+        n >= 2 l^2 s^2 log(2/phi) (2 H |dtheta|^-2 + F^2) / (2 Phi - M^2 eta^4 G^4 H^6 l^2 |dtheta|^-2)
+
+    Phi = tolerance bounds the expected squared error, phi = confidence, M = curvature of f, eta = rate, l = loss,
+    s^2 = variance of one sample's f-hat, F = norm of df/dtheta, G = norm of the gradient, |dtheta| = reach, the least
+    singular value of the differences of models. Zheng et al. 2024, Section 5.3, as corrected: the paper has eta^2 for
+    eta^4 and |dtheta|^2 for its inverse. The denominator is what curvature leaves of the tolerance; it can be negative.
+    """
+    tiny = jnp.finfo(facts["loss"].dtype).tiny
+    apart = 1 / jnp.maximum(jnp.square(facts["reach"]), tiny)
+    worst = jnp.square(facts["loss"])
+    above = 2 * worst * facts["spread"] * jnp.log(2 / confidence) * (2 * window * apart + jnp.square(facts["jacobian"]))
+    bias = jnp.square(curvature) * rate**4 * facts["gradient"] ** 4 * float(window) ** 6 * worst * apart
+    left = 2 * tolerance - bias
+    return jnp.where(left > 0, above / jnp.where(left > 0, left, 1), jnp.inf)
+
+
+class AdaptiveSize(AbstractWrapper):
+    """Use only as many samples of each batch as a tolerance on the performative gradient asks for.
+
+        n_(t+1) = clamp(sample_size(tolerance, ...), least, n_max)
+
+    n_max is the size of the batch that is drawn; the rest of it is masked, and `samples` counts what was used. The
+    size comes from the last step (loss, spread, df/dtheta, reach of the window), so `inner` must hold a `Performative`
+    with a window. Until that is full all n_max are used. Where no size meets the tolerance all are used as well, and
+    the count `infeasible` says how often that was so.
+
+    tolerance:  Phi, allowed expected squared error of the performative gradient
+    confidence: phi, chance with which the bound may fail
+    curvature:  M, bound on the second derivative of f; 0 for a map that is linear in theta
+    least:      never fewer samples than this
+    The bound is a worst case over the window, so sizes are cautious. They depend on the data: no privacy guarantee
+    covers them.
+    """
+
+    inner: AbstractEstimator
+    tolerance: Numbers = number()
+    confidence: Numbers = number(default=0.05)
+    curvature: Numbers = number(default=0.0)
+    least: int = whole(default=10)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractEstimator):
+            raise ValueError(f"AdaptiveSize: inner must be an estimator; got {self.inner!r}.")
+        if self.window is None:
+            raise ValueError(
+                "AdaptiveSize: inner must hold a Performative with a window; nothing else knows its error."
+            )
+        check_counts(**{"AdaptiveSize: least": self.least})
+        check_finite("AdaptiveSize", tolerance=self.tolerance, confidence=self.confidence, curvature=self.curvature)
+        if is_concrete(self.tolerance) and not np.all(self.tolerance > 0):
+            raise ValueError(f"AdaptiveSize: tolerance must be positive; got {self.tolerance}.")
+        if is_concrete(self.confidence) and not (np.all(self.confidence > 0) and np.all(self.confidence < 1)):
+            raise ValueError(f"AdaptiveSize: confidence must lie between 0 and 1; got {self.confidence}.")
+
+    @property
+    def window(self) -> int | None:
+        """H of the estimator inside."""
+        part: Any = self.inner
+        while not hasattr(part, "window") and hasattr(part, "inner"):
+            part = part.inner
+        return getattr(part, "window", None)
+
+    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+        # More than any batch holds: all of the first one is used.
+        return jnp.asarray(jnp.iinfo(jnp.int32).max, jnp.int32), self.inner.init(theta, population, loss)
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        size, inside = memory
+        n_max = batch.rows
+        used = jnp.arange(n_max, dtype=jnp.int32) < size
+        mask = used if batch.mask is None else used & batch.mask
+        out = self.inner.estimate(noise, theta, dataclasses.replace(batch, mask=mask), local, inside)
+        facts = {name: out.facts[name] for name in _FACTS}
+        wanted = sample_size(self.tolerance, self.confidence, self.curvature, self.window or 1, local.rate, facts)
+        ready = facts["ready"]
+        short = ready & ~jnp.isfinite(wanted)
+        wanted = jnp.where(ready & jnp.isfinite(wanted), wanted, n_max)
+        following = jnp.ceil(jnp.clip(wanted, min(self.least, n_max), n_max)).astype(jnp.int32)
+        metrics = {**out.metrics, "infeasible": short.astype(jnp.int32)}
+        return Estimate(out.direction, (following, out.memory), metrics, out.facts)
+
+    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+        size, inside = memory
+        extra, inside = self.inner.finish(upload, local, inside)
+        return extra, (size, inside)

@@ -1,0 +1,104 @@
+"""Gaussian classes whose features answer to the model."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from performative.errors import check_finite
+from performative.families import ClassLocation
+from performative.populations.base import AbstractPopulation
+from performative.populations.nodes import standard_nodes
+from performative.populations.shares import pick
+from performative.types import Noise, Numbers, Theta, as_numbers, is_concrete, per_client
+
+
+class Classes(AbstractPopulation):
+    """Normal features by class, each class moving by its own sensitivity.
+
+        y ~ share_i,      x | y = k ~ N(mean_{i,k} - sensitivity_{i,k} theta, scale_i^2)
+
+    z = (x, y), y = 0, 1, ... and theta of shape (d,). `mean` [C, d] is shared by all clients, [N, C, d] their own;
+    `sensitivity` a number, or [N, C]; `scale` a standard deviation, a number or [N]; `share` [C] or [N, C], None for
+    classes of one size. What is shared is stored once a client. With the labels 0 and 1 this is best response to the
+    utility -theta.x - |x' - x|^2 / (2 sensitivity). Zheng et al. 2024, Table 2, synthetic data.
+    """
+
+    mean: Numbers = per_client()
+    sensitivity: Numbers = per_client()
+    scale: Numbers = per_client()
+    share: Numbers = per_client()
+
+    def __init__(self, mean: Any, sensitivity: Any, scale: Any, share: Any = None):
+        mean, self.sensitivity, self.scale = as_numbers(mean), as_numbers(sensitivity), as_numbers(scale)
+        share = as_numbers(share)
+        if np.ndim(mean) not in (2, 3):
+            raise ValueError(f"Classes: mean must be [C, d] or [N, C, d]; got shape {np.shape(mean)}.")
+        classes = mean.shape[-2]
+        if share is None:
+            share = np.full(classes, 1.0 / classes)
+        # [C, d] in a field of clients would be read as C clients: spelled out, nobody needs to guess.
+        named = ((mean, 3), (self.sensitivity, 1), (self.scale, 1), (share, 2))
+        clients = next((np.shape(v)[0] for v, axes in named if np.ndim(v) >= axes), 1)
+        self.mean = _by_client(mean, clients, 3)
+        self.share = _by_client(share, clients, 2)
+
+    def __check_init__(self) -> None:
+        check_finite("Classes", mean=self.mean, sensitivity=self.sensitivity, scale=self.scale, share=self.share)
+        clients = self.clients
+        if min(np.shape(self.mean)) < 1:
+            raise ValueError(f"Classes: mean must not be empty; got shape {np.shape(self.mean)}.")
+        per_class = (clients, self.classes)
+        for name, shapes in (("sensitivity", ((), per_class)), ("scale", ((), (clients,))), ("share", (per_class,))):
+            if np.shape(getattr(self, name)) not in shapes:
+                allowed = {"sensitivity": "a number or [N, C]", "scale": "a number or [N]", "share": "[C] or [N, C]"}
+                raise ValueError(
+                    f"Classes: {name} must be {allowed[name]} for {clients} clients and {self.classes} classes; "
+                    f"got shape {np.shape(getattr(self, name))}."
+                )
+        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
+            raise ValueError(f"Classes: scale is a standard deviation and must be >= 0; got {self.scale}.")
+        if is_concrete(self.share):
+            share = np.asarray(self.share)
+            if np.any(share < 0) or np.any(np.abs(share.sum(axis=1) - 1) > 1e-6):
+                raise ValueError("Classes: share must be >= 0 and sum to one over the classes.")
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return self.mean.shape[-2]
+
+    @property
+    def family(self) -> ClassLocation:
+        return ClassLocation(self.classes)
+
+    def model_shape(self) -> tuple[int, ...]:
+        return (self.mean.shape[-1],)
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+        key_which, key_x = jax.random.split(key)
+        theta = jnp.asarray(theta)
+        which = jax.random.uniform(key_which, (int(np.prod(shape)),))
+        label = jax.vmap(lambda u: pick(u, self.share))(which).reshape(shape)
+        full = (*shape, *theta.shape)
+        return label, jax.random.normal(key_x, (int(np.prod(full)),), theta.dtype).reshape(full)
+
+    def sample(self, noise: Noise, world: None, theta: Theta) -> tuple[Array, Array]:
+        label, spread = noise
+        moved = jnp.broadcast_to(self.sensitivity, (self.classes,))[label] * theta
+        return self.mean[label] - moved + self.scale * spread, label
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        """Every class in turn, weighed by its share."""
+        spread, weight = standard_nodes(jnp.shape(theta), count)
+        label = jnp.repeat(jnp.arange(self.classes, dtype=jnp.int32), len(weight))
+        share = self.share / jnp.sum(self.share)
+        weights = share.astype(weight.dtype)[:, None] * weight
+        return (label, jnp.tile(spread, (self.classes, *(1,) * (spread.ndim - 1)))), weights.reshape(-1)
+
+
+def _by_client(value: Any, clients: int, axes: int) -> Any:
+    """With a leading axis of clients, where there is none yet."""
+    return np.broadcast_to(value, (clients, *np.shape(value))) if np.ndim(value) == axes - 1 else value

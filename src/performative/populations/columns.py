@@ -1,0 +1,77 @@
+"""Numbers by group, and the checks of them."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from performative.errors import check_finite
+from performative.types import Theta, as_numbers, is_concrete
+
+
+class Columns(eqx.Module):
+    """One entry a group: a number that all clients share, or one row a client.
+
+    An array [K] in a field of clients would be read as one number for each of K clients; its entries are not.
+    """
+
+    entries: tuple[Any, ...]
+
+    def stack(self) -> Array:
+        """One client's numbers, [K]."""
+        return jnp.stack(self.entries)
+
+    def inner(self, theta: Array) -> Array:
+        """entry . theta, for each group."""
+        return jnp.stack([jnp.sum(entry * theta) for entry in self.entries])
+
+
+def as_columns(value: Any) -> Any:
+    """[K] (shared by all clients), [N, K] or [N, K, d] by group; all else is left to the checks."""
+    if isinstance(value, Columns):
+        return value
+    array = as_numbers(value)
+    if array is None or array.ndim == 0 or array.dtype.kind != "f":
+        return array
+    axis = min(array.ndim - 1, 1)
+    return Columns(tuple(array[:, k] if axis else array[k] for k in range(array.shape[axis])))
+
+
+def check_columns(owner: str, **fields: Any) -> None:
+    """Refuse what is not [K], [N, K] or [N, K, d] of finite numbers."""
+    for name, value in fields.items():
+        if not isinstance(value, Columns):
+            check_finite(owner, **{name: value})
+            raise ValueError(f"{owner}: {name} needs one entry for each group, [K] or [N, K]; got {value!r}.")
+        if not value.entries or np.ndim(value.entries[0]) > 2:
+            raise ValueError(f"{owner}: {name} must be [K], [N, K] or [N, K, d], and not empty.")
+        if is_concrete(value):
+            rows = [np.asarray(entry) for entry in value.entries]
+            check_finite(owner, **{name: np.stack(rows, axis=min(rows[0].ndim, 1))})
+
+
+def check_sum(owner: str, name: str, columns: Columns, wanted: float) -> None:
+    """Refuse numbers that do not sum to `wanted` over the groups, for every client."""
+    if is_concrete(columns):
+        total = np.asarray(sum(np.asarray(entry) for entry in columns.entries))
+        worst = total.flat[np.argmax(np.abs(total - wanted))]
+        if abs(worst - wanted) > 1e-6:
+            raise ValueError(f"{owner}: {name} must sum to {wanted:g} over the groups; it sums to {worst:.6g}.")
+
+
+def check_theta(owner: str, name: str, columns: Columns, theta: Theta) -> None:
+    """Refuse a model that is not shaped like a client's entries."""
+    got, shape = jnp.shape(columns.entries[0]), jnp.shape(theta)
+    if got != shape:
+        wanted = "[N, K, d]" if shape else "[K] or [N, K]"
+        raise ValueError(f"{owner}: {name} has shape {got} a group, theta {shape}; give {name} as {wanted}.")
+
+
+def check_numbers(owner: str, **fields: Any) -> None:
+    """Refuse what is not a finite number or one a client."""
+    check_finite(owner, **fields)
+    for name, value in fields.items():
+        if np.ndim(value) > 1:
+            raise ValueError(f"{owner}: {name} must be a number or one a client; got shape {np.shape(value)}.")

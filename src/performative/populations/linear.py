@@ -1,0 +1,57 @@
+"""What populations whose data follow the model linearly have in common: reactions, shapes, linear solves."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+# Above this condition number a linear system has no solution worth the name.
+_SINGULAR = 1e12
+
+
+def react(sensitivity: Array, theta: Array) -> Array:
+    """sensitivity * theta: a number or a vector acts by coordinate, a matrix as a linear map."""
+    if sensitivity.ndim == 2:
+        return jnp.sum(sensitivity * theta, axis=-1)
+    return sensitivity * theta
+
+
+def widest(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of theta: that of the field that says most about it."""
+    return max(shapes, key=len)
+
+
+def check_shapes(owner: str, shape: tuple[int, ...], fields: dict[str, Any], matrices: tuple[str, ...] = ()) -> None:
+    """Fields are numbers, [N] or [N, *shape]; those in `matrices` may be [N, d, d] too."""
+    said = ", ".join(list(fields)[:-1]) + f" and {list(fields)[-1]}"
+    for name, value in fields.items():
+        allowed = [shape, shape + shape] if name in matrices and shape else [shape]
+        if np.ndim(value) > 1 and np.shape(value)[1:] not in allowed:
+            raise ValueError(
+                f"{owner}: {name} has shape {np.shape(value)}, but theta has shape {shape} here (the longest of "
+                f"{said} says so); give one number a client, or {[('N', *a) for a in allowed]}."
+            )
+
+
+def by_client(value: Any, clients: int, shape: tuple[int, ...]) -> np.ndarray:
+    """A number, [N] or [N, *shape] spelled out as [N, *shape]."""
+    value = np.asarray(value, np.float64)
+    if value.ndim == 1:
+        value = value.reshape(-1, *(1,) * len(shape))
+    return np.broadcast_to(value, (clients, *shape))
+
+
+def divide(level: Any, slope: Any) -> np.ndarray | None:
+    """slope^-1 level, by coordinate or by a matrix; None where the slope is singular: there is no such point."""
+    level, slope = np.asarray(level), np.asarray(slope)  # NumPy's sums of numbers are no arrays
+    if slope.ndim == 2:
+        return None if np.linalg.cond(slope) > _SINGULAR else np.linalg.solve(slope, level)
+    return None if np.any(np.abs(slope) < 1 / _SINGULAR) else np.asarray(level / slope)
+
+
+def is_positive(slope: Any) -> bool:
+    """Whether theta . slope theta > 0 for all theta but 0, so that the quadratic has a minimum."""
+    slope = np.asarray(slope)
+    values = np.linalg.eigvalsh((slope + slope.T) / 2) if slope.ndim == 2 else slope
+    return bool(np.min(values) > max(np.max(np.abs(values)), 1.0) / _SINGULAR)

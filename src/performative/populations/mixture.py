@@ -1,0 +1,160 @@
+"""Groups of people who come and go."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from performative import losses
+from performative.families import Proportions
+from performative.populations.base import AbstractPopulation
+from performative.populations.gaussian import AbstractLocation
+from performative.populations.linear import by_client
+from performative.populations.shares import AbstractShare, Linear, pick
+from performative.types import Loss, Noise, Theta, World
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Mixture(AbstractPopulation):
+    """Groups whose shares answer to the model (contribution dynamics).
+
+        D_i(theta) = sum_k nu_{i,k}(theta) D_{i,k}(theta)
+
+    `groups` is a tuple of K populations with samples of one structure and shape, which may react themselves;
+    `share` gives nu: a module of `populations.shares`, or your own `AbstractShare`. One uniform number picks the group,
+    so that a sample jumps where theta moves the shares: its derivative misses that (`smooth` is False), the
+    expectations of `nodes` do not. `family` sees the shares only, not what groups do by themselves.
+    Zheng et al. 2024, Section 4.
+    With `negative_revenue`, a number theta, two groups with fixed normal demands a_0, a_1 and `Linear` shares, the mean
+    demand is A + B theta: theta_PS = -A / B and, where B < 0, theta_PO = -A / (2 B). None where theta_PS would lie
+    beyond the simplex, or clients' B_i have different signs.
+    """
+
+    groups: tuple[AbstractPopulation, ...] = eqx.field(converter=_as_tuple)
+    share: AbstractShare
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.groups, tuple) or not self.groups:
+            raise ValueError(f"Mixture: groups must be a tuple of populations; got {self.groups!r}.")
+        for k, group in enumerate(self.groups):
+            if not isinstance(group, AbstractPopulation):
+                raise ValueError(f"Mixture: groups must be populations; groups[{k}] is {group!r}.")
+        if not isinstance(self.share, AbstractShare):
+            raise ValueError(
+                "Mixture: share must be a share such as pf.populations.shares.Linear(level, slope); "
+                f"got {self.share!r}."
+            )
+        if self.share.groups != len(self.groups):
+            raise ValueError(f"Mixture: share is for {self.share.groups} groups, but groups has {len(self.groups)}.")
+        shapes = {k: shape for k, group in enumerate(self.groups) if (shape := group.model_shape()) is not None}
+        if len(set(shapes.values())) > 1:
+            listed = ", ".join(f"groups[{k}] {shape}" for k, shape in shapes.items())
+            raise ValueError(f"Mixture: groups need a theta of one shape, but they take {listed}.")
+        _ = self.clients
+
+    @property
+    def smooth(self) -> bool:
+        return not self.share.reacts and all(group.smooth for group in self.groups)
+
+    @property
+    def family(self) -> Proportions | None:
+        return Proportions(len(self.groups)) if self.share.reacts else None
+
+    def model_shape(self) -> tuple[int, ...] | None:
+        return next((shape for group in self.groups if (shape := group.model_shape()) is not None), None)
+
+    def init(self, theta: Theta, loss: Loss) -> World:
+        return tuple(group.init(theta, loss) for group in self.groups)
+
+    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+        pairs = zip(self.groups, world, strict=True)
+        return tuple(group.deploy(own, theta, loss) for group, own in pairs)
+
+    def settle(self, theta: Theta, loss: Loss) -> World:
+        return tuple(group.settle(theta, loss) for group in self.groups)
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+        first, *keys = jax.random.split(key, len(self.groups) + 1)
+        pairs = zip(self.groups, keys, strict=True)
+        return jax.random.uniform(first, shape), tuple(group.draw(own, shape, theta) for group, own in pairs)
+
+    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+        _, each = noise
+        samples = [g.sample(u, own, theta) for g, u, own in zip(self.groups, each, world, strict=True)]
+        looks = [jax.tree.map(_look, z) for z in samples]
+        for k, look in enumerate(looks):
+            if look != looks[0]:
+                raise ValueError(
+                    f"Mixture: groups need samples of one structure and shape; those of groups[{k}] are {look}, those "
+                    f"of groups[0] {looks[0]}."
+                )
+        picked = self.group(noise, world, theta)
+        chosen = samples[0]
+        for k, other in enumerate(samples[1:], start=1):
+            chosen = jax.tree.map(lambda z, new, k=k: jnp.where(picked == k, new, z), chosen, other)
+        return chosen
+
+    def group(self, noise: Noise, world: World, theta: Theta) -> Array:
+        return pick(noise[0], self.share(theta))
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self._weigh([group.nodes(theta, count) for group in self.groups], theta)
+
+    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+        pairs = zip(self.groups, world, strict=True)
+        return self._weigh([group.nodes_within(own, theta, count) for group, own in pairs], theta)
+
+    def _weigh(self, each: list[tuple[Noise, Array]], theta: Theta) -> tuple[Noise, Array]:
+        """Every group's nodes in turn, weighed by its share: exact where theirs are, and smooth in theta."""
+        share, sizes = self.share(theta), [len(weight) for _, weight in each]
+        which = jnp.concatenate([jnp.full((n,), -1.0 - k) for k, n in enumerate(sizes)])
+
+        def stretch(k: int, leaf: Array) -> Array:
+            """A group's own nodes where it is named; where others are, any node will do."""
+            before, after = sum(sizes[:k]), sum(sizes[k + 1 :])
+            spare = [jnp.repeat(leaf[:1], n, axis=0) for n in (before, after)]
+            return jnp.concatenate([spare[0], leaf, spare[1]])
+
+        noise = tuple(jax.tree.map(lambda leaf, k=k: stretch(k, leaf), own) for k, (own, _) in enumerate(each))
+        weights = [share[k].astype(weight.dtype) * weight for k, (_, weight) in enumerate(each)]
+        return (which, noise), jnp.concatenate(weights)
+
+    def stable_point(self, loss: Any, weights: Any) -> Theta | None:
+        line = self._mean_demand(loss, weights)
+        return None if line is None else np.asarray(-line[0] / line[1])
+
+    def optimal_point(self, loss: Any, weights: Any) -> Theta | None:
+        # Where the demand falls, revenue theta (A + B theta) is positive between 0 and theta_PS only: the maximum there
+        # is the maximum. Shares at both ends lie in the simplex, hence in between.
+        line = self._mean_demand(loss, weights)
+        return None if line is None or line[1] > 0 else np.asarray(-line[0] / (2 * line[1]))
+
+    def _mean_demand(self, loss: Any, weights: Any) -> tuple[float, float] | None:
+        """A and B of the mean demand A + B theta, None where it is no such line between 0 and theta_PS."""
+        share = self.share
+        if loss is not losses.negative_revenue or not isinstance(share, Linear) or len(self.groups) != 2:
+            return None
+        fixed = [g for g in self.groups if isinstance(g, AbstractLocation) and not np.any(np.asarray(g.slope))]
+        if len(fixed) != 2 or self.model_shape() != () or np.ndim(share.slope.entries[0]) > 1:
+            return None
+        clients, p = self.clients, np.asarray(weights, np.float64)
+        mean, level, slope = (
+            np.stack([by_client(entry, clients, ()) for entry in entries])
+            for entries in ([g.level for g in fixed], share.level.entries, share.slope.entries)
+        )
+        own = np.sum(slope * mean, axis=0)
+        A, B = float(np.sum(p * np.sum(level * mean, axis=0))), float(np.sum(p * own))
+        if abs(B) < 1e-12 or np.any(own * B < 0):
+            return None
+        ends = np.stack([level, level - slope * A / B])
+        return (A, B) if np.all((ends >= 0) & (ends <= 1)) else None
+
+
+def _look(leaf: Any) -> str:
+    return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"

@@ -1,0 +1,72 @@
+"""Data that have nothing to do with the model."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from performative.errors import check_finite, nearest
+from performative.populations.base import AbstractPopulation
+from performative.populations.linear import check_shapes, widest
+from performative.populations.nodes import standard_nodes
+from performative.types import Numbers, Theta, is_concrete, per_client
+
+_LAWS = ("normal", "uniform", "laplace", "cauchy", "student3")
+
+
+class Outliers(AbstractPopulation):
+    """Samples of theta's shape that do not react: the Q_i of `Contaminated`.
+
+        Z_i = location_i + scale_i U,      U ~ law, each coordinate by itself
+
+    law: "normal" (variance 1), "uniform" on (-1, 1), "laplace" (density exp(-|u|) / 2), "cauchy", or "student3" (t
+    with three degrees of freedom). `location` and `scale` are a number, [N] or [N, d]. All laws are symmetric; "cauchy"
+    has no mean and "student3" no third moment, so that risks under them may be infinite.
+    For another law for each client, put several into a `Mixture` with shares `Constant(rows of 0 and 1)`.
+    """
+
+    location: Numbers = per_client()
+    scale: Numbers = per_client()
+    law: str = eqx.field(static=True, default="normal")
+
+    def __check_init__(self) -> None:
+        if self.law not in _LAWS:
+            raise ValueError(f"Outliers: there is no law {self.law!r}.{nearest(str(self.law), _LAWS)}")
+        fields = {"location": self.location, "scale": self.scale}
+        check_finite("Outliers", **fields)
+        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
+            raise ValueError(f"Outliers: scale must be >= 0; got {self.scale}.")
+        check_shapes("Outliers", self._shape(), fields)
+        _ = self.clients
+
+    def _shape(self) -> tuple[int, ...]:
+        return widest(np.shape(self.location)[1:], np.shape(self.scale)[1:])
+
+    def model_shape(self) -> tuple[int, ...] | None:
+        # One number a client fits models of any shape.
+        return self._shape() or None
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+        theta = jnp.asarray(theta)
+        full, dtype = (*shape, *theta.shape), theta.dtype
+        flat = (int(np.prod(full)),)
+        if self.law == "uniform":
+            drawn = jax.random.uniform(key, flat, dtype, -1.0, 1.0)
+        elif self.law == "student3":
+            drawn = jax.random.t(key, jnp.asarray(3.0, dtype), flat, dtype)
+        else:
+            drawn = getattr(jax.random, self.law)(key, flat, dtype)
+        return drawn.reshape(full)
+
+    def sample(self, noise: Array, world: None, theta: Theta) -> Array:
+        return self.location + self.scale * noise
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+        """Exact for the normal law; for the others fixed draws and their mirror images, so that means are exact."""
+        if self.law == "normal":
+            return standard_nodes(jnp.shape(theta), count)
+        half = self.draw(jax.random.key(0), (max(count // 2, 1),), theta)
+        return jnp.concatenate([half, -half]), jnp.full((2 * len(half),), 0.5 / len(half))

@@ -1,0 +1,102 @@
+"""All clients' data in one place."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from performative.client_axis import client_axes, take_clients
+from performative.families import AbstractFamily
+from performative.populations.base import AbstractPopulation
+from performative.types import Loss, Noise, Numbers, Theta, World, number
+
+
+class Pooled(AbstractPopulation):
+    """One client whose samples come from all of `inner`'s clients, client i with chance `weights`_i.
+
+        Z ~ sum_i p_i D_i(theta)
+
+    What a central learner sees. Points and risks are those of the federation; what is lost is who is whose.
+    """
+
+    inner: AbstractPopulation = eqx.field(metadata={"per_client": False})
+    weights: Numbers = number()
+
+    @property
+    def smooth(self) -> bool:
+        return self.inner.smooth
+
+    @property
+    def family(self) -> AbstractFamily | None:
+        return self.inner.family
+
+    def model_shape(self) -> tuple[int, ...] | None:
+        return self.inner.model_shape()
+
+    def init(self, theta: Theta, loss: Loss) -> World:
+        return self._each(lambda mine: mine.init(theta, loss))
+
+    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+        return self._each(lambda mine, world: mine.deploy(world, theta, loss), world)
+
+    def settle(self, theta: Theta, loss: Loss) -> World:
+        return self._each(lambda mine: mine.settle(theta, loss))
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Int[Array, "..."] | None = None) -> Noise:
+        size = 1
+        for length in shape:
+            size *= length
+        key_who, key_what = jax.random.split(key)
+        edges = jnp.cumsum(self.weights)
+        spot = jax.random.uniform(key_who, (size,), edges.dtype) * edges[-1]
+        who = jnp.sum(spot[:, None] >= edges[:-1], axis=1, dtype=jnp.int32)
+
+        def one(key: Any, client: Array) -> Noise:
+            return self._client(client).draw(key, (), theta)
+
+        drawn = who, jax.vmap(one)(jax.random.split(key_what, size), who)
+        return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), drawn)
+
+    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+        who, inside = noise
+        return self._client(who).sample(inside, _row(world, who), theta)
+
+    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+        who, inside = noise
+        return self._client(who).group(inside, _row(world, who), theta)
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self._nodes(self._each(lambda mine: mine.nodes(theta, count)))
+
+    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self._nodes(self._each(lambda mine, world: mine.nodes_within(world, theta, count), world))
+
+    def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
+        return self.inner.stable_point(loss, self.weights)
+
+    def optimal_point(self, loss: Loss, weights: Any) -> Theta | None:
+        return self.inner.optimal_point(loss, self.weights)
+
+    def _client(self, client: Array) -> Any:
+        return take_clients(self.inner, client)[0]
+
+    def _each(self, function: Any, *worlds: World) -> Any:
+        """function(client's population, client's world) for every client, results with a leading axis of clients."""
+        arrays, rest = eqx.partition(self.inner, eqx.is_array)
+        lead = (client_axes(arrays), *(0 for _ in worlds))
+        return jax.vmap(
+            lambda rows, *mine: function(eqx.combine(rows, rest), *mine), in_axes=lead, axis_size=self.inner.clients
+        )(arrays, *worlds)
+
+    def _nodes(self, each: tuple[Noise, Array]) -> tuple[Noise, Array]:
+        noise, share = each
+        clients, count = share.shape
+        who = jnp.repeat(jnp.arange(clients, dtype=jnp.int32), count)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(clients * count, *leaf.shape[2:]), noise)
+        return (who, flat), (self.weights[:, None] * share.astype(self.weights.dtype)).reshape(-1)
+
+
+def _row(world: World, client: Array) -> World:
+    return jax.tree.map(lambda leaf: leaf[client], world)

@@ -1,0 +1,48 @@
+"""Demand that answers to prices."""
+
+from typing import Any
+
+import numpy as np
+
+from performative import losses
+from performative.populations.gaussian import AbstractLocation
+from performative.populations.linear import divide, is_positive
+from performative.types import Numbers, Theta, per_client
+
+
+class Pricing(AbstractLocation):
+    """Demand that falls as prices rise.
+
+        Z_i ~ N(demand_i - sensitivity_i * theta, scale_i^2)
+
+    `demand` is [N] for one price, [N, d] for d of them; `sensitivity` a number, [N], [N, d] or [N, d, d] (goods that
+    stand in for each other). With `negative_revenue`, m and G their averages: theta_PS = G^-1 m, the root of the
+    decoupled gradient; theta_PO solves (G + G^T) theta = m, where G + G^T is positive definite: half of theta_PS
+    where G is symmetric. The decoupled risk is linear in theta, so that retraining to its minimum needs a domain.
+    Zheng et al. 2024, Section 6, pricing with dynamic demands.
+    """
+
+    demand: Numbers = per_client()
+    sensitivity: Numbers = per_client()
+    scale: Numbers = per_client()
+
+    @property
+    def level(self) -> Any:
+        return self.demand
+
+    @property
+    def slope(self) -> Any:
+        return -self.sensitivity
+
+    def stable_point(self, loss: Any, weights: Any) -> Theta | None:
+        if loss is not losses.negative_revenue:
+            return super().stable_point(loss, weights)
+        m, slope = self.averages(weights)
+        return divide(m, -slope)
+
+    def optimal_point(self, loss: Any, weights: Any) -> Theta | None:
+        if loss is not losses.negative_revenue:
+            return super().optimal_point(loss, weights)
+        m, slope = self.averages(weights)
+        both = -(slope + np.transpose(slope))
+        return divide(m, both) if is_positive(both) else None
