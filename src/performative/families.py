@@ -32,10 +32,18 @@ class AbstractFamily(eqx.Module):
         """(d z_j / d f)^T slope_j, for each sample, with slope_j = d loss / d z_j shaped like z."""
 
 
-def _spread(rows: Float[Array, "n ..."], centre: Array, mask: Any) -> Array:
-    """Variance around `centre` over the rows that count; never 0, so that it can be divided by."""
-    variance = masked_mean(jnp.square(rows - centre), mask)
-    return jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)
+def _normal_score(rows: Float[Array, "n m"], mean: Float[Array, " m"], scale: Any, mask: Any) -> Float[Array, "n m"]:
+    """(z - mean) / scale^2, the variance taken from the rows that count where `scale` is None.
+
+    A column that does not vary, such as an intercept, says nothing: its score is 0.
+    """
+    away = rows - mean
+    if scale is not None:
+        return away / jnp.square(scale)
+    variance = masked_mean(jnp.square(away), mask)
+    limits = jnp.finfo(variance.dtype)
+    varies = variance > jnp.square(64 * limits.eps * mean) + limits.tiny
+    return jnp.where(varies, away / jnp.where(varies, variance, 1), 0)
 
 
 def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
@@ -45,7 +53,7 @@ def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
 
 
-def _pair(z: PyTree, owner: str) -> tuple[Array, Array]:
+def _pair(z: PyTree, owner: str) -> tuple[Array, Any]:
     """Features [n, d] and labels [n] of samples z = (x, y)."""
     if not (isinstance(z, tuple) and len(z) == 2):
         raise ValueError(f"{owner} needs samples (x, y); this population's have another structure.")
@@ -68,9 +76,7 @@ class Location(AbstractFamily):
         return masked_mean(_rows(batch.z, "Location"), batch.mask)
 
     def score(self, batch: Batch, f: Array) -> Array:
-        rows = _rows(batch.z, "Location")
-        variance = _spread(rows, f, batch.mask) if self.scale is None else jnp.square(self.scale)
-        return (rows - f) / variance
+        return _normal_score(_rows(batch.z, "Location"), f, self.scale, batch.mask)
 
     def displace(self, batch: Batch, slope: PyTree) -> Array:
         return _rows(slope, "Location")
@@ -106,8 +112,7 @@ class ClassLocation(AbstractFamily):
         means = f.reshape(self.classes, -1)
 
         def one(mine: Array, mean: Array) -> Array:
-            variance = _spread(x, mean, mine) if self.scale is None else jnp.square(self.scale)
-            return jnp.where(mine[:, None], (x - mean) / variance, 0)
+            return jnp.where(mine[:, None], _normal_score(x, mean, self.scale, mine), 0)
 
         return jax.vmap(one, in_axes=(1, 0), out_axes=1)(member, means).reshape(len(x), -1)
 
@@ -139,10 +144,8 @@ class Slope(AbstractFamily):
 
     def score(self, batch: Batch, f: Array) -> Array:
         x, y = _pair(batch.z, "Slope")
-        residual = y - jnp.sum(x * f, axis=1)
-        zero = jnp.zeros((), residual.dtype)
-        variance = _spread(residual, zero, batch.mask) if self.noise is None else jnp.square(self.noise)
-        return (residual / variance)[:, None] * x
+        residual = (y - jnp.sum(x * f, axis=1))[:, None]
+        return _normal_score(residual, jnp.zeros((1,), residual.dtype), self.noise, batch.mask) * x
 
     def displace(self, batch: Batch, slope: PyTree) -> Array:
         x, _ = _pair(batch.z, "Slope")

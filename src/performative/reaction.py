@@ -31,7 +31,8 @@ class Moments(eqx.Module):
         values, vectors = jnp.linalg.eigh(self.gram)
         widest = values[-1]
         # Below this the eigenvalues are rounding, whatever rtol asks for.
-        floor = jnp.maximum(jnp.square(rtol).astype(values.dtype), 4 * len(values) * jnp.finfo(values.dtype).eps)
+        rounding = 4 * len(values) * float(jnp.finfo(values.dtype).eps)
+        floor = jnp.maximum(jnp.square(jnp.asarray(rtol, values.dtype)), rounding)
         keep = (values > floor * widest) & (widest > 0)
         inverse = jnp.where(keep, 1 / jnp.where(keep, values, 1), 0)
         pinv = jnp.matmul(vectors * inverse, vectors.T, precision="highest")

@@ -45,7 +45,7 @@ def multi_agent_pp(rate: Any, **parts: Any) -> Algorithm:
 
 
 def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
-    """PerfGD as a central learner does it: the performative gradient with one df/dtheta for all, E = 1, everyone present.
+    """PerfGD as a central learner does it: one df/dtheta for all, E = 1, everyone present.
 
     `problem.pooled()` gives it the data as one client's, as in Izzo, Ying and Zou 2021. On a federation the server
     estimates the one df/dtheta.

@@ -52,6 +52,47 @@ def test_populations(part):
     assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
 
 
+PRICES = pf.Problem(pf.losses.negative_revenue, GAUSSIAN)
+RIDGE = pf.Problem(pf.losses.ridge(0.1), GAUSSIAN)
+SHARES = pf.populations.shares
+STAYS = pf.populations.Gaussian(RNG.standard_normal(7), 0.0, 1.0)
+COVARIANCE = np.eye(3) + 0.3 * np.ones((7, 3, 3))
+LINES = tuple(pf.populations.Regression(np.ones(7), 1.0, slope, 0.0, 2.0) for slope in (1.0, 3.0))
+BUYERS = (
+    pf.populations.Sluggish(pf.populations.Pricing(X[:, 0], 0.5, 1.0), 0.3),
+    pf.populations.Outliers(1.0, 1.0),
+)
+ONE_LAW_EACH = pf.populations.Mixture(
+    [pf.populations.Outliers(5.0, 1.0, law) for law in ("normal", "cauchy")],
+    SHARES.Constant(np.eye(2)[[0, 1] * 3 + [0]]),
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [
+        (pf.populations.Pricing(RNG.standard_normal((7, 3)), RNG.uniform(0, 1, (7, 3, 3)), 1.0), {"problem": PRICES}),
+        (pf.populations.Regression(np.ones(7), 1.0, 1.0, np.linspace(0, 1, 7), 0.5), {"problem": RIDGE}),
+        (pf.populations.Regression(X[:, 0], COVARIANCE, X[:, 1], X[:, 2], 0.5), {"problem": RIDGE}),
+        (pf.populations.Mixture((STAYS, GAUSSIAN), SHARES.Linear([0.5, 0.5], [0.1, -0.1])), {"problem": PRICES}),
+        (pf.populations.Mixture(LINES, SHARES.Losses([1.0, 3.0], 2.0, 2.0, np.arange(7.0))), {"problem": RIDGE}),
+        (pf.populations.Mixture(BUYERS, SHARES.Budgets(np.abs(X[:, :2]), 10.0)), {"problem": PRICES}),
+        (pf.populations.Classes(X[0, :2], RNG.uniform(0, 1, (7, 2)), 0.5, [0.3, 0.7]), {}),
+        (pf.populations.Strategic(X, LABELS, RNG.uniform(0, 1, (7, 2)), count=[1, 2, 3, 4, 6, 5, 2]), {}),
+        (pf.populations.Outliers(np.arange(7.0), 2.0, "student3"), {"theta": np.zeros(3)}),
+        (pf.populations.Contaminated(GAUSSIAN, np.linspace(0, 0.4, 7), ONE_LAW_EACH), {}),
+    ],
+    ids=[
+        "Pricing", "Regression", "Regression of vectors", "Linear", "Losses", "Budgets", "Classes", "by label",
+        "Outliers", "one law each",
+    ],
+)  # fmt: skip
+def test_reacting_populations(part, options):
+    ragged = {"padding"} if getattr(part, "count", None) is not None else set()
+    remembers = {"saves"} if isinstance(getattr(part, "groups", (0,))[0], pf.populations.Sluggish) else set()
+    assert set(check_part(part, **options)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
+
+
 def test_reweighted():
     part = pf.populations.Reweighted(X, RNG.integers(0, 3, (7, 6)), temperature=2.0)
     assert {"saves", "sweeps", "nodes", "in_a_round"} < set(check_part(part, theta=np.zeros((3, 3))))

@@ -43,8 +43,8 @@ class Filtered(AbstractWrapper):
 
     rule="repaired" (the default) centres by the median, measures the change against the spread of the gradients as
     well as their mean, and never keeps fewer than half of the batch: a pass that would is not made. Unless a crowd of
-    2 `sparse` lies beyond the gap, it leaves alone what is within `margin` robust spreads (1.48 median distances) of the
-    middle: else the tail of clean gradients is cut off, which moves their mean where they are skewed (squared losses).
+    2 `sparse` lies beyond the gap, it leaves alone what is within `margin` robust spreads (1.48 median distances) of
+    the middle: else the tail of clean gradients is cut off, which moves their mean where they are skewed.
     rule="printed" is Zheng et al. 2024, Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centres by
     the mean, returns the empty set at 40 % contamination (the direction is then 0), and where the mean gradient is
     near 0 goes on to remove clean data.

@@ -63,7 +63,7 @@ class Performative(AbstractEstimator):
     def __init__(
         self,
         window: int | None,
-        estimate: AbstractFamily | None = None,
+        estimate: Any = None,
         term: str = "score",
         baseline: bool = True,
         rtol: Any = 1e-2,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,16 +23,19 @@ class Classes(AbstractPopulation):
 
     z = (x, y), y = 0, 1, ... and theta of shape (d,). `mean` [C, d] is shared by all clients, [N, C, d] their own;
     `sensitivity` a number, or [N, C]; `scale` a standard deviation, a number or [N]; `share` [C] or [N, C], None for
-    classes of one size. What is shared is stored once a client. With the labels 0 and 1 this is best response to the
-    utility -theta.x - |x' - x|^2 / (2 sensitivity). Zheng et al. 2024, Table 2, synthetic data.
+    classes of one size. What is shared is stored once a client. With `intercept` a feature that is always 1 stands last, and
+    theta has one number more. The move is the best response to the utility
+    -theta.x' - |x' - x|^2 / (2 sensitivity). Zheng et al. 2024, Section 6 and Table 2, synthetic data.
     """
 
     mean: Numbers = per_client()
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()
     share: Numbers = per_client()
+    intercept: bool = eqx.field(static=True)  # type: ignore[misc]  # per_client() is a field without a default
 
-    def __init__(self, mean: Any, sensitivity: Any, scale: Any, share: Any = None):
+    def __init__(self, mean: Any, sensitivity: Any, scale: Any, share: Any = None, intercept: bool = False):
+        self.intercept = bool(intercept)
         mean, self.sensitivity, self.scale = as_numbers(mean), as_numbers(sensitivity), as_numbers(scale)
         share = as_numbers(share)
         if np.ndim(mean) not in (2, 3):
@@ -75,24 +79,25 @@ class Classes(AbstractPopulation):
         return ClassLocation(self.classes)
 
     def model_shape(self) -> tuple[int, ...]:
-        return (self.mean.shape[-1],)
+        return (self.mean.shape[-1] + self.intercept,)
 
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
         key_which, key_x = jax.random.split(key)
         theta = jnp.asarray(theta)
         which = jax.random.uniform(key_which, (int(np.prod(shape)),))
         label = jax.vmap(lambda u: pick(u, self.share))(which).reshape(shape)
-        full = (*shape, *theta.shape)
+        full = (*shape, self.mean.shape[-1])
         return label, jax.random.normal(key_x, (int(np.prod(full)),), theta.dtype).reshape(full)
 
     def sample(self, noise: Noise, world: None, theta: Theta) -> tuple[Array, Array]:
         label, spread = noise
-        moved = jnp.broadcast_to(self.sensitivity, (self.classes,))[label] * theta
-        return self.mean[label] - moved + self.scale * spread, label
+        push = jnp.broadcast_to(self.sensitivity, (self.classes,))[label] * theta[: self.mean.shape[-1]]
+        x = self.mean[label] - push + self.scale * spread
+        return (jnp.append(x, jnp.ones((), x.dtype)) if self.intercept else x), label
 
     def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         """Every class in turn, weighed by its share."""
-        spread, weight = standard_nodes(jnp.shape(theta), count)
+        spread, weight = standard_nodes(self.mean.shape[-1:], count)
         label = jnp.repeat(jnp.arange(self.classes, dtype=jnp.int32), len(weight))
         share = self.share / jnp.sum(self.share)
         weights = share.astype(weight.dtype)[:, None] * weight

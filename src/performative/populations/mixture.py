@@ -30,7 +30,7 @@ class Mixture(AbstractPopulation):
     `share` gives nu: a module of `populations.shares`, or your own `AbstractShare`. One uniform number picks the group,
     so that a sample jumps where theta moves the shares: its derivative misses that (`smooth` is False), the
     expectations of `nodes` do not. `family` sees the shares only, not what groups do by themselves.
-    Zheng et al. 2024, Section 4.
+    Zheng et al. 2024, Section 5, contribution dynamics.
     With `negative_revenue`, a number theta, two groups with fixed normal demands a_0, a_1 and `Linear` shares, the mean
     demand is A + B theta: theta_PS = -A / B and, where B < 0, theta_PO = -A / (2 B). None where theta_PS would lie
     beyond the simplex, or clients' B_i have different signs.

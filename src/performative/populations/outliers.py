@@ -56,7 +56,9 @@ class Outliers(AbstractPopulation):
         if self.law == "uniform":
             drawn = jax.random.uniform(key, flat, dtype, -1.0, 1.0)
         elif self.law == "student3":
-            drawn = jax.random.t(key, jnp.asarray(3.0, dtype), flat, dtype)
+            # N / sqrt(chi^2_3 / 3), chi^2_3 a sum of three squares: jax.random.t would loop until it accepts.
+            four = jax.random.normal(key, (4, *flat), dtype)
+            drawn = four[0] / jnp.sqrt(jnp.mean(jnp.square(four[1:]), axis=0))
         else:
             drawn = getattr(jax.random, self.law)(key, flat, dtype)
         return drawn.reshape(full)

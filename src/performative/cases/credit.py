@@ -1,4 +1,4 @@
-"""Ready problems."""
+"""A made-up credit bureau."""
 
 from typing import TYPE_CHECKING, Any
 

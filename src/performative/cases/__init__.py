@@ -1,0 +1,21 @@
+"""Ready problems."""
+
+from performative.cases.credit import CHANGEABLE, credit, credit_table
+from performative.cases.reacting import (
+    house_pricing,
+    pricing_contribution,
+    pricing_demands,
+    regression_contribution,
+    strategic_classes,
+)
+
+__all__ = [
+    "CHANGEABLE",
+    "credit",
+    "credit_table",
+    "house_pricing",
+    "pricing_contribution",
+    "pricing_demands",
+    "regression_contribution",
+    "strategic_classes",
+]
