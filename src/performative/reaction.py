@@ -28,7 +28,8 @@ class Moments(eqx.Module):
         Directions in which the models spread less than `rtol` times the widest are left out: there the difference of
         two noisy f-hat is divided by next to nothing. Nothing moved, nothing known: then it is 0.
         """
-        values, vectors = jnp.linalg.eigh(self.gram)
+        # The decomposition waits for both sums. Begun earlier, beside other work, it takes several times as long.
+        values, vectors = jnp.linalg.eigh(self.gram + 0 * self.cross[0, 0])
         widest = values[-1]
         # Below this the eigenvalues are rounding, whatever rtol asks for.
         rounding = 4 * len(values) * float(jnp.finfo(values.dtype).eps)

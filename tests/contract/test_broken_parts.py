@@ -107,7 +107,7 @@ class FirstCome(AbstractAggregator):
 class Fading(AbstractAggregator):
     """Its rows of absent clients fade."""
 
-    def init(self, theta, clients):
+    def init(self, theta, clients, extra):
         return jnp.ones((clients, *theta.shape), theta.dtype)
 
     def aggregate(self, theta, upload, cohort, weights, memory):

@@ -12,6 +12,9 @@ from performative.populations.base import collect
 from performative.problem import Problem
 from performative.types import Broadcast, ClientMemory, Local, Upload
 
+# Random numbers of one client's step from which on it pays to write them down.
+_MANY = 1024
+
 
 def init_client(problem: Problem, algorithm: Algorithm, population: Any, theta: Any) -> ClientMemory:
     """The memory of one client, when theta is the first model that the world sees."""
@@ -55,6 +58,7 @@ def client_round(
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry
         e, step_noise, step_mask, step_extra = inputs
+        step_noise = jax.tree.map(lambda row, shape: row.reshape(shape.shape), step_noise, shapes)
         if deploy.each_step:
             world = population.deploy(world, theta, loss)
         here = local(theta, world, e)
@@ -73,12 +77,17 @@ def client_round(
         return after, counted
 
     start = (broadcast.theta, world, memory.estimator)
+    # One long row a step: a compiler on a CPU makes slow work of random numbers that it writes in short rows.
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), noise)
+    noise = jax.tree.map(lambda leaf: leaf.reshape(E, -1), noise)
     inputs = (jnp.arange(E, dtype=jnp.int32), noise, mask, extra_noise)
-    if E == 1:
-        after, counted = step(start, jax.tree.map(lambda leaf: leaf[0], inputs))
-    else:
+    if E > 1:
         after, each = jax.lax.scan(step, start, inputs)
         counted = jax.tree.map(lambda c: jnp.sum(c, axis=0), each)
+    elif sum(leaf.size for leaf in jax.tree.leaves(noise)) < _MANY:
+        after, counted = step(start, jax.tree.map(lambda leaf: leaf[0], inputs))
+    else:
+        after, counted = _written_step(step, start, inputs, broadcast.round)
     theta, world, estimator_memory = after
 
     done = jnp.asarray(E, jnp.int32) if steps is None else steps
@@ -92,3 +101,21 @@ def client_round(
     sent, channel_memory = algorithm.channel.send(channel_noise, delta, memory.channel)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
     return Upload(sent, done, extra, counted), after_memory
+
+
+def _written_step(step: Any, start: Any, inputs: Any, round: Int[Array, ""]) -> tuple[Any, Any]:
+    """step(start, inputs of the only step), after its random numbers have been written to memory.
+
+    Left to itself the compiler works them out anew in each pass over the samples. It cannot where they are looked up
+    in a loop whose length it does not know (min(round + 1, 1) is 1), at a place that depends on the loop's counter.
+    """
+    e, noise, *rest = jax.tree.map(lambda leaf: leaf[0], inputs)
+    longer = jax.tree.map(lambda row: jnp.concatenate([row, row[:1]]), noise)
+
+    def once(i: Array, last: Any) -> Any:
+        rows = jax.tree.map(lambda row: jax.lax.dynamic_slice(row, (i,), (row.shape[0] - 1,)), longer)
+        return step(last[0], (e, rows, *rest))
+
+    counts = jax.eval_shape(lambda: step(start, (e, noise, *rest))[1])
+    zeros = jax.tree.map(lambda count: jnp.zeros(count.shape, count.dtype), counts)
+    return jax.lax.fori_loop(0, jnp.minimum(round + 1, 1), once, (start, zeros))

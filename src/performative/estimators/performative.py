@@ -188,7 +188,15 @@ class Performative(AbstractEstimator):
             return masked_mean(family.displace(batch, slope), batch.mask)
         if self.baseline:
             each = each - masked_mean(each, batch.mask)
-        return masked_mean(each[:, None] * family.score(batch, f), batch.mask)
+        return _mean_product(each, family.score(batch, f), batch.mask)
+
+
+def _mean_product(each: Float[Array, " n"], rows: Float[Array, "n m"], mask: Any) -> Float[Array, " m"]:
+    """Mean of each_j rows_j over the rows that count, as one matrix product."""
+    if mask is not None:
+        each, rows = jnp.where(mask, each, 0), jnp.where(mask[:, None], rows, 0)
+    count = each.shape[0] if mask is None else jnp.maximum(jnp.sum(mask), 1).astype(each.dtype)
+    return jnp.matmul(each, rows, precision="highest") / count
 
 
 def _through_samples(theta: Theta, batch: Batch, local: Local) -> PyTree:

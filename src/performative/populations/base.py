@@ -59,6 +59,11 @@ class AbstractPopulation(eqx.Module):
         """Randomness for samples of the given shape. `theta` is there for its shape, `rows` fixes table rows."""
         return jax.random.split(key, shape)
 
+    @property
+    def group_count(self) -> int | None:
+        """How many groups of people (or classes) there are that one can tell apart, None for one."""
+        return None
+
     def group(self, noise: Noise, world: World, theta: Theta) -> Any:
         """Which group (0, 1, ...) that sample comes from, None where the population has no groups."""
         return None

@@ -23,8 +23,8 @@ class Classes(AbstractPopulation):
 
     z = (x, y), y = 0, 1, ... and theta of shape (d,). `mean` [C, d] is shared by all clients, [N, C, d] their own;
     `sensitivity` a number, or [N, C]; `scale` a standard deviation, a number or [N]; `share` [C] or [N, C], None for
-    classes of one size. What is shared is stored once a client. With `intercept` a feature that is always 1 stands last, and
-    theta has one number more. The move is the best response to the utility
+    classes of one size. What is shared is stored once a client. With `intercept` a feature that is always 1 stands
+    last, and theta has one number more. The move is the best response to the utility
     -theta.x' - |x' - x|^2 / (2 sensitivity). Zheng et al. 2024, Section 6 and Table 2, synthetic data.
     """
 
@@ -75,6 +75,10 @@ class Classes(AbstractPopulation):
         return self.mean.shape[-2]
 
     @property
+    def group_count(self) -> int:
+        return self.classes
+
+    @property
     def family(self) -> ClassLocation:
         return ClassLocation(self.classes)
 
@@ -94,6 +98,9 @@ class Classes(AbstractPopulation):
         push = jnp.broadcast_to(self.sensitivity, (self.classes,))[label] * theta[: self.mean.shape[-1]]
         x = self.mean[label] - push + self.scale * spread
         return (jnp.append(x, jnp.ones((), x.dtype)) if self.intercept else x), label
+
+    def group(self, noise: Noise, world: None, theta: Theta) -> Array:
+        return noise[0]
 
     def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         """Every class in turn, weighed by its share."""

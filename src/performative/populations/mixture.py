@@ -63,6 +63,10 @@ class Mixture(AbstractPopulation):
         return not self.share.reacts and all(group.smooth for group in self.groups)
 
     @property
+    def group_count(self) -> int:
+        return len(self.groups)
+
+    @property
     def family(self) -> Proportions | None:
         return Proportions(len(self.groups)) if self.share.reacts else None
 

@@ -29,6 +29,10 @@ class Pooled(AbstractPopulation):
         return self.inner.smooth
 
     @property
+    def group_count(self) -> int | None:
+        return self.inner.group_count
+
+    @property
     def family(self) -> AbstractFamily | None:
         return self.inner.family
 

@@ -59,6 +59,10 @@ class Reweighted(AbstractPopulation):
         return False
 
     @property
+    def group_count(self) -> int:
+        return self.classes
+
+    @property
     def family(self) -> Proportions:
         return Proportions(self.classes)
 

@@ -88,6 +88,10 @@ class Strategic(AbstractPopulation):
         return self.capacity if self.count is None else self.count
 
     @property
+    def group_count(self) -> int | None:
+        return 2 if jnp.issubdtype(self.y.dtype, jnp.integer) else None
+
+    @property
     def family(self) -> ClassLocation:
         return ClassLocation(2)
 
@@ -108,6 +112,9 @@ class Strategic(AbstractPopulation):
             movable = np.isin(np.arange(x.shape[-1]), self.features)
             push = jnp.where(movable, push, 0)
         return x - push, y
+
+    def group(self, noise: Array, world: None, theta: Theta) -> Any:
+        return None if self.group_count is None else self.y[noise]
 
     def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return table_nodes(self.capacity, self.rows)
