@@ -5,7 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
+
+from performative.types import masked_mean
 
 
 class Moments(eqx.Module):
@@ -44,6 +46,80 @@ class Moments(eqx.Module):
         """|df - dtheta jacobian^T|^2 over the window, up to a number that is the same for every jacobian."""
         return jnp.sum(jnp.matmul(jacobian, self.gram, precision="highest") * jacobian) - 2 * jnp.sum(
             self.cross * jacobian
+        )
+
+
+class Sighting(eqx.Module):
+    """What a client tells a server of its reaction in one round.
+
+    The moments of its window; the model it began with and the mean f-hat of its steps; whether its window is full.
+    """
+
+    window: Moments
+    model: Float[Array, "... d"]
+    parameters: Float[Array, "... m"]
+    ready: Bool[Array, "..."]
+
+
+class Window(eqx.Module):
+    """The last H deployed models and the f-hat fitted under each: a ring, and the client's own count.
+
+    A slot that was never written holds what the present would write, hence zero columns in both differences. Those are
+    exact for the pseudo-inverse: pinv([A 0]) = [pinv(A); 0].
+    """
+
+    models: Float[Array, "H d"]
+    parameters: Float[Array, "H m"]
+    count: Int[Array, ""]
+    last: Int[Array, ""]  # clock of the newest entry
+
+    @staticmethod
+    def empty(length: int, model: Array, parameters: Any) -> "Window":
+        zero = jnp.zeros((), jnp.int32)
+        return Window(
+            jnp.zeros((length, model.shape[0]), model.dtype),
+            jnp.zeros((length, parameters.shape[0]), parameters.dtype),
+            zero,
+            zero,
+        )
+
+    def forget_if(self, stale: Bool[Array, ""]) -> "Window":
+        """An empty window where `stale`, else this one."""
+        return eqx.tree_at(lambda w: w.count, self, jnp.where(stale, 0, self.count))
+
+    def differences(self, model: Array, parameters: Array) -> tuple[Float[Array, "H d"], Float[Array, "H m"]]:
+        """Rows theta^(t-h) - theta^t and f^(t-h) - f^t (Eq. 6, transposed); zeros where there is no entry."""
+        filled = (jnp.arange(len(self.models), dtype=jnp.int32) < self.count)[:, None]
+        return jnp.where(filled, self.models - model, 0), jnp.where(filled, self.parameters - parameters, 0)
+
+    def around_mean(self) -> Moments:
+        """The moments of all entries around their mean."""
+        filled = jnp.arange(len(self.models), dtype=jnp.int32) < self.count
+        return Moments.of(*self.differences(masked_mean(self.models, filled), masked_mean(self.parameters, filled)))
+
+    def sighting(self, steps: Int[Array, ""]) -> Sighting:
+        """The window around its newest entry, and what the last `steps` entries say."""
+        length = len(self.models)
+        newest = (self.count - 1) % length
+        window = Moments.of(*self.differences(self.models[newest], self.parameters[newest]))
+        latest = jnp.minimum(steps, jnp.minimum(self.count, length))
+        age = (newest - jnp.arange(length, dtype=jnp.int32)) % length
+        # The model that a round begins with owes nothing to what is sampled in it. The mean of its models does, and
+        # chance in f-hat would pass for reaction.
+        began = masked_mean(self.models, age == latest - 1)
+        seen = masked_mean(self.parameters, age < latest)
+        return Sighting(window, began, seen, self.count > length)
+
+    def write(self, model: Array, parameters: Array, clock: Int[Array, ""]) -> "Window":
+        """The window with one more entry in place of the oldest."""
+        length = len(self.models)
+        # By selection: mapped over clients, a write at an index is a scatter, which takes longer than all the rest.
+        oldest = (jnp.arange(length, dtype=jnp.int32) == self.count % length)[:, None]
+        return Window(
+            jnp.where(oldest, model, self.models),
+            jnp.where(oldest, parameters, self.parameters),
+            self.count + 1,
+            clock,
         )
 
 

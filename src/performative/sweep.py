@@ -204,17 +204,19 @@ def _field_names(part: Any) -> list[str]:
 
 def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
     """Made anew by its constructor, so that whatever that works out or checks is right again."""
-    made_of = [p for p in inspect.signature(type(part)).parameters if hasattr(part, p)]
-    if not dataclasses.is_dataclass(part) or path[0] not in made_of:
+    # A field may be kept under another name than its argument's, where a method has that one.
+    known = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+    fields = {field.metadata.get("argument", field.name): field for field in known}
+    made_of = [p for p in inspect.signature(type(part)).parameters if p in fields or hasattr(part, p)]
+    if not known or path[0] not in made_of:
         raise ValueError(
             f"over: {name!r} does not lead to an argument of {type(part).__name__}.{nearest(path[0], made_of)}"
         )
-    fields = {field.name: field for field in dataclasses.fields(part)}
     if set(fields) != set(made_of) and fields[path[0]].metadata.get("table"):
         raise ValueError(
             f"over: {type(part).__name__} rearranges {path[0]!r} when it is made; vary the whole population instead."
         )
-    arguments = {p: getattr(part, p) for p in made_of}
+    arguments = {p: getattr(part, fields[p].name if p in fields else p) for p in made_of}
     arguments[path[0]] = _replace(arguments[path[0]], path[1:], value, name) if path[1:] else value
     kind: Any = type(part)
     return kind(**arguments)

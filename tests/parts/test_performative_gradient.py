@@ -8,10 +8,9 @@ import pytest
 
 import performative as pf
 from performative.engine.setup import on_device
-from performative.estimators.window import Window
 from performative.families import ClassLocation, Location, Proportions, Slope
 from performative.populations.base import collect
-from performative.reaction import Moments, SharedReaction
+from performative.reaction import Moments, SharedReaction, Window
 from performative.risk import decoupled_risk
 from performative.testing.uses import slice_client
 

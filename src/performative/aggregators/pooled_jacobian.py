@@ -11,38 +11,46 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.errors import check_counts
-from performative.reaction import Moments, SharedReaction
+from performative.errors import check_counts, check_finite
+from performative.reaction import Moments, SharedReaction, Sighting, Window
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, number, whole
 
 
 class PooledMemory(eqx.Module):
+    """The pairs (theta_r, f_r) that each cluster saw last, the estimates made of them, and the inner rule's memory."""
+
+    seen: Window
     shared: SharedReaction
     inner: Memory
 
 
 class PooledJacobian(AbstractAggregator):
-    """Estimate df/dtheta from the windows of all clients, and send it back with the model.
+    """Estimate df/dtheta from what all clients saw in the last rounds, and send it back with the model.
 
-        df/dtheta = [df_1 ... df_K] pinv [dtheta_1 ... dtheta_K]
-                  = (sum_k df_k dtheta_k^T) pinv(sum_k dtheta_k dtheta_k^T)
+        df/dtheta = Cov(f_r, theta_r) pinv(Cov(theta_r))      over the last `memory` rounds r
 
-    Clients send the two sums of their window, not its entries. Differences take out what clients differ in by a
-    constant; with `clusters` > 1 clients whose maps differ in slope are kept apart: the server groups their own
-    estimates by k-means (scikit-learn, each round from the last centres), and a client takes the estimate that fits its
-    own window best. Zheng et al. 2024, Sections 4 and 5.3. The move itself is `inner`'s.
+    theta_r is the mean model that the cohort began round r with, f_r the mean of its clients' f-hat in that round. The
+    noise of f-hat averages out over clients, and the baseline is longer than a client's window. Clients send their
+    mean f-hat, never samples.
 
-    It needs an estimator that watches the reaction, `Performative(window=H)`. k-means runs on the host, once a round.
+    clusters: with more than one, clients whose maps differ in slope are kept apart. The server groups their own
+              estimates by k-means (scikit-learn, on the host, each round from the last centres); a client takes the
+              estimate that fits its own window best.
+    memory:   how many rounds count. Longer averages more noise away; shorter follows a map that bends.
+    Zheng et al. 2024, Sections 4 and 5.3, which leave the estimate itself open. The move is `inner`'s. It needs the
+    estimator `Performative(window=H)`. Where few of many clients come, differences between cohorts add noise.
     """
 
     inner: AbstractAggregator = Mean()
     clusters: int = whole(default=1)
+    memory: int = whole(default=100)
     rtol: Numbers = number(default=1e-2)
 
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractAggregator):
             raise ValueError(f"PooledJacobian: inner must be an aggregator such as Mean(); got {self.inner!r}.")
-        check_counts(**{"PooledJacobian: clusters": self.clusters})
+        check_counts(**{"PooledJacobian: clusters": self.clusters, "PooledJacobian: memory": self.memory})
+        check_finite("PooledJacobian", rtol=self.rtol)
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
         if "reaction" not in extra:
@@ -50,10 +58,12 @@ class PooledJacobian(AbstractAggregator):
                 "PooledJacobian needs clients that watch how their data react; use it with the estimator "
                 "Performative(window=H), as pf.pofl and pf.profl have it."
             )
-        moments, _ = extra["reaction"]
-        empty = jnp.zeros((self.clusters, *moments.cross.shape), moments.cross.dtype)
-        shared = SharedReaction(empty, jnp.zeros(self.clusters, bool))
-        return PooledMemory(shared, self.inner.init(theta, clients, extra))
+        told, clusters = extra["reaction"], self.clusters
+        nothing = jnp.zeros((clusters, *told.window.cross.shape), told.window.cross.dtype)
+        shared = SharedReaction(nothing, jnp.zeros(clusters, bool))
+        empty = Window.empty(self.memory, told.model, told.parameters)
+        seen = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (clusters, *leaf.shape)), empty)
+        return PooledMemory(seen, shared, self.inner.init(theta, clients, extra))
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:
         return {**self.inner.broadcast(memory.inner), "reaction": memory.shared}
@@ -62,34 +72,31 @@ class PooledJacobian(AbstractAggregator):
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
         move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
-        moments, ready = upload.extra["reaction"]
-        if cohort.active is not None:
-            ready &= cohort.active
-        moments = jax.tree.map(lambda rows: jnp.where(ready[:, None, None], rows, 0), moments)
-        shared = self._pool(moments, self._labels(moments, ready, memory.shared), ready, memory.shared)
-        return move, PooledMemory(shared, inside)
+        told: Sighting = upload.extra["reaction"]
+        here = jnp.ones(told.ready.shape, bool) if cohort.active is None else cohort.active
+        label = self._labels(told.window, told.ready & here, memory.shared)
+
+        def one(cluster: Array, seen: Window, old: Array, known: Array) -> tuple[Window, Array, Array]:
+            mine = here & (label == cluster)
+            share = mine.astype(told.model.dtype) / jnp.maximum(jnp.sum(mine), 1).astype(told.model.dtype)
+            model, parameters = weighted_sum((told.model, told.parameters), share, mine)
+            longer = seen.write(model, parameters, seen.count)
+            seen = jax.tree.map(lambda new, old: jnp.where(jnp.any(mine), new, old), longer, seen)
+            new, _ = seen.around_mean().jacobian(self.rtol)
+            came = jnp.any(mine & told.ready)
+            return seen, jnp.where(came, new, old), known | came
+
+        clusters = jnp.arange(self.clusters, dtype=label.dtype)
+        seen, new, known = jax.vmap(one)(clusters, memory.seen, memory.shared.jacobian, memory.shared.known)
+        return move, PooledMemory(seen, SharedReaction(new, known), inside)
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)
 
-    def _pool(
-        self, moments: Moments, label: Int[Array, " K"], ready: Bool[Array, " K"], before: SharedReaction
-    ) -> SharedReaction:
-        """One estimate a cluster; a cluster of which nobody came keeps its last one."""
-
-        def one(cluster: Array, old: Array, known: Array) -> tuple[Array, Array]:
-            mine = (label == cluster) & ready
-            sums = weighted_sum(moments, mine.astype(moments.cross.dtype))
-            new, _ = sums.jacobian(self.rtol)
-            return jnp.where(jnp.any(mine), new, old), known | jnp.any(mine)
-
-        clusters = jnp.arange(self.clusters, dtype=label.dtype)
-        return SharedReaction(*jax.vmap(one)(clusters, before.jacobian, before.known))
-
-    def _labels(self, moments: Moments, ready: Bool[Array, " K"], before: SharedReaction) -> Int[Array, " K"]:
+    def _labels(self, windows: Moments, ready: Bool[Array, " K"], before: SharedReaction) -> Int[Array, " K"]:
         if self.clusters == 1:
             return jnp.zeros(ready.shape, jnp.int32)
-        own = jax.vmap(lambda m: m.jacobian(self.rtol)[0])(moments)
+        own = jax.vmap(lambda m: m.jacobian(self.rtol)[0])(windows)
         return jax.pure_callback(
             similar_clients,
             jax.ShapeDtypeStruct(ready.shape, jnp.int32),

@@ -40,4 +40,6 @@ class Varp(AbstractAggregator):
         learnt = weighted_sum(news, share, cohort.active)
         move = jax.tree.map(jnp.add, surprise, memory.mean)
         mean = jax.tree.map(jnp.add, memory.mean, learnt)
-        return move, VarpMemory(put_rows(memory.last, cohort.ids, upload.delta), mean)
+        # Where everyone computes, absent clients have rows too: what stands there was never sent.
+        ids = cohort.ids if cohort.active is None else jnp.where(cohort.active, cohort.ids, weights.shape[0])
+        return move, VarpMemory(put_rows(memory.last, ids, upload.delta), mean)

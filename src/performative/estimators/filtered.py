@@ -126,13 +126,14 @@ class Filtered(AbstractWrapper):
         top = jnp.max(score)
         place = jnp.minimum((score / jnp.where(top > 0, top, 1) * self.segments).astype(jnp.int32), self.segments - 1)
         inside = (place[:, None] == jnp.arange(self.segments, dtype=jnp.int32)) & kept[:, None]
-        thin = jnp.sum(inside, axis=0) < self.sparse * jnp.sum(kept).astype(score.dtype)
+        few = self.sparse * jnp.sum(kept).astype(score.dtype)
+        thin = jnp.sum(inside, axis=0).astype(score.dtype) < few
         first = jnp.argmax(thin).astype(jnp.int32)
         common = jnp.where(jnp.any(thin) & (top > 0), place < first, True)
         if self.rule == "printed":
             return common
         # A few far samples may be the tail of clean data: those within the margin stay. A crowd beyond a gap may not.
-        crowd = jnp.sum(kept & (place > first)) >= 4 * self.sparse * jnp.sum(kept).astype(score.dtype)
+        crowd = jnp.sum(kept & (place > first)).astype(score.dtype) >= 4 * few
         distance = jnp.abs(shift - masked_median(shift[:, None], kept))
         spread = _NORMAL * masked_median(distance[:, None], kept)
         return common | (~crowd & (distance <= self.margin * spread))
@@ -162,9 +163,11 @@ def top_direction(moments: Float[Array, "d d"]) -> Float[Array, " d"]:
     """A unit vector along the largest eigenvalue, by power steps; where several are close, between their vectors."""
     widest = jnp.argmax(jnp.diagonal(moments))
     scale = jnp.maximum(jnp.trace(moments), jnp.finfo(moments.dtype).tiny)
+    # Where coordinates fall into blocks that do not mix, the widest one alone would never leave its own.
+    start = moments[widest] / scale + 0.1 * jnp.cos(jnp.arange(len(moments), dtype=moments.dtype))
 
     def step(_: Any, v: Array) -> Array:
         v = jnp.matmul(moments / scale, v, precision="highest")
         return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(v.dtype).tiny)
 
-    return jax.lax.fori_loop(0, _POWER_STEPS, step, moments[widest] / scale)
+    return jax.lax.fori_loop(0, _POWER_STEPS, step, start)

@@ -12,10 +12,9 @@ from jaxtyping import Array, Float, PyTree
 from performative.errors import check_counts
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
-from performative.estimators.window import Window
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, collect
-from performative.reaction import Moments
+from performative.reaction import Moments, Window
 from performative.types import (
     Batch,
     Estimate,
@@ -54,7 +53,8 @@ class Performative(AbstractEstimator):
     """
 
     window: int | None = eqx.field(static=True)
-    family: AbstractFamily | None
+    # The argument is called `estimate`, which is also the slot's verb: a sweep finds it by this name.
+    family: AbstractFamily | None = eqx.field(metadata={"argument": "estimate"})
     term: str = eqx.field(static=True)
     baseline: bool = eqx.field(static=True)
     rtol: Numbers
@@ -150,12 +150,10 @@ class Performative(AbstractEstimator):
         return Estimate(direction, window.write(here, f, local.clock), counts, facts)
 
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
-        """The moments of the window around its newest entry, for a server that pools them."""
+        """What the client has seen of its reaction, for a server that pools it."""
         if self.window is None:
             return {}, memory
-        newest = (memory.count - 1) % self.window
-        rows = memory.differences(memory.models[newest], memory.parameters[newest])
-        return {"reaction": (Moments.of(*rows), memory.count > self.window)}, memory
+        return {"reaction": memory.sighting(upload.steps)}, memory
 
     def _family(self, population: AbstractPopulation) -> AbstractFamily:
         found = population.family if self.family is None else self.family
