@@ -80,8 +80,8 @@ def count_clients(population: PyTree) -> int:
     return next(iter(sizes.values()), 1)
 
 
-def take_clients(population: PyTree, ids: Int[Array, " K"]) -> tuple[PyTree, PyTree]:
-    """Rows `ids` of a population, and the axes to map over. Ids past the end give the last row."""
+def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, PyTree]:
+    """Rows `ids` of a population (one row for a single id), and the axes to map over. Past the end, the last row."""
 
     def take(path: tuple[Any, ...], leaf: Any) -> Any:
         marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}

@@ -74,7 +74,7 @@ class Window(eqx.Module):
     last: Int[Array, ""]  # clock of the newest entry
 
     @staticmethod
-    def empty(length: int, model: Array, parameters: Any) -> "Window":
+    def empty(length: int, model: Any, parameters: Any) -> "Window":
         zero = jnp.zeros((), jnp.int32)
         return Window(
             jnp.zeros((length, model.shape[0]), model.dtype),

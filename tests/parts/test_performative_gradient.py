@@ -122,7 +122,9 @@ def test_the_ring_keeps_the_newest():
 
 
 def test_directions_without_spread_are_left_out():
-    along = np.linspace(0.0, 1.0, 6)[:, None] * np.asarray([1.0, 1.0]) + 1e-6 * np.random.default_rng(0).normal(size=(6, 2))
+    along = np.linspace(0.0, 1.0, 6)[:, None] * np.asarray([1.0, 1.0]) + 1e-6 * np.random.default_rng(0).normal(
+        size=(6, 2)
+    )
     noisy = along @ np.diag([2.0, 2.0]) + 1e-3 * np.random.default_rng(1).normal(size=(6, 2))
     with jax.enable_x64(True):
         moments = Moments.of(jnp.asarray(along), jnp.asarray(noisy))

@@ -15,6 +15,7 @@ _SHOWN = {
     "consensus": "consensus error",
     "time": "simulated time",
     "samples": "samples drawn",
+    "kept": "samples kept",
     "communications": "communications",
 }
 
