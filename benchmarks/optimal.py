@@ -1,7 +1,14 @@
 """What the performative gradient costs beside the plain one. Ratios within one run; nothing is asserted."""
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 import performative as pf
 from benchmarks.core import LEAN, alternate
+from performative.engine.setup import on_device
+from performative.populations.base import collect
+from performative.testing.uses import slice_client
 
 CLIENTS, GOODS, WINDOW, SAMPLES, ROUNDS = 100, 10, 50, 500, 20
 
@@ -36,4 +43,44 @@ def optimal_round() -> dict:
     }
 
 
-BENCHMARKS = {"optimal": optimal_round}
+def _variances(problem: pf.Problem, theta: float | np.ndarray, reaction: np.ndarray) -> dict[str, float]:
+    """Variance of one sample's performative gradient at the true df/dtheta, by form, for client 0."""
+    on, theta = on_device(problem, jnp.float32), jnp.asarray(theta, jnp.float32)
+    mine = slice_client(on.population, 0)
+    family = mine.family
+    noise = mine.draw(jax.random.key(0), (200_000,), theta)
+    batch = collect(mine, noise, None, mine.init(theta, on.loss), theta)
+    each, first = jax.vmap(jax.value_and_grad(on.loss), in_axes=(None, 0))(theta, batch.z)
+    slope = jax.vmap(jax.grad(on.loss, argnums=1, allow_int=True), in_axes=(None, 0))(theta, batch.z)
+    score = family.score(batch, family.fit(batch))
+    forms = {
+        "score": each[:, None] * score,
+        "baseline": (each - jnp.mean(each))[:, None] * score,
+        "pathwise": family.displace(batch, slope),
+    }
+    both = {name: first.reshape(len(first), -1) + form @ reaction for name, form in forms.items()}
+    return {name: float(jnp.sum(jnp.var(rows, axis=0))) for name, rows in both.items()}
+
+
+def optimal_variance() -> dict:
+    """Variance of the score form, with and without baseline, over that of the pathwise form."""
+    goods = 5
+    prices = pf.cases.pricing_demands(goods=goods)
+    gamma = float(np.asarray(prices.population.sensitivity)[0, 0])
+    houses = pf.cases.house_pricing()
+    cases = {
+        "pricing": _variances(prices, pf.optimal_point(prices), -gamma * np.eye(goods, dtype=np.float32)),
+        "houses": _variances(houses, pf.optimal_point(houses), np.full((1, 1), 5 / 3, np.float32)),
+    }
+    return {
+        "benchmark": "variance: the score form of the performative gradient over the pathwise one",
+        **{
+            f"{case}_{form}_ratio": found[form] / found["pathwise"]
+            for case, found in cases.items()
+            for form in ("score", "baseline")
+        },
+        "note": "one sample, true df/dtheta, at the optimal point, client 0",
+    }
+
+
+BENCHMARKS = {"optimal": optimal_round, "variance": optimal_variance}

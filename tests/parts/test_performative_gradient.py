@@ -45,7 +45,7 @@ def groups():
 
 
 def second_terms(problem, theta, family, reaction, samples=SAMPLES):
-    """Per-sample contributions to both terms by each form, [n, d], at the true f and df/dtheta; and the exact gradient."""
+    """Both terms sample by sample, [n, d], in each form, at the true f and df/dtheta; and the exact gradient."""
     on = on_device(problem, jnp.float64)
     mine = slice_client(on.population, 0)
     noise = mine.draw(jax.random.key(3), (samples,), theta)

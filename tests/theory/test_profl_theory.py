@@ -6,7 +6,6 @@ from scipy.stats import wasserstein_distance
 
 from performative.theory import mixture_sensitivity
 
-
 SLOPE = 0.1
 
 
