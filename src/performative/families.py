@@ -10,10 +10,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from performative.errors import check_counts
-from performative.types import Batch, Numbers, masked_mean, number, whole
+from performative.errors import check_counts, check_finite
+from performative.types import Batch, Numbers, is_concrete, masked_mean, number, whole
 
 
 class AbstractFamily(eqx.Module):
@@ -21,7 +22,7 @@ class AbstractFamily(eqx.Module):
 
     @abstractmethod
     def fit(self, batch: Batch) -> Float[Array, " m"]:
-        """f-hat, the estimate of f from a batch."""
+        """f-hat, the estimate of f from a batch; NaN for entries that the batch says nothing of."""
 
     @abstractmethod
     def score(self, batch: Batch, f: Float[Array, " m"]) -> Float[Array, "n m"]:
@@ -30,6 +31,12 @@ class AbstractFamily(eqx.Module):
     @abstractmethod
     def displace(self, batch: Batch, slope: PyTree) -> Float[Array, "n m"]:
         """(d z_j / d f)^T slope_j, for each sample, with slope_j = d loss / d z_j shaped like z."""
+
+
+def _check_scale(owner: str, name: str, value: Any) -> None:
+    check_finite(owner, **{name: value})
+    if value is not None and is_concrete(value) and np.any(np.asarray(value) <= 0):
+        raise ValueError(f"{owner}: {name} is a standard deviation and must be positive; got {value}.")
 
 
 def _normal_score(rows: Float[Array, "n m"], mean: Float[Array, " m"], scale: Any, mask: Any) -> Float[Array, "n m"]:
@@ -42,7 +49,7 @@ def _normal_score(rows: Float[Array, "n m"], mean: Float[Array, " m"], scale: An
         return away / jnp.square(scale)
     variance = masked_mean(jnp.square(away), mask)
     limits = jnp.finfo(variance.dtype)
-    varies = variance > jnp.square(64 * limits.eps * mean) + limits.tiny
+    varies = variance > jnp.square(8 * limits.eps * mean) + limits.tiny
     return jnp.where(varies, away / jnp.where(varies, variance, 1), 0)
 
 
@@ -72,6 +79,9 @@ class Location(AbstractFamily):
 
     scale: Numbers | None = number(default=None)
 
+    def __check_init__(self) -> None:
+        _check_scale("Location", "scale", self.scale)
+
     def fit(self, batch: Batch) -> Array:
         return masked_mean(_rows(batch.z, "Location"), batch.mask)
 
@@ -95,6 +105,7 @@ class ClassLocation(AbstractFamily):
 
     def __check_init__(self) -> None:
         check_counts(classes=self.classes)
+        _check_scale("ClassLocation", "scale", self.scale)
 
     def _members(self, batch: Batch) -> tuple[Array, Array]:
         x, y = _pair(batch.z, "ClassLocation")
@@ -105,7 +116,11 @@ class ClassLocation(AbstractFamily):
 
     def fit(self, batch: Batch) -> Array:
         x, member = self._members(batch)
-        return jax.vmap(lambda mine: masked_mean(x, mine), in_axes=1)(member).reshape(-1)
+
+        def mean(mine: Array) -> Array:
+            return jnp.where(jnp.any(mine), masked_mean(x, mine), jnp.nan)
+
+        return jax.vmap(mean, in_axes=1)(member).reshape(-1)
 
     def score(self, batch: Batch, f: Array) -> Array:
         x, member = self._members(batch)
@@ -131,6 +146,9 @@ class Slope(AbstractFamily):
     """
 
     noise: Numbers | None = number(default=None)
+
+    def __check_init__(self) -> None:
+        _check_scale("Slope", "noise", self.noise)
 
     def fit(self, batch: Batch) -> Array:
         x, y = _pair(batch.z, "Slope")

@@ -132,7 +132,7 @@ def sweep(
             first = on_device(ready[group[0]][0], precision)
             check_fit(first.problem, start)
             how = hows[group[0]]
-            how.estimator.check(problem, start)
+            how.estimator.check(problem, start, how.batch)
             watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
             state, chunks, seconds = drive(
                 fixed, start, watch, rounds,

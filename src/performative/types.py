@@ -118,7 +118,7 @@ class Batch(eqx.Module):
 
 
 class Local(eqx.Module):
-    """What a client knows while it computes a direction."""
+    """What a client knows while it computes a direction. `client` is its number, None where it has none."""
 
     loss: Loss
     population: PyTree
@@ -127,6 +127,7 @@ class Local(eqx.Module):
     broadcast: Broadcast
     clock: Int[Array, ""]
     rate: Float[Array, ""]
+    client: Int[Array, ""] | None = None
 
 
 class Estimate(eqx.Module):

@@ -115,6 +115,47 @@ def test_the_rest(part, rules):
     assert set(check_part(part)) == COMMON | rules
 
 
+WINDOW = pf.estimators.Performative(7)
+WATCHING = pf.pofl(0.1, window=7, batch=pf.Fixed(4), participation=pf.SchemeTwo(3))
+
+
+@pytest.mark.parametrize(
+    ("part", "rules"),
+    [
+        (WINDOW, {"saves", "sweeps"}),
+        (pf.estimators.Performative(7, term="pathwise", reset_after=3), {"saves", "sweeps"}),
+        (pf.estimators.Performative(None, term="pathwise"), {"sweeps"}),
+        (pf.estimators.Filtered(pf.estimators.Minibatch()), {"sweeps"}),
+        (pf.estimators.AdaptiveSize(pf.estimators.Filtered(WINDOW), 1.0, least=2), {"saves", "sweeps"}),
+    ],
+    ids=["score", "pathwise", "known reaction", "Filtered", "AdaptiveSize"],
+)
+def test_performative_gradients(part, rules):
+    assert set(check_part(part)) == COMMON | {"padding", "in_a_round"} | rules
+
+
+@pytest.mark.parametrize(
+    ("part", "algorithm", "rules"),
+    [
+        (pf.aggregators.PooledJacobian(memory=9), WATCHING, {"saves", "sweeps"}),
+        (
+            pf.aggregators.PooledJacobian(pf.aggregators.Varp(), clusters=2, memory=9),
+            WATCHING,
+            {"saves", "sweeps", "sitting_out"},
+        ),
+        (pf.aggregators.Varp(), None, {"saves", "sitting_out"}),
+    ],
+    ids=["PooledJacobian", "clusters", "Varp"],
+)
+def test_aggregators_that_remember(part, algorithm, rules):
+    assert set(check_part(part, algorithm=algorithm)) == COMMON | {"padding", "relabelling", "in_a_round"} | rules
+
+
+def test_pooled():
+    part = pf.Problem(pf.losses.squared, pf.populations.Sluggish(GAUSSIAN, 0.5)).pooled().population
+    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round", "saves"}
+
+
 def test_company_can_be_given():
     one = pf.Algorithm(rate=0.1, participation=pf.SchemeOne(3))
     assert "relabelling" in check_part(pf.aggregators.Mean(of="models"), algorithm=one, skip=["in_a_round"])

@@ -103,6 +103,16 @@ def filled_window(models, map_, length):
     return window
 
 
+def test_a_model_that_stays_deployed_has_one_entry():
+    with jax.enable_x64(True):
+        window = filled_window(np.asarray([[0.0], [1.0]]), np.ones((1, 1)), 4)
+        for f in (2.0, 3.0):
+            window = window.write(jnp.asarray([1.0]), jnp.asarray([f]), jnp.asarray(9, jnp.int32))
+        model, parameters = window.newest()
+        assert window.count == 2 and window.times == 3 and model == 1
+        np.testing.assert_allclose(parameters, [(1 + 2 + 3) / 3])
+
+
 def test_a_linear_map_is_recovered_and_empty_slots_are_exact():
     rng = np.random.default_rng(0)
     map_, models = rng.standard_normal((4, 3)), rng.standard_normal((5, 3))
@@ -136,15 +146,16 @@ def test_directions_without_spread_are_left_out():
         assert np.all(np.asarray(still) == 0) and reach == 0
 
 
-def test_the_best_fitting_shared_reaction_is_chosen():
+def test_a_client_gets_the_reaction_of_its_cluster():
     maps = np.stack([np.eye(2), -2 * np.eye(2), 5 * np.eye(2)])
-    models = np.random.default_rng(0).standard_normal((6, 2))
     with jax.enable_x64(True):
-        shared = SharedReaction(jnp.asarray(maps), jnp.asarray([True, True, False]))
-        for which, want in ((1, 1), (2, 0)):  # the third is not known yet, so the nearest known one stands in
-            chosen, known = shared.choose(Moments.of(jnp.asarray(models), jnp.asarray(models @ maps[which])))
-            assert known
-            np.testing.assert_array_equal(chosen, maps[want])
+        shared = SharedReaction(
+            jnp.asarray(maps), jnp.asarray([True, True, False]), jnp.asarray([1, 0, 2, -1], jnp.int32)
+        )
+        for client, (cluster, known) in enumerate([(1, True), (0, True), (2, False), (-1, False)]):
+            chosen, sure = shared.choose(jnp.asarray(client, jnp.int32))
+            assert bool(sure) is known
+            np.testing.assert_array_equal(chosen, maps[cluster])
 
 
 def first_steps(estimator, rounds, deploy="step"):
@@ -159,6 +170,24 @@ def test_the_first_steps_go_by_the_plain_gradient():
     # Steps 0 to H are plain (Algorithm 2, line 6), so the models up to H + 1 agree.
     np.testing.assert_allclose(learnt[: window + 2], plain[: window + 2], rtol=1e-12)
     assert np.all(np.abs(learnt[window + 2 :] - plain[window + 2 :]) > 1e-3)
+
+
+def test_one_sample_says_nothing_of_a_score():
+    problem, theta, *_ = pricing()
+    with pytest.raises(ValueError, match=r"learns nothing from one sample a step.*batch=pf.Fixed"):
+        pf.run(problem, pf.pofl(0.1, window=9), 1, theta=theta)
+
+
+def test_a_class_that_is_absent_is_as_it_was():
+    """Nothing reacts here, so both gradients must end at one point, though most batches lack the rare class."""
+    population = pf.populations.Classes([[6.0], [4.0]], 0.0, 0.5, share=(0.98, 0.02))
+    problem = pf.Problem(pf.losses.logistic(0.1), population)
+    common = {"rate": 0.1, "batch": pf.Fixed(50)}
+    ends = [
+        pf.run(problem, how, 300, repeats=4, risk=False).theta[:, -50:].mean()
+        for how in (pf.p_fedavg(**common), pf.pofl(window=25, **common))
+    ]
+    assert abs(ends[0] - ends[1]) < 0.05
 
 
 def test_nothing_deployed_nothing_learnt():
@@ -187,9 +216,9 @@ def test_a_window_that_cannot_tell_is_refused():
     problem, theta, *_ = pricing()
     run = dict(rounds=1, theta=theta, risk=False)
     with pytest.raises(ValueError, match=r"window=2.*2 parameters.*window >= 5"):
-        pf.run(problem, pf.pofl(0.1, window=2), **run)
+        pf.run(problem, pf.pofl(0.1, window=2, batch=pf.Fixed(4)), **run)
     with pytest.warns(UserWarning, match="not well above the 2 parameters"):
-        pf.run(problem, pf.pofl(0.1, window=3), **run)
+        pf.run(problem, pf.pofl(0.1, window=3, batch=pf.Fixed(4)), **run)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +228,9 @@ def test_a_window_that_cannot_tell_is_refused():
         (lambda: pf.estimators.Performative(0), "window must be a whole number >= 1"),
         (lambda: pf.estimators.Performative(5, estimate="mean"), "estimate must be a family such as"),
         (lambda: pf.estimators.Performative(None), 'give it term="pathwise"'),
+        (lambda: pf.estimators.Performative(5, rtol=2.0), r"rtol must lie in \[0, 1\)"),
         (lambda: pf.families.Proportions(0), "groups must be a whole number"),
+        (lambda: pf.families.Location(0.0), "scale is a standard deviation and must be positive"),
     ],
 )
 def test_slips_are_named(make, words):
@@ -220,9 +251,12 @@ def test_the_estimator_must_fit_the_population():
 
     unknown = pf.Problem(pf.losses.squared, Unknown(np.arange(3.0)))
     with pytest.raises(ValueError, match=r"Unknown does not say how its data are distributed; give estimate="):
-        pf.run(unknown, pf.pofl(0.1, window=5), 1, theta=0.0)
+        pf.run(unknown, pf.pofl(0.1, window=5, batch=pf.Fixed(4)), 1, theta=0.0)
     given = pf.estimators.Performative(5, estimate=pf.families.Location())
-    assert pf.run(unknown, pf.p_fedavg(0.1, estimator=given), 2, theta=0.0, risk=False).status == "completed"
+    assert (
+        pf.run(unknown, pf.p_fedavg(0.1, batch=pf.Fixed(4), estimator=given), 2, theta=0.0, risk=False).status
+        == "completed"
+    )
 
 
 def test_columns_that_do_not_vary_say_nothing():

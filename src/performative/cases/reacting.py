@@ -31,7 +31,7 @@ def pricing_demands(
     mu_i is drawn uniformly with `seed`. A fraction `contamination` of the samples comes from N(outlier, 1) instead; the
     paper does not say where its outliers lie. theta_PS = mu_bar / gamma_bar and theta_PO is half of it.
     """
-    check_counts(goods=goods)
+    check_counts(clients=clients, goods=goods)
     demand = np.random.default_rng(seed).uniform(6.0, 7.0, (clients, goods))
     sensitivity = np.repeat(_grid(1.0, 3.0, clients)[:, None], goods, axis=1)
     population: AbstractPopulation = Pricing(demand, sensitivity, 1.0)

@@ -34,12 +34,14 @@ def client_round(
     memory: ClientMemory,
     keys: ClientKeys,
     steps: Int[Array, ""] | None = None,
+    client: Int[Array, ""] | None = None,
 ) -> tuple[Upload, ClientMemory]:
     """E local steps of one client: deploy, sample, estimate, step, project.
 
         theta_i <- P(theta_i - eta_t v(theta_i; Z)),   Z ~ D_i(deployed),   t = round * E + e
 
-    `population` is the client's own slice, `keys` its own keys. `steps` is tau_i <= E, None for all E.
+    `population` is the client's own slice, `keys` its own keys, `client` its number. `steps` is tau_i <= E, None for
+    all E.
     """
     E, loss, deploy = algorithm.steps, problem.loss, algorithm.deploy
     noise, mask = algorithm.batch.draw(keys.data, keys.standing, population, broadcast.theta, E, memory.batch)
@@ -53,7 +55,7 @@ def client_round(
     def local(theta: Any, world: Any, e: Array) -> Local:
         deployed = theta if deploy.each_step else broadcast.deployed
         clock = broadcast.clock + e
-        return Local(loss, population, world, deployed, broadcast, clock, algorithm.rate(clock))
+        return Local(loss, population, world, deployed, broadcast, clock, algorithm.rate(clock), client)
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry

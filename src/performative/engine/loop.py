@@ -38,6 +38,7 @@ def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: An
         memory,
         keys.of_client(broadcast.round, client),
         steps,
+        client,
     )
 
 

@@ -121,7 +121,7 @@ def _map_clients(
     def one(rows: Any, client: Array, mine: ClientMemory, steps: Array | None) -> tuple[Upload, ClientMemory]:
         mine_keys = keys.of_client(broadcast.round, client)
         whole = eqx.combine(rows, rest)
-        return client_round(setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps)
+        return client_round(setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client)
 
     steps_axis = None if cohort.steps is None else 0
     return jax.vmap(one, in_axes=(axes, 0, 0, steps_axis))(arrays, cohort.ids, memory, cohort.steps)

@@ -78,7 +78,7 @@ def run(
         setup = on_device(prepare(problem, algorithm, clock, consensus), precision)
         start = read_theta(problem, theta, precision)
         check_fit(setup.problem, start)
-        algorithm.estimator.check(problem, start)
+        algorithm.estimator.check(problem, start, algorithm.batch)
         start = place_start(setup.problem, start, given=theta is not None)
         targets = on_device(find_targets(problem, start, stable, optimal), precision)
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))

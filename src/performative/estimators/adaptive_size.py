@@ -81,7 +81,7 @@ class AdaptiveSize(AbstractWrapper):
             )
         check_counts(**{"AdaptiveSize: least": self.least})
         check_finite("AdaptiveSize", tolerance=self.tolerance, confidence=self.confidence, curvature=self.curvature)
-        if is_concrete(self.tolerance) and not np.all(self.tolerance > 0):
+        if is_concrete(self.tolerance) and not (self.tolerance is not None and np.all(self.tolerance > 0)):
             raise ValueError(f"AdaptiveSize: tolerance must be positive; got {self.tolerance}.")
         if is_concrete(self.confidence) and not (np.all(self.confidence > 0) and np.all(self.confidence < 1)):
             raise ValueError(f"AdaptiveSize: confidence must lie between 0 and 1; got {self.confidence}.")

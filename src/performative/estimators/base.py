@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import PRNGKeyArray, PyTree
 
+from performative.batches import AbstractBatch
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
@@ -31,7 +32,7 @@ class AbstractEstimator(eqx.Module):
         """What the client adds to its upload after the last step of a round, by name, and its memory."""
         return {}, memory
 
-    def check(self, problem: Any, theta: Theta) -> None:
+    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         """Refuse, or warn of, what this rule cannot serve; called once, before a run."""
 
 
@@ -49,5 +50,5 @@ class AbstractWrapper(AbstractEstimator):
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
         return self.inner.finish(upload, local, memory)
 
-    def check(self, problem: Any, theta: Theta) -> None:
-        self.inner.check(problem, theta)
+    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
+        self.inner.check(problem, theta, batch)

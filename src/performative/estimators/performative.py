@@ -6,15 +6,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from performative.errors import check_counts
+from performative.batches import AbstractBatch
+from performative.errors import check_counts, check_finite
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, collect
-from performative.reaction import Moments, Window
+from performative.reaction import Moments, Sighting, Tally, Window
 from performative.types import (
     Batch,
     Estimate,
@@ -27,9 +29,17 @@ from performative.types import (
     Upload,
     as_numbers,
     as_whole,
+    is_concrete,
     masked_mean,
     squared_norm,
 )
+
+
+class Watch(eqx.Module):
+    """What a client remembers of its reaction: past models and what the data then were, and the running round."""
+
+    window: Window
+    tally: Tally
 
 
 class Performative(AbstractEstimator):
@@ -48,8 +58,9 @@ class Performative(AbstractEstimator):
               sum to zero, so that it is there already
     rtol:     directions in which past models spread less than rtol of the widest are left out
     reset_after: forget the window after so many steps of absence, None never
-    The first H + 1 steps of a client go by the plain gradient (Algorithm 2, line 6). With a server that pools
-    (`PooledJacobian`) its df/dtheta is used in place of the client's own.
+    The first H + 1 models of a client go by the plain gradient (Algorithm 2, line 6); one that stays deployed counts
+    once. With a server that pools (`PooledJacobian`) its df/dtheta is used in place of the client's own.
+    Where data react with a delay (`Sluggish`) a window sees the first reaction only, and falls short of the optimum.
     """
 
     window: int | None = eqx.field(static=True)
@@ -82,11 +93,19 @@ class Performative(AbstractEstimator):
         for name in ("window", "reset_after"):
             if getattr(self, name) is not None:
                 check_counts(**{f"Performative: {name}": getattr(self, name)})
+        check_finite("Performative", rtol=self.rtol)
+        if is_concrete(self.rtol) and not (self.rtol is not None and np.all(self.rtol >= 0) and np.all(self.rtol < 1)):
+            raise ValueError(f"Performative: rtol must lie in [0, 1); got {self.rtol}.")
         if self.window is None and self.term != "pathwise":
             raise ValueError('Performative(window=None) differentiates the samples; give it term="pathwise".')
 
-    def check(self, problem: Any, theta: Theta) -> None:
+    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         population = problem.population
+        if self.term == "score" and getattr(batch, "n", 2) < 2:
+            raise ValueError(
+                'Performative(term="score") learns nothing from one sample a step: what it compares is the samples of '
+                "a batch. Give batch=pf.Fixed(500), say."
+            )
         if self.term == "pathwise" and not population.smooth:
             raise ValueError(
                 f'Performative(term="pathwise"): in {type(population).__name__} the model moves who is sampled, not '
@@ -119,7 +138,9 @@ class Performative(AbstractEstimator):
             noise = population.draw(jax.random.key(0), (2,), theta)
             return family.fit(collect(population, noise, None, population.init(theta, loss), theta))
 
-        return Window.empty(self.window, ravel_pytree(theta)[0], jax.eval_shape(fitted))
+        model, parameters = ravel_pytree(theta)[0], jax.eval_shape(fitted)
+        tally = Tally(jnp.zeros_like(model), jnp.zeros(parameters.shape, parameters.dtype), jnp.zeros((), jnp.int32))
+        return Watch(Window.empty(self.window, model, parameters), tally)
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         each, gradients = jax.vmap(jax.value_and_grad(local.loss), in_axes=(None, 0))(theta, batch.z)
@@ -130,11 +151,12 @@ class Performative(AbstractEstimator):
             return Estimate(jax.tree.map(jnp.add, first, second), memory, counts)
 
         family = self._family(local.population)
-        window = memory
+        window = memory.window
         if self.reset_after is not None:
             window = window.forget_if(local.clock - window.last > self.reset_after)
         here, unflatten = ravel_pytree(local.deployed)
         f = family.fit(batch)
+        f = jnp.where(jnp.isnan(f), window.newest()[1], f)  # what this batch says nothing of is as it was
         jacobian, reach, ready = self._reaction(window, here, f, local)
         s = self._answer(family, each, batch, f, theta, local)
         reaction = jnp.where(ready, jnp.matmul(s, jacobian, precision="highest"), 0)
@@ -147,13 +169,19 @@ class Performative(AbstractEstimator):
             "spread": _variance_of_fit(family, batch, f),
             "ready": ready,
         }
-        return Estimate(direction, window.write(here, f, local.clock), counts, facts)
+        tally = memory.tally.add(here, f, local.clock == local.broadcast.clock)
+        return Estimate(direction, Watch(window.write(here, f, local.clock), tally), counts, facts)
 
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
         """What the client has seen of its reaction, for a server that pools it."""
         if self.window is None:
             return {}, memory
-        return {"reaction": memory.sighting(upload.steps)}, memory
+        window, tally = memory.window, memory.tally
+        moments = Moments.of(*window.differences(*window.newest()))
+        steps = jnp.maximum(tally.steps, 1).astype(tally.model.dtype)
+        start = ravel_pytree(local.broadcast.deployed)[0]
+        ready = window.count > self.window
+        return {"reaction": Sighting(moments, start, tally.model / steps, tally.parameters / steps, ready)}, memory
 
     def _family(self, population: AbstractPopulation) -> AbstractFamily:
         found = population.family if self.family is None else self.family
@@ -173,7 +201,7 @@ class Performative(AbstractEstimator):
         jacobian, reach = moments.jacobian(self.rtol)
         ready = window.count > len(window.models)
         if "reaction" in local.broadcast.extra:
-            jacobian, known = local.broadcast.extra["reaction"].choose(moments)
+            jacobian, known = local.broadcast.extra["reaction"].choose(local.client)
             ready &= known
         return jacobian, reach, ready
 

@@ -8,12 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from performative.errors import check_finite
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation
 from performative.types import Loss, Noise, Numbers, Theta, World, is_concrete, per_client
 
 
 def _check_range(name: str, value: Any, lo: float, hi: float, closed: bool) -> None:
+    owner, parameter = name.split(": ")
+    check_finite(owner, **{parameter: value})
     if is_concrete(value):
         v = np.asarray(value)
         if not (np.all(v >= lo) and np.all(v <= hi if closed else v < hi)):

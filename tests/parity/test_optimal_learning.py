@@ -1,0 +1,153 @@
+"""Learning the optimal point: the same in every executor, with every other part, in pieces and in sweeps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import performative as pf
+from performative.populations import Contaminated, Gaussian, Mixture, Outliers, Pricing
+from performative.populations.shares import Budgets, Constant
+from performative.sweep import set_by_name
+
+CLIENTS = 5
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Here nearly all of the time would be the compiler's."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+P = np.asarray([0.3, 0.25, 0.2, 0.15, 0.1])
+CLEAN = Pricing(np.linspace(6.0, 7.0, CLIENTS), np.linspace(1.0, 2.0, CLIENTS), 0.3)
+# A share and a law of its own for each client.
+STRAY = Mixture([Outliers(20.0, 1.0, law) for law in ("normal", "cauchy")], Constant(np.eye(2)[[0, 1, 0, 1, 1]]))
+DIRTY = Contaminated(CLEAN, np.linspace(0.1, 0.3, CLIENTS), STRAY)
+PRICES = pf.Problem(pf.losses.negative_revenue, CLEAN, P)
+BAD_PRICES = pf.Problem(pf.losses.negative_revenue, DIRTY, P)
+GROUPS = pf.Problem(
+    pf.losses.negative_revenue,
+    Mixture(
+        (Gaussian(np.linspace(0.9, 1.1, CLIENTS), 0.0, 0.5), Gaussian(np.full(CLIENTS, 3.0), 0.0, 0.5)),
+        Budgets((1.0, 3.0), np.linspace(9.0, 11.0, CLIENTS)),
+    ),
+    P,
+    domain=pf.Box(0.0, 3.0),
+)
+
+# Windows of three, so that warm-up ends within the few rounds; a cohort of some of the clients.
+SMALL = dict(window=3, batch=pf.Fixed(8), participation=pf.SchemeTwo(3))
+
+
+@pytest.mark.parametrize(
+    ("problem", "algorithm"),
+    [
+        (PRICES, pf.pofl(0.05, **SMALL)),
+        (BAD_PRICES, pf.profl(0.05, **SMALL)),
+        (BAD_PRICES, pf.profl(0.05, tolerance=1e4, **SMALL)),
+        (PRICES, pf.pofl(0.05, aggregator=pf.aggregators.PooledJacobian(), **SMALL)),
+        (GROUPS, pf.pofl(0.05, **SMALL)),
+    ],
+    ids=["pofl", "profl", "tolerance", "pooled", "proportions"],
+)
+def test_executors_agree(problem, algorithm):
+    runs = {
+        executor: pf.run(problem, algorithm, 12, theta=1.0, dtype="float64", executor=executor, risk=False)
+        for executor in ("gather", "dense", "loop")
+    }
+    for executor in ("dense", "loop"):
+        assert runs[executor].meta["executor"] == executor
+        np.testing.assert_allclose(runs[executor].theta, runs["gather"].theta, rtol=1e-10)
+        assert runs[executor].records.keys() == runs["gather"].records.keys()
+        for name, values in runs["gather"].records.items():
+            np.testing.assert_allclose(runs[executor][name], values, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+# With every other part.
+
+
+class ClippedNorm(pf.channels.AbstractChannel):
+    """The update, shortened to a norm of at most `most`."""
+
+    most: pf.types.Numbers = pf.number()
+
+    def send(self, noise, delta, memory):
+        norm = jnp.sqrt(pf.types.squared_norm(delta))
+        return jax.tree.map(lambda v: v * jnp.minimum(1, self.most / jnp.maximum(norm, 1e-12)), delta), memory
+
+
+COMPANY = {
+    "SchemeOne": dict(participation=pf.SchemeOne(3)),
+    "SchemeTwo and Varp": dict(participation=pf.SchemeTwo(3), aggregator=pf.aggregators.Varp()),
+    "LocalWork and clipping": dict(participation=pf.LocalWork(pf.Full(), [1, 2, 3, 2, 1]), channel=ClippedNorm(0.1)),
+    "round": dict(deploy="round", local_steps=2),
+    "Every": dict(deploy=pf.Every(2)),
+}
+
+
+@pytest.mark.parametrize("name", COMPANY)
+def test_the_optimum_is_found_in_any_company(name):
+    """On data of which 10 to 30 % are outliers, by a law of its own for each client."""
+    algorithm = pf.profl(0.03, window=10, batch=pf.Fixed(200), estimator=robust(10), **COMPANY[name])
+    history = pf.run(BAD_PRICES, algorithm, 120, theta=0.5, repeats=3, dtype="float64", risk=False)
+    stable, optimal = pf.stable_point(PRICES), pf.optimal_point(PRICES)
+    late = history.theta[:, -10:].mean(axis=1)
+    assert history.status == "completed" and np.all(np.isfinite(history.theta))
+    assert np.all(np.abs(late - optimal) < 0.5 * np.abs(late - stable))
+    assert np.all(history["kept"] <= history["samples"])
+
+
+def robust(window, **more):
+    return pf.estimators.Filtered(pf.estimators.Performative(window, term="pathwise", **more))
+
+
+def test_without_the_second_term_it_is_the_stable_point():
+    """The data are the same: what the tests above find is not in the data alone."""
+    algorithm = pf.p_fedavg(0.1, batch=pf.Fixed(200), estimator=pf.estimators.Filtered(pf.estimators.Minibatch()))
+    history = pf.run(BAD_PRICES, algorithm, 60, theta=0.5, dtype="float64", risk=False)
+    stable, optimal = pf.stable_point(PRICES), pf.optimal_point(PRICES)
+    assert np.abs(history.final - stable) < 0.1 * np.abs(stable - optimal)
+
+
+# In pieces, and in sweeps.
+
+
+def test_a_run_that_stopped_goes_on(tmp_path):
+    algorithm = pf.profl(0.05, tolerance=100.0, **SMALL | {"batch": pf.Fixed(50)})
+    options = dict(theta=1.0, dtype="float64", risk=False, checkpoint_every=3)
+    pf.run(BAD_PRICES, algorithm, 6, checkpoint=tmp_path / "a", **options)
+    resumed = pf.run(BAD_PRICES, algorithm, 12, checkpoint=tmp_path / "a", resume=True, **options)
+    unbroken = pf.run(BAD_PRICES, algorithm, 12, checkpoint=tmp_path / "b", **options)
+    np.testing.assert_array_equal(resumed.theta, unbroken.theta)
+    for name, values in unbroken.records.items():
+        np.testing.assert_array_equal(resumed[name], values, err_msg=name)
+    assert unbroken["samples"][0, -1] < unbroken["uploads"][0, -1] * 50  # the sizes were remembered too
+
+
+def test_sweeps_over_rates_and_over_what_is_inside():
+    algorithm = pf.profl(0.05, window=3, batch=pf.Fixed(20), estimator=robust(3, rtol=0.01))
+    over = {
+        "rate": [0.02, 0.05],
+        "estimator.sparse": [0.02, 0.2],
+        "estimator.inner.rtol": [0.01, 2.0],  # wider than the widest: nothing is kept, the plain gradient is left
+    }
+    sweep = pf.sweep(BAD_PRICES, algorithm, over, rounds=8, theta=1.0, dtype="float64")
+    assert len(sweep.settings) == 8 and sweep.programs == 1
+    finals = np.concatenate([history.final for history in sweep.histories]).reshape(2, 2, 2)
+    for axis in range(3):
+        assert np.all(np.abs(np.diff(finals, axis=axis)) > 1e-9)  # each of the three matters
+    place = sweep.settings.index({"rate": 0.05, "estimator.sparse": 0.2, "estimator.inner.rtol": 0.01})
+    estimator = pf.estimators.Filtered(pf.estimators.Performative(3, term="pathwise", rtol=0.01), sparse=0.2)
+    alone = pf.profl(0.05, window=3, batch=pf.Fixed(20), estimator=estimator)
+    history = pf.run(BAD_PRICES, alone, 8, theta=1.0, dtype="float64", risk=False)
+    np.testing.assert_allclose(sweep.histories[place].theta, history.theta, rtol=1e-9)
+
+
+def test_a_sweep_keeps_the_family_that_was_given():
+    """The argument `estimate` is kept under another name, since `estimate` is also the slot's verb."""
+    given = pf.estimators.Performative(3, estimate=pf.families.Location(scale=2.0), reset_after=7)
+    _, made = set_by_name(PRICES, pf.p_fedavg(0.1, estimator=given), "estimator.rtol", 0.5)
+    assert made.estimator.family == given.family and made.estimator.reset_after == 7 and made.estimator.rtol == 0.5
