@@ -46,12 +46,11 @@ SMALL = dict(window=3, batch=pf.Fixed(8), participation=pf.SchemeTwo(3))
     ("problem", "algorithm"),
     [
         (PRICES, pf.pofl(0.05, **SMALL)),
-        (BAD_PRICES, pf.profl(0.05, **SMALL)),
-        (BAD_PRICES, pf.profl(0.05, tolerance=1e4, **SMALL)),
+        (BAD_PRICES, pf.profl(0.05, tolerance=1e4, **SMALL)),  # all of PROFL: filter, window, sizes
         (PRICES, pf.pofl(0.05, aggregator=pf.aggregators.PooledJacobian(), **SMALL)),
         (GROUPS, pf.pofl(0.05, **SMALL)),
     ],
-    ids=["pofl", "profl", "tolerance", "pooled", "proportions"],
+    ids=["pofl", "profl", "pooled", "proportions"],
 )
 def test_executors_agree(problem, algorithm):
     runs = {
@@ -80,11 +79,11 @@ class ClippedNorm(pf.channels.AbstractChannel):
 
 
 COMPANY = {
-    "SchemeOne": dict(participation=pf.SchemeOne(3)),
-    "SchemeTwo and Varp": dict(participation=pf.SchemeTwo(3), aggregator=pf.aggregators.Varp()),
-    "LocalWork and clipping": dict(participation=pf.LocalWork(pf.Full(), [1, 2, 3, 2, 1]), channel=ClippedNorm(0.1)),
+    "SchemeOne, LocalWork, clipping": dict(
+        participation=pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1]), channel=ClippedNorm(0.1)
+    ),
+    "SchemeTwo, Varp, Every": dict(participation=pf.SchemeTwo(3), aggregator=pf.aggregators.Varp(), deploy=pf.Every(2)),
     "round": dict(deploy="round", local_steps=2),
-    "Every": dict(deploy=pf.Every(2)),
 }
 
 
@@ -128,22 +127,22 @@ def test_a_run_that_stopped_goes_on(tmp_path):
 
 
 def test_sweeps_over_rates_and_over_what_is_inside():
-    algorithm = pf.profl(0.05, window=3, batch=pf.Fixed(20), estimator=robust(3, rtol=0.01))
-    over = {
-        "rate": [0.02, 0.05],
-        "estimator.sparse": [0.02, 0.2],
-        "estimator.inner.rtol": [0.01, 2.0],  # wider than the widest: nothing is kept, the plain gradient is left
-    }
-    sweep = pf.sweep(BAD_PRICES, algorithm, over, rounds=8, theta=1.0, dtype="float64")
+    two_goods = Pricing(np.linspace(6.0, 7.0, 2 * CLIENTS).reshape(CLIENTS, 2), np.linspace(1.0, 2.0, CLIENTS), 1.0)
+    problem = pf.Problem(pf.losses.negative_revenue, two_goods)
+
+    def algorithm(rate, sparse, rtol):
+        inner = pf.estimators.Performative(5, term="pathwise", rtol=rtol)
+        return pf.p_fedavg(rate, batch=pf.Fixed(20), estimator=pf.estimators.Filtered(inner, sparse=sparse))
+
+    over = {"rate": [0.02, 0.05], "estimator.sparse": [0.02, 0.2], "estimator.inner.rtol": [1e-6, 0.9]}
+    sweep = pf.sweep(problem, algorithm(0.1, 0.1, 0.1), over, rounds=9, dtype="float64")
     assert len(sweep.settings) == 8 and sweep.programs == 1
-    finals = np.concatenate([history.final for history in sweep.histories]).reshape(2, 2, 2)
+    finals = np.concatenate([history.final for history in sweep.histories]).reshape(2, 2, 2, 2)
     for axis in range(3):
         assert np.all(np.abs(np.diff(finals, axis=axis)) > 1e-9)  # each of the three matters
-    place = sweep.settings.index({"rate": 0.05, "estimator.sparse": 0.2, "estimator.inner.rtol": 0.01})
-    estimator = pf.estimators.Filtered(pf.estimators.Performative(3, term="pathwise", rtol=0.01), sparse=0.2)
-    alone = pf.profl(0.05, window=3, batch=pf.Fixed(20), estimator=estimator)
-    history = pf.run(BAD_PRICES, alone, 8, theta=1.0, dtype="float64", risk=False)
-    np.testing.assert_allclose(sweep.histories[place].theta, history.theta, rtol=1e-9)
+    place = sweep.settings.index({"rate": 0.05, "estimator.sparse": 0.2, "estimator.inner.rtol": 1e-6})
+    alone = pf.run(problem, algorithm(0.05, 0.2, 1e-6), 9, dtype="float64", risk=False)
+    np.testing.assert_allclose(sweep.histories[place].theta, alone.theta, rtol=1e-9)
 
 
 def test_a_sweep_keeps_the_family_that_was_given():

@@ -31,75 +31,112 @@ def double_precision():
 # The regression over rounds.
 
 
-def told(models, parameters, ready, windows=None):
-    """An upload of every client: what it began with, what it fitted, whether its window is full."""
-    K = len(models)
-    if windows is None:
-        windows = Moments(jnp.broadcast_to(jnp.eye(D), (K, D, D)), jnp.zeros((K, M, D)))
-    seen = Sighting(windows, jnp.asarray(models), jnp.asarray(parameters), jnp.asarray(ready))
+def told(rows, ready, slopes=None):
+    """An upload of every client: the model it began with, its mean model and mean f-hat, whether its window is full.
+
+    `slopes` are what the clients' own windows show, one number each.
+    """
+    begin, model, parameters = (jnp.asarray(row) for row in rows)
+    K = len(begin)
+    slopes = jnp.zeros(K) if slopes is None else jnp.asarray(slopes)
+    windows = Moments(jnp.broadcast_to(jnp.eye(D), (K, D, D)), slopes[:, None, None] * jnp.eye(M, D))
+    seen = Sighting(windows, begin, model, parameters, jnp.asarray(ready))
     one = jnp.asarray(1, jnp.int32)
     return jax.vmap(lambda mine: Upload(jnp.zeros(D), one, {"reaction": mine}, {}))(seen)
 
 
-def start(part, upload):
-    one = jax.tree.map(lambda leaf: leaf[0], upload.extra)
-    return part.init(jnp.zeros(D), CLIENTS, one)
+def some_rows():
+    """Start, mean model and mean f-hat of every client in one round; the mean model owes something to the start."""
+    begin = RNG.standard_normal((CLIENTS, D))
+    return begin, begin + RNG.standard_normal((CLIENTS, D)), RNG.standard_normal((CLIENTS, M))
 
 
-def cohort(active):
+def begun(part, upload):
+    return part.init(jnp.zeros(D), CLIENTS, jax.tree.map(lambda leaf: leaf[0], upload.extra))
+
+
+def cohort(active, weight=None):
     ids = jnp.where(jnp.asarray(active), jnp.arange(CLIENTS, dtype=jnp.int32), CLIENTS)
-    return Cohort(ids, jnp.where(jnp.asarray(active), 1 / CLIENTS, 0), jnp.asarray(active))
+    weight = np.full(CLIENTS, 1 / CLIENTS) if weight is None else weight
+    return Cohort(ids, jnp.where(jnp.asarray(active), jnp.asarray(weight), 0), jnp.asarray(active))
 
 
 AGGREGATE = compiled(lambda part, *given: part.aggregate(*given))
 WEIGHTS = jnp.full(CLIENTS, 1 / CLIENTS)
+EVERYONE = np.ones(CLIENTS, bool)
 
 
-def line(models, parameters, rounds):
-    """df/dtheta by least squares with an intercept: [df] pinv [dtheta] around the means of the last rounds."""
-    models, parameters = np.asarray(models)[-rounds:], np.asarray(parameters)[-rounds:]
-    return (parameters - parameters.mean(axis=0)).T @ np.linalg.pinv((models - models.mean(axis=0)).T)
+def take_part(part, kept, upload, who):
+    return AGGREGATE(part, jnp.zeros(D), upload, who, WEIGHTS, kept)
+
+
+def line(rounds):
+    """Cov(f, start) pinv(Cov(model, start)): for start = model the least squares [df] pinv [dtheta]."""
+    begin, model, parameters = (np.asarray(rows) - np.mean(rows, axis=0) for rows in zip(*rounds, strict=True))
+    return parameters.T @ begin @ np.linalg.pinv(model.T @ begin)
 
 
 @pytest.mark.parametrize("memory", [6, 50], ids=["a ring that turns", "a ring not full"])
 def test_the_estimate_is_the_regression_over_the_last_rounds(memory):
     part = on_device(PooledJacobian(memory=memory, rtol=1e-6), jnp.float64)
-    rounds, kept, models, parameters = 15, None, [], []
-    for r in range(rounds):
-        rows = RNG.standard_normal((CLIENTS, D)), RNG.standard_normal((CLIENTS, M))
+    kept, rounds, full = None, [], 5
+    for r in range(15):
+        rows = some_rows()
         active = RNG.uniform(size=CLIENTS) < 0.6
         active[r % CLIENTS] = True
-        models.append(rows[0][active].mean(axis=0))
-        parameters.append(rows[1][active].mean(axis=0))
+        weight = RNG.uniform(0.1, 1.0, CLIENTS)
+        rounds.append([np.average(row[active], axis=0, weights=weight[active]) for row in rows])
         rows = tuple(np.where(active[:, None], row, np.nan) for row in rows)  # inactive rows may hold anything
-        ready = np.full(CLIENTS, r >= 4)
-        upload = told(*rows, ready)
-        kept = start(part, upload) if kept is None else kept
-        move, kept = AGGREGATE(part, jnp.zeros(D), upload, cohort(active), WEIGHTS, kept)
+        upload = told(rows, np.full(CLIENTS, r >= full), np.where(active, 1.0, np.nan))
+        kept = begun(part, upload) if kept is None else kept
+        move, kept = take_part(part, kept, upload, cohort(active, weight))
         shared = part.broadcast(kept)["reaction"]
         assert np.all(np.asarray(move) == 0)
-        assert bool(shared.known[0]) == (r >= 4)
-        if r >= 4:
-            np.testing.assert_allclose(shared.jacobian[0], line(models, parameters, memory), rtol=1e-8, atol=1e-10)
+        assert bool(shared.known[0]) == (r >= full)
+        if r >= full:
+            np.testing.assert_allclose(shared.jacobian[0], line(rounds[-memory:]), rtol=1e-7, atol=1e-9)
 
 
-def test_while_nobody_is_ready_nothing_is_known_and_an_empty_cohort_changes_nothing():
-    part = on_device(PooledJacobian(clusters=2), jnp.float64)
-    upload = told(RNG.standard_normal((CLIENTS, D)), RNG.standard_normal((CLIENTS, M)), np.zeros(CLIENTS, bool))
-    kept = start(part, upload)
-    _, kept = AGGREGATE(part, jnp.zeros(D), upload, cohort(np.ones(CLIENTS, bool)), WEIGHTS, kept)
-    assert not np.any(kept.shared.known) and np.all(np.asarray(kept.shared.jacobian) == 0)
-    # Nobody came: whatever stands in the rows, the estimate stays.
-    slopes = np.where(np.arange(CLIENTS) < 2, -1.0, -5.0)
-    windows = Moments(jnp.broadcast_to(jnp.eye(D), (CLIENTS, D, D)), jnp.asarray(slopes)[:, None, None] * jnp.eye(M, D))
-    for _ in range(3):
-        models = RNG.standard_normal((CLIENTS, D))
-        full = told(models, RNG.standard_normal((CLIENTS, M)), np.ones(CLIENTS, bool), windows)
-        _, kept = AGGREGATE(part, jnp.zeros(D), full, cohort(np.ones(CLIENTS, bool)), WEIGHTS, kept)
-    assert np.all(kept.shared.known) and np.all(np.asarray(kept.shared.jacobian) != 0)
-    nobody = np.zeros(CLIENTS, bool)
-    lost = told(np.full((CLIENTS, D), np.nan), np.full((CLIENTS, M), np.nan), ~nobody, windows)
-    _, after = AGGREGATE(part, jnp.zeros(D), lost, cohort(nobody), WEIGHTS, kept)
+def test_models_that_stay_as_they_began_give_least_squares():
+    part, kept, rounds = on_device(PooledJacobian(memory=50, rtol=1e-6), jnp.float64), None, []
+    for _ in range(9):
+        begin, _, parameters = some_rows()
+        rounds.append((begin.mean(axis=0), parameters.mean(axis=0)))
+        upload = told((begin, begin, parameters), EVERYONE)
+        kept = begun(part, upload) if kept is None else kept
+        _, kept = take_part(part, kept, upload, cohort(EVERYONE))
+    models, parameters = (np.asarray(rows) - np.mean(rows, axis=0) for rows in zip(*rounds, strict=True))
+    np.testing.assert_allclose(kept.shared.jacobian[0], parameters.T @ np.linalg.pinv(models.T), rtol=1e-8)
+
+
+def grouped():
+    """A server of two clusters after ten rounds of everyone: clients 0 and 1 of one kind, the rest of another."""
+    part = on_device(PooledJacobian(clusters=2, memory=20), jnp.float64)
+    slopes, kept = np.where(np.arange(CLIENTS) < 2, -1.0, -5.0), None
+    for r in range(10):
+        upload = told(some_rows(), EVERYONE & (r > 2), slopes)
+        kept = begun(part, upload) if kept is None else kept
+        _, kept = take_part(part, kept, upload, cohort(EVERYONE))
+        if r == 2:
+            assert not np.any(kept.shared.known) and np.all(np.asarray(kept.shared.jacobian) == 0)
+    return part, kept, slopes
+
+
+def test_a_cluster_of_which_nobody_came_keeps_its_estimate():
+    part, kept, slopes = grouped()
+    label = np.asarray(kept.shared.label)
+    assert np.all(kept.shared.known)
+    assert len(np.unique(label[:2])) == len(np.unique(label[2:])) == 1 and label[0] != label[2]
+    for who in (EVERYONE & (np.arange(CLIENTS) < 2), np.arange(CLIENTS) == 4):
+        rows = tuple(np.where(who[:, None], row, np.nan) for row in some_rows())
+        _, after = take_part(part, kept, told(rows, EVERYONE, np.where(who, slopes, np.nan)), cohort(who))
+        came = np.arange(2) == label[np.flatnonzero(who)[0]]
+        np.testing.assert_array_equal(after.shared.jacobian[~came], kept.shared.jacobian[~came])
+        assert np.all(np.asarray(after.shared.jacobian[came]) != np.asarray(kept.shared.jacobian[came]))
+        assert np.all(np.isfinite(after.shared.jacobian)) and np.all(after.shared.label == label)
+    # Nobody at all: whatever stands in the rows, nothing changes.
+    lost = told(tuple(np.full_like(row, np.nan) for row in some_rows()), EVERYONE, np.full(CLIENTS, np.nan))
+    _, after = take_part(part, kept, lost, cohort(~EVERYONE))
     assert eqx.tree_equal(after, kept)
 
 
@@ -125,32 +162,36 @@ def after_rounds(problem, algorithm, rounds, seeds=(0,), executor="gather", thet
     return many_rounds(setup, first, keys, rounds, executor)
 
 
-def two_kinds(scale=0.05):
+def two_kinds():
     """Six clients whose demand falls by 1 with the price and six whose demand falls by 5; no two begin alike."""
-    return pf.Problem(pf.losses.negative_revenue, Pricing(np.linspace(6.0, 8.0, 12), np.repeat([1.0, 5.0], 6), scale))
+    return pf.Problem(pf.losses.negative_revenue, Pricing(np.linspace(6.0, 8.0, 12), np.repeat([1.0, 5.0], 6), 0.3))
 
 
-def test_one_estimate_is_the_mean_slope():
-    algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), aggregator=PooledJacobian(memory=10))
+@pytest.mark.parametrize("steps", [1, 8])
+def test_one_estimate_is_the_mean_slope(steps):
+    """Also where models move on within a round, and the data with them."""
+    algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), local_steps=steps, aggregator=PooledJacobian(memory=20))
     shared = after_rounds(two_kinds(), algorithm, 20).server.aggregator.shared
     np.testing.assert_allclose(np.asarray(shared.jacobian).ravel(), [-3.0], rtol=0.05)
 
 
 def test_clusters_keep_two_kinds_of_clients_apart():
-    """Demand is told almost without noise and the price still moves, so that each client's own map can be seen."""
-    algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), aggregator=PooledJacobian(clusters=2, memory=10))
-    shared = after_rounds(two_kinds(), algorithm, 20, seeds=(0, 1, 2)).server.aggregator.shared
+    algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), aggregator=PooledJacobian(clusters=2))
+    shared = after_rounds(two_kinds(), algorithm, 30, seeds=(0, 1, 2)).server.aggregator.shared
     assert np.all(shared.known)
-    found = np.sort(np.asarray(shared.jacobian).reshape(3, 2), axis=1)
-    np.testing.assert_allclose(found, np.tile([-5.0, -1.0], (3, 1)), rtol=0.05)
+    label, slopes = np.asarray(shared.label), np.asarray(shared.jacobian).reshape(3, 2)
+    own = np.take_along_axis(slopes, label, axis=1)
+    np.testing.assert_allclose(own, np.tile(np.repeat([-1.0, -5.0], 6), (3, 1)), rtol=0.1)
     # Repeats do not mix: each is the same in other company.
-    again = after_rounds(two_kinds(), algorithm, 20, seeds=(2, 7, 0)).server.aggregator.shared
+    again = after_rounds(two_kinds(), algorithm, 30, seeds=(2, 7, 0)).server.aggregator.shared
     np.testing.assert_allclose(again.jacobian[::2][::-1], shared.jacobian[::2], rtol=1e-9)
 
 
 def test_slips_are_named():
     with pytest.raises(ValueError, match=r"PooledJacobian needs clients that watch.*Performative\(window=H\)"):
         pf.run(two_kinds(), pf.p_fedavg(0.1, aggregator=PooledJacobian()), 1, theta=0.0)
+    with pytest.raises(ValueError, match=r"clusters=13\) has only 12 clients"):
+        pf.run(two_kinds(), pf.pofl(0.1, 5, batch=pf.Fixed(9), aggregator=PooledJacobian(clusters=13)), 1, theta=0.0)
     with pytest.raises(ValueError, match=r"PooledJacobian needs clients that watch"):
         still = pf.estimators.Performative(None, term="pathwise")
         pf.run(two_kinds(), pf.p_fedavg(0.1, estimator=still, aggregator=PooledJacobian()), 1, theta=0.0)
@@ -158,6 +199,7 @@ def test_slips_are_named():
         ({"clusters": 0}, "clusters must be a whole number >= 1; got 0"),
         ({"memory": 1.5}, "memory must be a whole number >= 1; got 1.5"),
         ({"rtol": np.nan}, "rtol must be finite"),
+        ({"rtol": 1.0}, r"rtol must lie in \[0, 1\)"),
     ):
         with pytest.raises(ValueError, match=words):
             PooledJacobian(**bad)
