@@ -22,6 +22,14 @@ RNG = np.random.default_rng(0)
 CLIENTS, D, M = 5, 2, 3
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Here nearly all of the time would be the compiler's."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture(autouse=True)
 def double_precision():
     with jax.enable_x64(True):

@@ -25,6 +25,14 @@ REPAIRED, PRINTED = (on_device(Filtered(Minibatch(), rule=rule), jnp.float32) fo
 KEEP = compiled(lambda part, gradients, start: part.keep(gradients, start))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Here nearly all of the time would be the compiler's."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def keep(part, gradients):
     """Which of the gradients stay. Padded with rows that do not count, and with coordinates in which nobody differs."""
     n, d = gradients.shape
@@ -232,7 +240,7 @@ def test_a_run_records_what_was_kept():
 
 # Its tools.
 
-MEDIAN = jax.jit(masked_median)
+MEDIAN, TOP = compiled(masked_median), compiled(top_direction)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -256,7 +264,7 @@ def test_the_top_direction_is_that_of_the_eigenvalues(d):
         values = np.sort(rng.uniform(0.0, 0.6, d))
         values[-1] = 1.0
         moments = (basis * values) @ basis.T
-        found = np.asarray(top_direction(jnp.asarray(moments, jnp.float32)), float)
+        found = np.asarray(TOP(jnp.asarray(moments, jnp.float32)), float)
         exact = np.linalg.eigh(moments)[1][:, -1]
         assert abs(np.linalg.norm(found) - 1) < 1e-5
         assert abs(found @ exact) > 1 - 1e-5
@@ -265,15 +273,15 @@ def test_the_top_direction_is_that_of_the_eigenvalues(d):
         # Two that are close: somewhere between their vectors, so along nearly as much.
         values[-2:] = 0.999, 1.0
         moments = (basis * values) @ basis.T
-        found = np.asarray(top_direction(jnp.asarray(moments, jnp.float32)), float)
+        found = np.asarray(TOP(jnp.asarray(moments, jnp.float32)), float)
         assert found @ moments @ found > 0.998
-    assert np.all(np.asarray(top_direction(jnp.zeros((d, d)))) == 0)
+    assert np.all(np.asarray(TOP(jnp.zeros((d, d)))) == 0)
 
 
 def test_coordinates_that_do_not_mix_are_no_trap():
     moments = np.zeros((4, 4))
     moments[0, 0], moments[1:, 1:] = 1.1, 1.0  # the widest coordinate is alone; the top eigenvalue, 3, is elsewhere
-    found = np.asarray(top_direction(jnp.asarray(moments, jnp.float32)), float)
+    found = np.asarray(TOP(jnp.asarray(moments, jnp.float32)), float)
     np.testing.assert_allclose(np.abs(found), [0, 3**-0.5, 3**-0.5, 3**-0.5], atol=1e-6)
 
 
