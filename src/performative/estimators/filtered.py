@@ -29,6 +29,7 @@ from performative.types import (
 
 _BISECTIONS = 12
 _POWER_STEPS = 30
+_CROWD = 5  # samples; fewer are chance in a small batch or group
 # The median distance from the centre times this is the standard deviation, for a normal law.
 _NORMAL = 1.4826
 
@@ -133,7 +134,7 @@ class Filtered(AbstractWrapper):
         if self.rule == "printed":
             return common
         # A few far samples may be the tail of clean data: those within the margin stay. A crowd beyond a gap may not.
-        crowd = jnp.sum(kept & (place > first)).astype(score.dtype) >= 4 * few
+        crowd = jnp.sum(kept & (place > first)).astype(score.dtype) >= jnp.maximum(4 * few, _CROWD)
         distance = jnp.abs(shift - masked_median(shift[:, None], kept))
         spread = _NORMAL * masked_median(distance[:, None], kept)
         return common | (~crowd & (distance <= self.margin * spread))
