@@ -10,13 +10,14 @@ ROOT = Path(performative.__file__).parent
 LAYERS = [
     {"types", "describe"},
     {"errors", "client_axis", "theory"},
-    {"families", "reaction"},
+    {"families", "reaction", "noise"},
+    {"clipping"},
     {
         "sampling", "losses", "schedules", "domains", "deploy", "batches",
         "populations", "estimators", "participation", "channels", "aggregators",
     },
     {"frames", "problem", "algorithm"},
-    {"risk"},
+    {"risk", "privacy"},
     {"engine", "history", "plotting"},
     {"recipes", "sweep", "compare", "solve", "testing", "cases"},
     {"config", "report", "demo", "bench", "cli", "__main__"},

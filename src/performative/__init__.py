@@ -12,19 +12,21 @@ from performative import (
     losses,
     participation,
     populations,
+    privacy,
     schedules,
     theory,
 )
 from performative.algorithm import Algorithm
-from performative.batches import Fixed, Shuffled, Uniform
+from performative.batches import Fixed, Poisson, Shuffled, Uniform
 from performative.compare import compare
 from performative.deploy import Every
 from performative.domains import Ball, Box
 from performative.engine import Clock, run
 from performative.history import History
 from performative.participation import FirstK, Full, LocalWork, SchemeOne, SchemeTwo
+from performative.privacy import Privacy
 from performative.problem import Problem
-from performative.recipes import fedavg, multi_agent_pp, p_fedavg, pg, pofl, profl
+from performative.recipes import dicesgd, fedavg, multi_agent_pp, p_fedavg, pcsgd, pg, pofl, profl
 from performative.solve import (
     Solution,
     equilibria,
@@ -47,6 +49,8 @@ __all__ = [
     "Full",
     "History",
     "LocalWork",
+    "Poisson",
+    "Privacy",
     "Problem",
     "SchemeOne",
     "SchemeTwo",
@@ -58,6 +62,7 @@ __all__ = [
     "cases",
     "channels",
     "compare",
+    "dicesgd",
     "equilibria",
     "estimators",
     "families",
@@ -68,10 +73,12 @@ __all__ = [
     "optimal_point",
     "p_fedavg",
     "participation",
+    "pcsgd",
     "per_client",
     "pg",
     "pofl",
     "populations",
+    "privacy",
     "profl",
     "repeated_gradient_descent",
     "repeated_risk_minimization",

@@ -6,10 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from performative.errors import check_finite
 from performative.sampling import distinct, shuffled_position
-from performative.types import Memory, Noise, Theta, whole
+from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole
 
 
 class AbstractBatch(eqx.Module):
@@ -34,6 +36,10 @@ class AbstractBatch(eqx.Module):
     ) -> tuple[Noise, Bool[Array, "E n"] | None]:
         """Theta-free randomness of `steps` batches for one client."""
 
+    @abstractmethod
+    def expected(self, population: Any) -> Array | float:
+        """The expected number of samples a step: a constant of the sampler, which no draw can change."""
+
     def advance(self, memory: Memory, steps: Int[Array, ""]) -> Memory:
         """The memory after `steps` local steps."""
         return memory
@@ -55,6 +61,9 @@ class Fixed(AbstractBatch):
     def __check_init__(self) -> None:
         _check_size("Fixed", self.n)
 
+    def expected(self, population: Any) -> float:
+        return float(self.n)
+
     def draw(self, key, standing_key, population, theta, steps, memory):
         return population.draw(key, (steps, self.n), theta), None
 
@@ -69,6 +78,9 @@ class Uniform(AbstractBatch):
 
     def __check_init__(self) -> None:
         _check_size("Uniform", self.n)
+
+    def expected(self, population: Any) -> float:
+        return float(self.n)
 
     def check(self, capacity: int | None) -> None:
         if capacity is not None and self.n > capacity:
@@ -96,6 +108,9 @@ class Shuffled(AbstractBatch):
     def __check_init__(self) -> None:
         _check_size("Shuffled", self.n)
 
+    def expected(self, population: Any) -> float:
+        return float(self.n)
+
     def init(self) -> Memory:
         return jnp.zeros((), jnp.int32)
 
@@ -118,3 +133,72 @@ class Shuffled(AbstractBatch):
 
         picked = jax.vmap(rows)(memory + jnp.arange(steps, dtype=jnp.int32))
         return population.draw(key, (steps, self.n), theta, picked), None
+
+
+class Poisson(AbstractBatch):
+    """Each row of the client's table enters a step with chance `rate`, whatever the others do.
+
+        count ~ Binomial(rows, rate),      min(count, n_max) different rows, every set of that size equally likely
+
+    The sampling that DP-SGD's accountants mean by Poisson (Abadi et al. 2016). `n_max` is what a step costs; it may
+    exceed the rows of a client. Where more rows are drawn, a uniformly random n_max of them stay. A batch can be empty.
+    `expected` is rate * rows, also where n_max cuts some batches short.
+    """
+
+    rate: Numbers = number()
+    n_max: int = whole()
+
+    def __check_init__(self) -> None:
+        check_finite("Poisson", rate=self.rate)
+        if self.rate is None or np.ndim(self.rate) or (is_concrete(self.rate) and not 0 < self.rate <= 1):
+            raise ValueError(f"Poisson: rate must be one chance for all rows, 0 < rate <= 1; got {self.rate}.")
+        if isinstance(self.n_max, bool) or not (isinstance(self.n_max, int) and self.n_max >= 1):
+            raise ValueError(
+                f"Poisson: n_max must be a whole number >= 1, the most rows that a step can hold; got {self.n_max!r}."
+            )
+
+    def expected(self, population: Any) -> Array | float:
+        rate = jnp.asarray(self.rate)
+        return rate * jnp.asarray(population.rows, rate.dtype)
+
+    def check(self, capacity: int | None) -> None:
+        if capacity is None:
+            raise ValueError("Poisson(rate, n_max) needs a population with a finite table of rows; use Fixed(n) here.")
+
+    def draw(self, key, standing_key, population, theta, steps, memory):
+        key_counts, key_rows, key_rest = jax.random.split(key, 3)
+        count = jax.vmap(lambda k: binomial(k, jnp.asarray(population.rows, jnp.int32), self.rate, self.n_max))
+        mask = jnp.arange(self.n_max, dtype=jnp.int32) < count(jax.random.split(key_counts, steps))[:, None]
+        pick = jax.vmap(lambda k: self._pick(k, population.rows, population.capacity))
+        # Row 0 stands in the places that do not count: every table has one.
+        rows = jnp.where(mask, pick(jax.random.split(key_rows, steps)), 0)
+        return population.draw(key_rest, (steps, self.n_max), theta, rows), mask
+
+    def _pick(self, key: PRNGKeyArray, rows: Any, capacity: int) -> Int[Array, " n_max"]:
+        """n_max different rows in random order; where a client has fewer, all of them come first."""
+        small, wanted = min(2 * self.n_max, capacity), min(self.n_max, capacity)
+        # Among many rows `distinct` rejects, and would never end with fewer rows than it is to draw.
+        many = distinct(key, self.n_max, jnp.maximum(rows, small), capacity) if small < capacity else None
+        if many is not None and isinstance(rows, int):
+            return many
+        # Among few it shuffles, and any number of them will do.
+        few = jnp.zeros(self.n_max, jnp.int32).at[:wanted].set(distinct(key, wanted, rows, small))
+        return few if many is None else jnp.where(rows <= small, few, many)
+
+
+def binomial(
+    key: PRNGKeyArray, trials: Int[Array, ""], chance: Float[Array | np.ndarray, ""], most: int
+) -> Int[Array, ""]:
+    """min(count, most), count ~ Binomial(trials, chance), in O(most): how many geometric waiting times fit in `trials`.
+
+    Good to the 1.2e-7 of a float32 uniform for any number of trials, where jax.random.binomial in float32 is off by
+    6% of a probability at 1e6 trials. For fewer than 2^30 trials.
+    """
+    chance = jnp.asarray(chance)
+    u = jax.random.uniform(key, (most,), chance.dtype, minval=jnp.finfo(chance.dtype).tiny)
+    waits = jnp.floor(jnp.log(u) / jnp.log1p(-chance))
+    # Cut to what no longer fits: then the sum does not wrap around before it is past the end, and the first is all
+    # that counts.
+    waits = jnp.minimum(jnp.minimum(waits, 2.0**30).astype(jnp.int32), trials) + 1
+    past = jnp.cumsum(waits, dtype=jnp.int32) > trials
+    return jnp.where(jnp.any(past), jnp.argmax(past), most).astype(jnp.int32)

@@ -16,7 +16,7 @@ def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
         raise FileNotFoundError("the benchmarks are not part of the installed package; install from a clone (pip -e).")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    modules = [importlib.import_module(f"benchmarks.{name}") for name in ("core", "optimal")]
+    modules = [importlib.import_module(f"benchmarks.{name}") for name in ("core", "optimal", "private")]
     return {name: run for module in modules for name, run in module.BENCHMARKS.items()}
 
 

@@ -39,6 +39,20 @@ def zero_one(theta: Theta, z: Any) -> Float[Array, ""]:
     return jnp.where((inner(theta, x) > 0) == (y > 0), 0, 1).astype(x.dtype)
 
 
+class Quadratic(eqx.Module):
+    """|theta + scale z|^2 / 2: the squared loss on data -scale z. Li, Yemini and Wai 2024, Eq. (24)."""
+
+    scale: Numbers = number()
+
+    def __check_init__(self) -> None:
+        check_finite("quadratic", scale=self.scale)
+        if self.scale is None or np.ndim(self.scale):
+            raise ValueError(f"quadratic: scale must be one number; got shape {np.shape(self.scale)}.")
+
+    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+        return 0.5 * squared_norm(jax.tree.map(lambda v, data: v + self.scale * data, theta, z))
+
+
 class Ridge(eqx.Module):
     """((theta . x - y)^2 + penalty |theta|^2) / 2."""
 
@@ -87,6 +101,11 @@ class CrossEntropy(eqx.Module):
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
         return -jax.nn.log_softmax(self.model(theta, x))[y.astype(int)]
+
+
+def quadratic(scale: Any) -> Quadratic:
+    """|theta + scale z|^2 / 2."""
+    return Quadratic(scale)
 
 
 def ridge(penalty: Any = 0.0) -> Ridge:

@@ -10,7 +10,7 @@ from performative.types import masked_mean
 
 
 class Moments(eqx.Module):
-    """What a finite difference needs of a window: sums over its rows, which add up over clients.
+    """What a finite difference needs of a window: sums over its rows.
 
     gram = dtheta^T dtheta,      cross = df^T dtheta,      df/dtheta = cross pinv(gram)
     """
@@ -73,7 +73,7 @@ class Window(eqx.Module):
 
     @property
     def _newest(self) -> Bool[Array, "H 1"]:
-        """Marks the newest entry, None of them where there is none."""
+        """Marks the newest entry; no row where there is none."""
         length = len(self.models)
         at = jnp.arange(length, dtype=jnp.int32) == (self.count - 1) % length
         return (at & (self.count > 0))[:, None]

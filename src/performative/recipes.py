@@ -6,7 +6,7 @@ from typing import Any
 from performative.aggregators import PooledJacobian
 from performative.algorithm import Algorithm
 from performative.errors import nearest
-from performative.estimators import AbstractEstimator, AdaptiveSize, Filtered, Performative
+from performative.estimators import AbstractEstimator, AdaptiveSize, Clipped, Dice, Filtered, Performative
 from performative.participation import Full
 
 
@@ -73,6 +73,22 @@ def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algori
     if tolerance is not None:
         estimator = AdaptiveSize(estimator, tolerance)
     return _combine("profl", rate, {"estimator": estimator}, parts)
+
+
+def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Any) -> Algorithm:
+    """PCSGD: each sample's gradient clipped, noise added, the model projected onto the problem's domain.
+
+    The clip moves the point that it settles at. Li, Yemini and Wai 2024, Eq. (9); their gamma_{t+1} is rate(t).
+    """
+    return _combine("pcsgd", rate, {"estimator": Clipped(clip, noise_multiplier)}, parts)
+
+
+def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **parts: Any) -> Algorithm:
+    """DiceSGD: PCSGD with an error memory, which brings the stable point back. Its privacy costs far more.
+
+    Li, Yemini and Wai 2024, Algorithm 1, which has no domain.
+    """
+    return _combine("dicesgd", rate, {"estimator": Dice(clip, memory_clip, noise_multiplier)}, parts)
 
 
 def _central(name: str, parts: dict[str, Any]) -> dict[str, Any]:

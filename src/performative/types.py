@@ -77,13 +77,17 @@ class Cohort(eqx.Module):
 
 
 class Broadcast(eqx.Module):
-    """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round."""
+    """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round.
+
+    `steps` is E; `clients` is K, how many clients the round is made for.
+    """
 
     theta: Theta
     deployed: Theta
     extra: PyTree
     round: Int[Array, ""]
     steps: int = eqx.field(static=True)
+    clients: int = eqx.field(static=True, default=1)
 
     @property
     def clock(self) -> Int[Array, ""]:
@@ -118,7 +122,10 @@ class Batch(eqx.Module):
 
 
 class Local(eqx.Module):
-    """What a client knows while it computes a direction. `client` is its number, None where it has none."""
+    """What a client knows while it computes a direction. `client` is its number, None where it has none.
+
+    `expected` is the mean size of its batches, a constant of the sampler; None where it is the size of this one.
+    """
 
     loss: Loss
     population: PyTree
@@ -128,6 +135,7 @@ class Local(eqx.Module):
     clock: Int[Array, ""]
     rate: Float[Array, ""]
     client: Int[Array, ""] | None = None
+    expected: Array | float | None = None
 
 
 class Estimate(eqx.Module):
@@ -141,6 +149,13 @@ class Estimate(eqx.Module):
     memory: Memory
     metrics: dict[str, Array | int]
     facts: dict[str, Array] = eqx.field(default_factory=dict)
+
+
+class Secrets(eqx.Module):
+    """Noise from the system's entropy in place of what parts would draw from a key; None where they draw."""
+
+    estimator: Noise = None
+    channel: Noise = None
 
 
 class ClientMemory(eqx.Module):

@@ -26,7 +26,7 @@ class Growing(AbstractChannel):
     def init(self, theta):
         return jnp.zeros(1)
 
-    def send(self, noise, delta, memory):
+    def send(self, noise, delta, broadcast, memory):
         return delta, jnp.concatenate([memory, jnp.zeros(1)])
 
 
@@ -36,7 +36,7 @@ class Single(AbstractChannel):
     def init(self, theta):
         return jnp.zeros((), jnp.float32)
 
-    def send(self, noise, delta, memory):
+    def send(self, noise, delta, broadcast, memory):
         return delta, memory.astype(delta.dtype) + delta
 
 
@@ -46,14 +46,14 @@ class Untyped(AbstractChannel):
     def init(self, theta):
         return 0.0 * jnp.asarray(1.0)
 
-    def send(self, noise, delta, memory):
+    def send(self, noise, delta, broadcast, memory):
         return delta, memory + delta
 
 
 class Halving(AbstractChannel):
     """It sends half of theta's shape."""
 
-    def send(self, noise, delta, memory):
+    def send(self, noise, delta, broadcast, memory):
         return delta[None], memory
 
 
@@ -63,7 +63,7 @@ class KeyKeeper(AbstractChannel):
     def init(self, theta):
         return jax.random.key(0)
 
-    def send(self, noise, delta, memory):
+    def send(self, noise, delta, broadcast, memory):
         return delta, jax.random.fold_in(memory, 1)
 
 
@@ -72,7 +72,7 @@ class Branching(AbstractChannel):
 
     cap: float = number(default=1.0)
 
-    def send(self, noise, delta, memory):
+    def send(self, noise, delta, broadcast, memory):
         return (delta if jnp.abs(delta) < self.cap else self.cap * jnp.sign(delta)), memory
 
 

@@ -1,5 +1,7 @@
 """Every part that ships keeps the contract of its slot."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -30,10 +32,18 @@ def test_participation(part, rules):
     assert set(check_part(part)) == COMMON | {"cohort", "relabelling", "in_a_round"} | rules
 
 
-@pytest.mark.parametrize("part", [pf.Fixed(2), pf.Uniform(2), pf.Shuffled(2)], ids=lambda part: type(part).__name__)
-def test_batches(part):
-    remembers = {"saves"} if isinstance(part, pf.Shuffled) else set()
-    assert set(check_part(part)) == COMMON | {"padding", "in_a_round"} | remembers
+@pytest.mark.parametrize(
+    ("part", "rules"),
+    [
+        (pf.Fixed(2), set()),
+        (pf.Uniform(2), set()),
+        (pf.Shuffled(2), {"saves"}),
+        (pf.Poisson(0.5, 4), {"sweeps"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_batches(part, rules):
+    assert set(check_part(part)) == COMMON | {"padding", "in_a_round"} | rules
 
 
 @pytest.mark.parametrize(
@@ -93,6 +103,23 @@ def test_reacting_populations(part, options):
     assert set(check_part(part, **options)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
 
 
+SHIFT = pf.populations.shifts.Linear
+
+
+@pytest.mark.parametrize(
+    ("part", "theta"),
+    [
+        (pf.populations.Database(X[:, :, 0], SHIFT(0.3), count=[1, 2, 3, 4, 6, 5, 2]), None),
+        (pf.populations.Database(X, SHIFT(RNG.uniform(0, 0.3, (7, 3, 3))), noise=np.linspace(0, 1, 7)), None),
+        (pf.populations.Database(X), np.zeros(3)),
+    ],
+    ids=["numbers", "vectors with noise", "data that stay"],
+)
+def test_databases(part, theta):
+    ragged = {"padding"} if part.count is not None else set()
+    assert set(check_part(part, theta=theta)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged
+
+
 def test_reweighted():
     part = pf.populations.Reweighted(X, RNG.integers(0, 3, (7, 6)), temperature=2.0)
     assert {"saves", "sweeps", "nodes", "in_a_round"} < set(check_part(part, theta=np.zeros((3, 3))))
@@ -147,7 +174,10 @@ def test_performative_gradients(part, rules):
     ids=["one estimate", "clusters"],
 )
 def test_servers_that_learn_the_reaction(part, rules):
-    found = check_part(part, algorithm=WATCHING, skip=["jit_equals_eager"])
+    # Clusters ask for everyone; who sits out is tested all the same.
+    said = pytest.warns(UserWarning, match=r"clusters=2\) with SchemeTwo") if part.clusters > 1 else nullcontext()
+    with said:
+        found = check_part(part, algorithm=WATCHING, skip=["jit_equals_eager"])
     assert set(found) == FAST | SERVER | {"sweeps", "in_a_round"} | rules
 
 

@@ -73,7 +73,7 @@ class ClippedNorm(pf.channels.AbstractChannel):
 
     most: pf.types.Numbers = pf.number()
 
-    def send(self, noise, delta, memory):
+    def send(self, noise, delta, broadcast, memory):
         norm = jnp.sqrt(pf.types.squared_norm(delta))
         return jax.tree.map(lambda v: v * jnp.minimum(1, self.most / jnp.maximum(norm, 1e-12)), delta), memory
 

@@ -18,22 +18,9 @@ from performative.risk import decoupled_risk
 from performative.testing.uses import compiled, slice_client
 from performative.types import Cohort, Upload
 
+pytestmark = pytest.mark.usefixtures("quick_compilation", "double_precision")
 RNG = np.random.default_rng(0)
 CLIENTS, D, M = 5, 2, 3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Here nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
 
 
 # The regression over rounds.
@@ -211,6 +198,15 @@ def test_slips_are_named():
     ):
         with pytest.raises(ValueError, match=words):
             PooledJacobian(**bad)
+
+
+def test_clusters_want_everyone():
+    weights, many = np.full(12, 1 / 12), PooledJacobian(clusters=2)
+    with pytest.warns(UserWarning, match=r"clusters=2\) with SchemeTwo: .* Use Full\(\) or clusters=1"):
+        many.check(weights, pf.SchemeTwo(4))
+    # Warnings are errors here: these say nothing.
+    many.check(weights, pf.Full())
+    PooledJacobian().check(weights, pf.SchemeTwo(4))
 
 
 # FedVARP.

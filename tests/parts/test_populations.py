@@ -4,40 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from client_samples import DRAWS, expectation, one_client, samples
 from scipy.optimize import minimize
 
 import performative as pf
-from performative.engine.setup import on_device
 from performative.populations import Contaminated, Gaussian, Reweighted, Sluggish, Strategic
-from performative.testing.uses import slice_client
 
+pytestmark = pytest.mark.usefixtures("double_precision")
 RNG = np.random.default_rng(0)
-DRAWS = 40_000
-
-
-@pytest.fixture(autouse=True)
-def double_precision():
-    with jax.enable_x64(True):
-        yield
-
-
-def one_client(population, client):
-    """A client's own slice, in float64."""
-    return slice_client(on_device(population, jnp.float64), jnp.asarray(client, jnp.int32))
-
-
-def samples(mine, theta, world=None, draws=DRAWS):
-    """Many samples of one client."""
-    noise = mine.draw(jax.random.key(5), (draws,), theta)
-    return jax.jit(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
-
-
-def expectation(mine, theta, world, function, count=256):
-    """E[function(Z)] by the population's own nodes."""
-    noise, share = mine.nodes(theta, count)
-    np.testing.assert_allclose(np.sum(share), 1.0, rtol=1e-12)
-    each = jax.vmap(lambda u: function(mine.sample(u, world, theta)))(noise)
-    return np.tensordot(np.asarray(share), np.asarray(each), 1)
 
 
 def test_gaussian_mean_and_variance_follow_the_deployed_model():
@@ -137,8 +111,9 @@ def test_contaminated_data_hold_the_stated_fraction_of_outliers():
     strays = np.mean(z > 25)
     assert abs(strays - 0.05) < 4 * np.sqrt(0.05 * 0.95 / DRAWS)
     assert abs(z[z < 25].mean() - 4.0) < 4 / np.sqrt(0.95 * DRAWS)
-    moments = expectation(mine, theta, world, lambda z: jnp.stack([z, z**2]))
-    np.testing.assert_allclose(moments, [0.95 * 4 + 0.05 * 50, 0.95 * 17 + 0.05 * 2501], rtol=1e-10)
+    for within in (True, False):
+        moments = expectation(mine, theta, world, lambda z: jnp.stack([z, z**2]), within=within)
+        np.testing.assert_allclose(moments, [0.95 * 4 + 0.05 * 50, 0.95 * 17 + 0.05 * 2501], rtol=1e-10)
 
 
 def test_sluggish_worlds_feel_a_model_that_trails():
@@ -202,12 +177,17 @@ def test_reweighted_classes_follow_their_losses():
     assert class_weights(0, theta, 2.0)[1] == 0.0
 
 
-def test_reweighted_nodes_come_close():
+def test_reweighted_nodes_are_exact_within_a_world_and_come_close_without():
     mine = one_client(Reweighted(IMAGES, CLASSES, 2.0), 1)
     theta = jnp.asarray(RNG.standard_normal((3, 4)))
     world = mine.settle(theta, LOSS)
-    share = expectation(mine, theta, world, lambda z: jax.nn.one_hot(z[1], 3), count=4096)
+
+    def label(z):
+        return jax.nn.one_hot(z[1], 3)
+
     weights = np.asarray(world)
+    np.testing.assert_allclose(expectation(mine, theta, world, label), weights, rtol=1e-12)
+    share = expectation(mine, theta, world, label, count=4096, within=False)
     assert np.all(np.abs(share - weights) < 4 * np.sqrt(weights * (1 - weights) / 4096))
 
 
@@ -223,5 +203,7 @@ def test_a_table_of_keys_can_be_wrapped():
     inner = Sluggish(Echo(np.asarray([1.0, 2.0])), 0.5)
     mine = one_client(Contaminated(inner, 0.5, Gaussian(10.0, 0.0, 0.0)), 1)
     theta = jnp.asarray(1.0)
-    mean = expectation(mine, theta, mine.settle(theta, pf.losses.squared), lambda z: z, count=1024)
-    assert abs(mean - (0.5 * 3.0 + 0.5 * 10.0)) < 4 * 0.5 / np.sqrt(1024)
+    world = mine.settle(theta, pf.losses.squared)
+    for within in (True, False):
+        mean = expectation(mine, theta, world, lambda z: z, count=1024, within=within)
+        assert abs(mean - (0.5 * 3.0 + 0.5 * 10.0)) < 4 * 0.5 / np.sqrt(1024)

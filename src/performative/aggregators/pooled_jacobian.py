@@ -39,7 +39,9 @@ class PooledJacobian(AbstractAggregator):
               joins the nearest centre. A client stays where it is.
     memory:   how many rounds count. Longer averages more noise away; shorter follows a map that bends.
     Zheng et al. 2024, Sections 4 and 5.3, which leave the estimate itself open. The move is `inner`'s. It needs the
-    estimator `Performative(window=H)`. Where few of many clients come, differences between cohorts add noise.
+    estimator `Performative(window=H)`.
+    It needs cohorts that are alike: where only some clients come and their levels of f differ, who came passes for
+    reaction. With `clusters` and partial participation that spoils the slopes, and a warning says so.
     """
 
     inner: AbstractAggregator = Mean()
@@ -104,6 +106,13 @@ class PooledJacobian(AbstractAggregator):
         self.inner.check(weights, participation)
         if self.clusters > len(weights):
             raise ValueError(f"PooledJacobian(clusters={self.clusters}) has only {len(weights)} clients to group.")
+        if self.clusters > 1 and not participation.everyone:
+            warnings.warn(
+                f"PooledJacobian(clusters={self.clusters}) with {type(participation).__name__}: the clients of a "
+                "cluster that come differ from round to round, which passes for reaction. Use Full() or clusters=1.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _group(
         self, told: Sighting, cohort: Cohort, here: Bool[Array, " K"], memory: PooledMemory

@@ -1,6 +1,7 @@
 """What is done to an update on its way to the server."""
 
 from performative.channels.base import AbstractChannel
+from performative.channels.clipped_noise import ClippedNoise
 from performative.channels.plain import Plain
 
-__all__ = ["AbstractChannel", "Plain"]
+__all__ = ["AbstractChannel", "ClippedNoise", "Plain"]

@@ -3,13 +3,18 @@
 from abc import abstractmethod
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from performative.types import Memory, Noise, Theta
+from performative.types import Broadcast, Memory, Noise, Theta
 
 
 class AbstractChannel(eqx.Module):
     """Turns a client's update into what the server receives. The memory lives with the client."""
+
+    @property
+    def grid_noise(self) -> bool:
+        """Whether what it draws is noise that may come as whole numbers on a grid (`performative.noise`)."""
+        return False
 
     def init(self, theta: Theta) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""
@@ -20,5 +25,9 @@ class AbstractChannel(eqx.Module):
         return None
 
     @abstractmethod
-    def send(self, noise: Noise, delta: Theta, memory: Memory) -> tuple[Theta, Memory]:
+    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
         """The update as it arrives."""
+
+    def counts(self, delta: Theta) -> dict[str, Array]:
+        """What is counted of this message beside; the round adds it up."""
+        return {}

@@ -1,11 +1,11 @@
 """The channel that changes nothing."""
 
 from performative.channels.base import AbstractChannel
-from performative.types import Memory, Noise, Theta
+from performative.types import Broadcast, Memory, Noise, Theta
 
 
 class Plain(AbstractChannel):
     """The update arrives as it was sent."""
 
-    def send(self, noise: Noise, delta: Theta, memory: Memory) -> tuple[Theta, Memory]:
+    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
         return delta, memory

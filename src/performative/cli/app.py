@@ -1,11 +1,12 @@
 """Commands and their options. What takes long to import is imported by the command that needs it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, before, reporting
+from performative.cli.privacy import privacy
 
 app = typer.Typer(
     name="performative",
@@ -14,6 +15,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(privacy)
 
 # Of a benchmark's numbers, those that the table shows; --json prints all.
 _BENCH_COLUMNS = {
@@ -28,18 +31,14 @@ _JSON_HELP = "Print one JSON object on standard output and nothing else."
 Json = Annotated[bool, typer.Option("--json", help=_JSON_HELP)]
 
 
-# What was said before the command's name; `top` sets both anew each time.
-_before = {"json": False, "debug": False}
-
-
 def _say_json(value: bool) -> bool:
-    _before["json"] = value
+    before["json"] = value
     return value
 
 
 def _say_version(value: bool) -> bool:
     if value:
-        _print_version(_before["json"])
+        _print_version(before["json"])
         raise typer.Exit(Exit.FINE)
     return value
 
@@ -51,7 +50,7 @@ def top(
     version: Annotated[bool, typer.Option("--version", callback=_say_version, help="Print the version.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")] = False,
 ) -> None:
-    _before["debug"] = debug
+    before["debug"] = debug
 
 
 @app.command(epilog=EXIT_CODES)
@@ -63,7 +62,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Ten made-up banks score applicants who answer to the score: solved and drawn in under a minute."""
-    with _reporting(as_json) as reporter:
+    with reporting(as_json) as reporter:
         from performative.demo import run_demo, write_demo
         from performative.demo.words import terminal_tables
 
@@ -94,7 +93,7 @@ def run(
 
     A run that diverges still prints and writes its history, and ends with code 1.
     """
-    with _reporting(as_json) as reporter:
+    with reporting(as_json) as reporter:
         from performative.cli import summary
         from performative.config import load_experiment
 
@@ -111,6 +110,8 @@ def run(
         result = {"file": str(file), "title": experiment.title, **summary.summarise(history), "out": None}
         reporter.show(summary.table(result, experiment.title or file.name))
         reporter.show(summary.footer(result))
+        for line in summary.privacy_lines(result["privacy"]) if "privacy" in result else []:
+            reporter.show(line)
         if out is not None:
             result["out"] = str(history.save(out))
             reporter.path("file", out)
@@ -131,7 +132,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time this library against hand-written programs for the same work, in one run."""
-    with _reporting(as_json) as reporter:
+    with reporting(as_json) as reporter:
         from rich.table import Table
 
         from performative.bench import find_benchmarks, run_benchmarks
@@ -163,10 +164,6 @@ def bench(
 def main() -> None:
     """Entry point of the `performative` command."""
     app()
-
-
-def _reporting(as_json: bool) -> Any:
-    return reporting(as_json or _before["json"], _before["debug"])
 
 
 def _short(number: float | None) -> str:

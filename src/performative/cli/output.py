@@ -63,12 +63,16 @@ class Reporter:
         self.errors.print(Text.assemble((f"{word}: ", style), message), soft_wrap=True)
 
 
+# What was said before the command's name; the top command sets both anew each time.
+before = {"json": False, "debug": False}
+
+
 @contextmanager
-def reporting(as_json: bool, debug: bool) -> Iterator[Reporter]:
+def reporting(as_json: bool) -> Iterator[Reporter]:
     """Run a command's body; whatever goes wrong becomes one message and an exit code."""
     from performative.config.errors import ConfigError
 
-    reporter = Reporter(as_json)
+    reporter, debug = Reporter(as_json or before["json"]), before["debug"]
     try:
         with _warnings_as_lines(lambda text: reporter.complain("warning", "bold yellow", text)):
             yield reporter

@@ -17,6 +17,11 @@ _SHOWN = {
     "samples": "samples drawn",
     "kept": "samples kept",
     "communications": "communications",
+    "clipped": "gradients clipped",
+    "rejected": "gradients rejected (not finite)",
+    "clipped_updates": "updates clipped",
+    "rejected_updates": "updates rejected (not finite)",
+    "epsilon": "epsilon spent",
 }
 
 
@@ -70,3 +75,17 @@ def footer(summary: dict[str, Any]) -> str:
         f"{summary['status']} in {summary['seconds']:.2f} s: {summary['algorithm']}, "
         f"executor {summary['executor']}, {summary['dtype']} on {summary['device']}, seed {summary['seed']}"
     )
+
+
+def privacy_lines(facts: dict[str, Any]) -> list[str]:
+    """What is promised, in words."""
+    if facts["why"]:
+        return [f"privacy: nothing is promised (epsilon is infinite): {'; '.join(facts['why'])}."]
+    neighbours = facts["neighbours"].replace("_", " ")
+    lines = [
+        f"privacy: ({facts['epsilon']:.4g}, {facts['delta']:.2g})-DP for each {facts['unit']} ({neighbours}), "
+        f"every published model included; by {facts['method']}."
+    ]
+    lines += [f"assumes: {assumed}." for assumed in facts["assumes"]]
+    lines.append(f"noise: {facts['noise']}.")
+    return [*lines, f"stopped: {facts['stopped']}."] if facts["stopped"] else lines

@@ -1,4 +1,4 @@
-"""One TOML file, one experiment: [problem], [algorithm], [run]."""
+"""One TOML file, one experiment: [problem], [algorithm], [run], and [privacy] where a ledger is kept."""
 
 import dataclasses
 import tomllib
@@ -13,11 +13,12 @@ from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.registry import recipes
 from performative.errors import nearest
+from performative.privacy.promise import Privacy
 from performative.problem import Problem
 
-# Arguments of `run` that are not for [run]: problem and algorithm have tables of their own, and whether to go
+# Arguments of `run` that are not for [run]: problem, algorithm and privacy have tables of their own, and whether to go
 # on or to show a bar is asked for at the command line.
-_NOT_IN_RUN = ("problem", "algorithm", "resume", "progress")
+_NOT_IN_RUN = ("problem", "algorithm", "privacy", "resume", "progress")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +89,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
         problem: dict[str, Any]
         algorithm: Recipe
         run: dict[str, Any]
+        privacy: dict[str, Any] | None = None
 
     try:
         return Document.model_validate(raw).model_dump()
@@ -115,6 +117,8 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
     for name in ("stable", "optimal"):
         if isinstance(options.get(name), str) and options[name] != "solve":
             raise ConfigError(f'expected numbers or "solve"; got {options[name]!r}.', f"run.{name}")
+    if document["privacy"] is not None:
+        options["privacy"] = builder.call(Privacy, document["privacy"], "privacy")
     _check_fit(problem, algorithm, options)
     return Experiment(file, document["title"], problem, algorithm, options)
 

@@ -15,6 +15,7 @@ import equinox as eqx
 SLOTS = {
     "population": "populations",
     "share": "populations.shares",
+    "shift": "populations.shifts",
     "estimator": "estimators",
     "estimate": "families",
     "participation": "participation",

@@ -47,6 +47,11 @@ class Checkpoint:
                 "give resume=True to go on with it, or another folder."
             )
 
+    @property
+    def round(self) -> int:
+        """The round that the last checkpoint is at; 0 where there is none."""
+        return json.loads(self.book.read_text())["notes"]["round"] if self.book.exists() else 0
+
     def load(self, state: Any) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
         """State, chunks of records and notes of the last checkpoint; None where there is none."""
         if not self.book.exists():

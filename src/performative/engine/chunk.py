@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from performative.engine.keys import run_keys
 from performative.engine.round import Report, Setup, federated_round
-from performative.types import State, squared_norm
+from performative.types import Secrets, State, squared_norm
 
 
 class Targets(eqx.Module):
@@ -55,11 +55,16 @@ def add_reports(total: Report, last: Report) -> Report:
 
 
 class Span(eqx.Module):
-    """How far a chunk goes: `count` records, never past round `rounds`; |theta|^2 above `limit` is not sound."""
+    """How far a chunk goes: `count` records, never past round `rounds`; |theta|^2 above `limit` is not sound.
+
+    `secrets` hold the noise of the chunk's rounds where it comes from the system's entropy: leading axes of rounds,
+    repeats and rows of the cohort.
+    """
 
     count: Int[Array, ""]
     rounds: Int[Array, ""]
     limit: Float[Array, ""]
+    secrets: Secrets | None = None
 
 
 class Frozen(eqx.Module):
@@ -88,8 +93,13 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
     first = state.round[(0,) * lead]
 
     def once(state: State) -> tuple[State, Report]:
+        at = state.round[(0,) * lead] - first
+        secrets = jax.tree.map(lambda leaf: leaf[at], span.secrets)
+
         def repeats(setup: Setup, targets: Targets, state: State) -> Any:
-            return jax.vmap(lambda keys, state: federated_round(setup, state, keys, watch.executor))(keys, state)
+            return jax.vmap(lambda keys, state, secrets: federated_round(setup, state, keys, watch.executor, secrets))(
+                keys, state, secrets
+            )
 
         return over_settings(repeats, fixed, state)
 

@@ -10,7 +10,7 @@ from performative.algorithm import Algorithm
 from performative.engine.keys import ClientKeys
 from performative.populations.base import collect
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Local, Upload
+from performative.types import Broadcast, ClientMemory, Local, Secrets, Upload
 
 # Random numbers of one client's step from which on it pays to write them down.
 _MANY = 1024
@@ -35,27 +35,32 @@ def client_round(
     keys: ClientKeys,
     steps: Int[Array, ""] | None = None,
     client: Int[Array, ""] | None = None,
+    secrets: Secrets | None = None,
 ) -> tuple[Upload, ClientMemory]:
     """E local steps of one client: deploy, sample, estimate, step, project.
 
         theta_i <- P(theta_i - eta_t v(theta_i; Z)),   Z ~ D_i(deployed),   t = round * E + e
 
     `population` is the client's own slice, `keys` its own keys, `client` its number. `steps` is tau_i <= E, None for
-    all E.
+    all E. `secrets` takes the place of noise that would come from the keys.
     """
     E, loss, deploy = algorithm.steps, problem.loss, algorithm.deploy
     noise, mask = algorithm.batch.draw(keys.data, keys.standing, population, broadcast.theta, E, memory.batch)
-    extra_noise = algorithm.estimator.draw(keys.estimator, E, broadcast.theta)
+    secrets = Secrets() if secrets is None else secrets
+    extra_noise = secrets.estimator
+    if extra_noise is None:
+        extra_noise = algorithm.estimator.draw(keys.estimator, E, broadcast.theta)
     world = memory.world
     if not deploy.each_step:
         world = population.deploy(world, broadcast.deployed, loss)
 
+    expected = algorithm.batch.expected(population)
     known: dict[str, int] = {}  # counts that need not go through the loop
 
     def local(theta: Any, world: Any, e: Array) -> Local:
         deployed = theta if deploy.each_step else broadcast.deployed
         clock = broadcast.clock + e
-        return Local(loss, population, world, deployed, broadcast, clock, algorithm.rate(clock), client)
+        return Local(loss, population, world, deployed, broadcast, clock, algorithm.rate(clock), client, expected)
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry
@@ -99,8 +104,9 @@ def client_round(
     extra, estimator_memory = algorithm.estimator.finish(
         draft, local(theta, world, jnp.asarray(E, jnp.int32)), estimator_memory
     )
-    channel_noise = algorithm.channel.draw(keys.channel, delta)
-    sent, channel_memory = algorithm.channel.send(channel_noise, delta, memory.channel)
+    channel_noise = algorithm.channel.draw(keys.channel, delta) if secrets.channel is None else secrets.channel
+    sent, channel_memory = algorithm.channel.send(channel_noise, delta, broadcast, memory.channel)
+    counted |= algorithm.channel.counts(delta)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
     return Upload(sent, done, extra, counted), after_memory
 

@@ -1,5 +1,6 @@
 """The outer loop in Python: chunks of rounds, and between them books, risks, checkpoints and the progress bar."""
 
+import functools
 import time
 from typing import Any
 
@@ -15,11 +16,14 @@ from performative.engine.chunk import Frozen, Span, Targets, Watch, over_setting
 from performative.engine.loop import loop_chunk
 from performative.engine.progress import progress_bar
 from performative.engine.round import Setup
+from performative.engine.secrets import bytes_of_secrets, draw_secrets
 from performative.engine.setup import init_state
 from performative.types import State, Theta
 
 # Rows are copied to the host chunk by chunk; a chunk's buffer costs its whole size, however full it is.
 _CHUNK_BYTES = 1 << 24
+# Secure noise that is drawn ahead.
+_SECRET_BYTES = 1 << 26
 # Where nothing is to be done between chunks: the first takes this share of the run, the others about this long. A run
 # of fewer client steps than this is over before anyone could look.
 _LOOKS = 20
@@ -61,6 +65,7 @@ def drive(
     books: Checkpoint | None = None,
     checkpoint_every: int | None = None,
     progress: bool | None = None,
+    ledger: Any = None,
 ) -> tuple[State, list[Chunk], float]:
     """Run to the end, or to where every repeat has left the numbers. Returns state, chunks and seconds."""
     began = time.perf_counter()
@@ -86,6 +91,9 @@ def drive(
 
     floats = sum(leaf.size for leaf in jax.tree.leaves(start)) if watch.theta else 0
     most = max(1, min(total, _CHUNK_BYTES // (8 * (floats + 8) * copies)))
+    secure = ledger is not None and ledger.secure
+    if secure:
+        most = max(1, min(most, _SECRET_BYTES // (watch.every * bytes_of_secrets(fixed, start, watch))))
     fixed_length = chunk_length(rounds, watch, points, checkpoint_every)
     brief = rounds * copies * algorithm.participation.size(weights.shape[-1]) * algorithm.steps < _BRIEF
     length = min(most, fixed_length or (total if brief else max(1, total // _LOOKS)))
@@ -99,7 +107,12 @@ def drive(
         # What no repeat survives is not run again after a kill, either.
         while done < total and (not chunks or np.any(chunks[-1]["sound"][..., -1])):
             count = min(length, total - done)
-            span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), bound)
+            reached = min((done + count) * watch.every, rounds)
+            secrets = None
+            if ledger is not None and secure:
+                ledger.drawing(reached)
+                secrets = draw_secrets(fixed, start, watch, reached - done * watch.every, capacity * watch.every)
+            span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), bound, secrets)
             looked = time.perf_counter()
             state, rows = step((fixed, span), state, watch, capacity)
             chunk = flatten_rows(rows, lead, count)
@@ -107,7 +120,6 @@ def drive(
                 pace = count / max(time.perf_counter() - looked, 1e-6)
                 length = int(np.clip(pace * _SECONDS, 1, most))
             done += count
-            reached = min(done * watch.every, rounds)
             if done * points // total > (done - count) * points // total:
                 risks = measure_risks(fixed, state, jnp.asarray(ids), jnp.asarray(expected, dtype))
                 chunk |= {f"risks/{name}": np.asarray(value) for name, value in risks.items()}
@@ -116,5 +128,11 @@ def drive(
             if books is not None:
                 seconds = earlier + time.perf_counter() - began
                 books.save(state, chunks, {"done": done, "round": reached, "seconds": seconds})
-            update(reached, last_level(chunk))
+            update(reached, functools.partial(progress_note, chunk, ledger, reached))
     return state, chunks, earlier + time.perf_counter() - began
+
+
+def progress_note(chunk: Chunk, ledger: Any, reached: int) -> str:
+    """What the progress line says."""
+    spent = "" if ledger is None else f"epsilon {ledger.spent(reached).epsilon:.3g}"
+    return ", ".join(filter(None, (last_level(chunk), spent)))

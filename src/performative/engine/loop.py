@@ -13,7 +13,7 @@ from performative.engine.chunk import Frozen, Span, Watch, add_reports, record
 from performative.engine.client import client_round
 from performative.engine.keys import RunKeys, run_keys
 from performative.engine.round import Setup, close_round, open_round
-from performative.types import State
+from performative.types import Secrets, State
 
 _open = eqx.filter_jit(open_round)
 _close = eqx.filter_jit(close_round)
@@ -21,7 +21,7 @@ _record = eqx.filter_jit(record)
 
 
 @eqx.filter_jit
-def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any) -> Any:
+def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, secrets: Any) -> Any:
     """The client's slice is cut inside, so that one compilation serves all clients."""
     population = setup.problem.population
     mine = jax.tree.map(
@@ -39,10 +39,11 @@ def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: An
         keys.of_client(broadcast.round, client),
         steps,
         client,
+        secrets,
     )
 
 
-def loop_round(setup: Setup, state: State, keys: RunKeys) -> tuple[State, Any]:
+def loop_round(setup: Setup, state: State, keys: RunKeys, secrets: Secrets | None = None) -> tuple[State, Any]:
     """A round as `federated_round` does it, client after client."""
     cohort, broadcast, chosen = _open(setup, state, keys)
     uploads: list[Any] = []
@@ -56,7 +57,8 @@ def loop_round(setup: Setup, state: State, keys: RunKeys) -> tuple[State, Any]:
         mine = jax.tree.map(lambda leaf: leaf[0], take_rows(state.clients, at))
         steps = None if cohort.steps is None else cohort.steps[row]
         try:
-            upload, after = _one_client(setup, broadcast, mine, keys, cohort.ids[row], steps)
+            mine_secrets = jax.tree.map(operator.itemgetter(row), secrets)
+            upload, after = _one_client(setup, broadcast, mine, keys, cohort.ids[row], steps, mine_secrets)
         except Exception as error:
             raise RuntimeError(f"client {int(client)} failed in round {int(state.round)}: {error}") from error
         if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(upload.delta)):
@@ -75,11 +77,15 @@ def loop_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity
     states, books = [], []
     for repeat, key in enumerate(fixed.keys):
         here, keys = jax.tree.map(operator.itemgetter(repeat), state), run_keys(key)
-        rows = []
+        rows, first = [], int(here.round)
+
+        def secrets_of(here: State, repeat: int = repeat, first: int = first) -> Secrets | None:
+            return jax.tree.map(lambda leaf: leaf[int(here.round) - first, repeat], span.secrets)
+
         for _ in range(int(span.count)):
-            here, report = loop_round(fixed.setup, here, keys)
+            here, report = loop_round(fixed.setup, here, keys, secrets_of(here))
             for _ in range(min(watch.every - 1, int(span.rounds) - int(here.round))):
-                here, more = loop_round(fixed.setup, here, keys)
+                here, more = loop_round(fixed.setup, here, keys, secrets_of(here))
                 report = add_reports(report, more)
             rows.append(_record(here, report, fixed.targets, watch, span.limit))
         states.append(here)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(label: str, total: int, show: bool | None) -> Iterator[Callable[[int, str], None]]:
+def progress_bar(label: str, total: int, show: bool | None) -> Iterator[Callable[[int, Callable[[], str]], None]]:
     """Yields `update(done, note)`. None shows a bar where standard error is a terminal."""
     if not (sys.stderr.isatty() if show is None else show):
         yield lambda done, note: None
@@ -24,4 +24,4 @@ def progress_bar(label: str, total: int, show: bool | None) -> Iterator[Callable
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(label, total=total, note="compiling")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
+        yield lambda done, note: bar.update(task, completed=done, note=note())

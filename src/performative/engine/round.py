@@ -22,6 +22,7 @@ from performative.types import (
     Cohort,
     Memory,
     Numbers,
+    Secrets,
     ServerMemory,
     State,
     Upload,
@@ -75,7 +76,8 @@ def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broad
     cohort, chosen = algorithm.participation.select(server, selection, state.server.participation)
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     extra = algorithm.aggregator.broadcast(state.server.aggregator)
-    return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps), chosen
+    size = algorithm.participation.size(setup.weights.shape[0])
+    return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size), chosen
 
 
 def spread_out(cohort: Cohort, clients: int) -> Cohort:
@@ -91,40 +93,43 @@ def spread_out(cohort: Cohort, clients: int) -> Cohort:
 
 
 def run_dense(
-    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys
-) -> tuple[Cohort, Upload, ClientMemory]:
+    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
+    secrets: Secrets | None = None,
+) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
     """Every client computes; nothing is gathered. Those that sit out keep their memory and weigh nothing."""
     if not setup.algorithm.participation.everyone:
         cohort = spread_out(cohort, setup.weights.shape[0])
     population = setup.problem.population
-    upload, after = _map_clients(setup, population, client_axes(population), cohort, broadcast, memory, keys)
+    upload, after = _map_clients(setup, population, client_axes(population), cohort, broadcast, memory, keys, secrets)
     if cohort.active is not None:
         after = _where_rows(cohort.active, after, memory)
     return cohort, upload, after
 
 
 def run_gathered(
-    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys
-) -> tuple[Cohort, Upload, ClientMemory]:
+    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
+    secrets: Secrets | None = None,
+) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
     """Only the K rows of the cohort compute; memory is updated in place at those rows."""
     rows, axes = take_clients(setup.problem.population, cohort.ids)
     mine = take_rows(memory, cohort.ids)
-    upload, after = _map_clients(setup, rows, axes, cohort, broadcast, mine, keys)
+    upload, after = _map_clients(setup, rows, axes, cohort, broadcast, mine, keys, secrets)
     return cohort, upload, put_rows(memory, cohort.ids, after)
 
 
 def _map_clients(
-    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys
-) -> tuple[Upload, ClientMemory]:
+    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys,
+    secrets: Secrets | None,
+) -> tuple[Upload, ClientMemory]:  # fmt: skip
     arrays, rest = eqx.partition(population, eqx.is_array)
 
-    def one(rows: Any, client: Array, mine: ClientMemory, steps: Array | None) -> tuple[Upload, ClientMemory]:
+    def one(rows: Any, client: Array, mine: ClientMemory, steps: Array | None, secrets: Secrets | None) -> Any:
         mine_keys = keys.of_client(broadcast.round, client)
         whole = eqx.combine(rows, rest)
-        return client_round(setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client)
+        return client_round(setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, secrets)
 
     steps_axis = None if cohort.steps is None else 0
-    return jax.vmap(one, in_axes=(axes, 0, 0, steps_axis))(arrays, cohort.ids, memory, cohort.steps)
+    return jax.vmap(one, in_axes=(axes, 0, 0, steps_axis, 0))(arrays, cohort.ids, memory, cohort.steps, secrets)
 
 
 def _where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
@@ -209,8 +214,10 @@ def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
 EXECUTORS = {"dense": run_dense, "gather": run_gathered}
 
 
-def federated_round(setup: Setup, state: State, keys: RunKeys, executor: str = "gather") -> tuple[State, Report]:
-    """One round: choose, broadcast, run the clients, aggregate."""
+def federated_round(
+    setup: Setup, state: State, keys: RunKeys, executor: str = "gather", secrets: Secrets | None = None
+) -> tuple[State, Report]:
+    """One round: choose, broadcast, run the clients, aggregate. `secrets` hold a row for each row of the cohort."""
     cohort, broadcast, chosen = open_round(setup, state, keys)
-    cohort, upload, clients = EXECUTORS[executor](setup, cohort, broadcast, state.clients, keys)
+    cohort, upload, clients = EXECUTORS[executor](setup, cohort, broadcast, state.clients, keys, secrets)
     return close_round(setup, state, cohort, broadcast, upload, clients, chosen)

@@ -1,7 +1,9 @@
 """`run`: one problem, one algorithm, many repeats."""
 
+import dataclasses
 import functools
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from performative.engine.round import Clock
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, check_finite
 from performative.history import History
+from performative.privacy.promise import Privacy
 from performative.problem import Problem
 
 RISK_POINTS = 20
@@ -43,6 +46,7 @@ def run(
     stable: Any = None,
     optimal: Any = None,
     limit: float = 1e8,
+    privacy: Privacy | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
@@ -62,6 +66,7 @@ def run(
     executor:         "dense", "gather" or "loop"; None picks one, and `history.meta["executor"]` says which
     stable, optimal:  points to record distances to; closed forms are used where the population has them
     limit:            a repeat counts as diverged when |theta| exceeds limit * (1 + |start|)
+    privacy:          pf.Privacy(delta, epsilon): epsilon so far is recorded; a run stops before it exceeds its budget
     checkpoint:       folder for state and history, written every `checkpoint_every` rounds (20 times by default);
                       with resume=True a run that was killed goes on from there, to the same bits
     progress:         show a bar; None shows one on a terminal
@@ -81,6 +86,8 @@ def run(
         algorithm.estimator.check(problem, start, algorithm.batch)
         start = place_start(setup.problem, start, given=theta is not None)
         targets = on_device(find_targets(problem, start, stable, optimal), precision)
+        if targets.stable is not None:
+            algorithm.estimator.check_point(problem, targets.stable)
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))
         books = None
         if checkpoint is not None:
@@ -100,13 +107,15 @@ def run(
                 "clock": describe(clock),
             }
             books = Checkpoint(checkpoint, identity, resume)
+        ledger = None if privacy is None else read_ledger(privacy, problem, algorithm, books)
+        wanted, rounds = rounds, rounds if ledger is None else allowed_rounds(ledger, rounds, books)
         fixed = Frozen(setup, targets, repeat_keys(seed, repeats))
         if books is not None and checkpoint_every is None:
             checkpoint_every = max(1, rounds // RISK_POINTS)
         state, chunks, seconds = drive(
             fixed, start, watch, rounds,
             points=points, limit=limit, label=algorithm.name,
-            books=books, checkpoint_every=checkpoint_every, progress=progress,
+            books=books, checkpoint_every=checkpoint_every, progress=progress, ledger=ledger,
         )  # fmt: skip
         meta = {
             "algorithm": algorithm.name,
@@ -115,7 +124,46 @@ def run(
             "dtype": str(setup.weights.dtype),
             "seconds": round(seconds, 4),
         }
-        return write_history(fixed, start, watch, rounds, chunks, state, meta)
+        notes = algorithm.estimator.review(state.clients.estimator)
+        for note in notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+        history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
+        return history if ledger is None else add_ledger(history, ledger, wanted)
+
+
+def read_ledger(privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None) -> Any:
+    """The books of privacy, with what an earlier part of the run has spent."""
+    from performative.privacy.ledger import Ledger  # the accountant takes a while to import
+
+    if not isinstance(privacy, Privacy):
+        raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
+    ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder)
+    if books is not None:
+        ledger.resume(books.round)
+    return ledger
+
+
+def allowed_rounds(ledger: Any, rounds: int, books: Checkpoint | None) -> int:
+    """As many rounds as the budget has room for; what is done stays done."""
+    done = 0 if books is None else books.round
+    allowed = max(ledger.most_rounds(rounds), min(done, rounds))
+    if allowed == 0:
+        one = ledger.spent(1).epsilon
+        raise ValueError(
+            f"privacy: one round alone spends epsilon = {one:.4g}, the budget is {ledger.privacy.epsilon:.4g}; "
+            "use more noise (pf.privacy.calibrate), smaller samples, or a larger budget."
+        )
+    return allowed
+
+
+def add_ledger(history: History, ledger: Any, wanted: int) -> History:
+    """The history with epsilon at each record, and what is promised among its facts."""
+    column = np.broadcast_to(ledger.column(history.rounds), (history.repeats, len(history.rounds)))
+    return dataclasses.replace(
+        history,
+        records={**history.records, "epsilon": np.array(column)},
+        meta={**history.meta, "privacy": ledger.summary(int(history.rounds[-1]), wanted)},
+    )
 
 
 def repeat_keys(seed: int, repeats: int) -> Any:

@@ -16,6 +16,11 @@ class AbstractEstimator(eqx.Module):
     Randomness is drawn ahead for all steps of a round by `draw` and handed to `estimate` step by step.
     """
 
+    @property
+    def grid_noise(self) -> bool:
+        """Whether what it draws is noise that may come as whole numbers on a grid (`performative.noise`)."""
+        return False
+
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""
         return None
@@ -35,11 +40,22 @@ class AbstractEstimator(eqx.Module):
     def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         """Refuse, or warn of, what this rule cannot serve; called once, before a run."""
 
+    def check_point(self, problem: Any, stable: Theta) -> None:
+        """Warn where this rule cannot settle at the stable point; called before a run where that point is known."""
+
+    def review(self, memory: Memory) -> list[str]:
+        """What the clients' memories after a run give reason to say."""
+        return []
+
 
 class AbstractWrapper(AbstractEstimator):
     """An estimator around another one, whose memory and randomness it hands on unless it says otherwise."""
 
     inner: eqx.AbstractVar[AbstractEstimator]
+
+    @property
+    def grid_noise(self) -> bool:
+        return self.inner.grid_noise
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         return self.inner.init(theta, population, loss)
@@ -52,3 +68,9 @@ class AbstractWrapper(AbstractEstimator):
 
     def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         self.inner.check(problem, theta, batch)
+
+    def check_point(self, problem: Any, stable: Theta) -> None:
+        self.inner.check_point(problem, stable)
+
+    def review(self, memory: Memory) -> list[str]:
+        return self.inner.review(memory)

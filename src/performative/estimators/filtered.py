@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from performative.errors import check_counts, check_finite
+from performative.estimators.adaptive_size import AdaptiveSize
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.estimators.minibatch import count_samples
 from performative.types import (
@@ -44,8 +45,9 @@ class Filtered(AbstractWrapper):
 
     rule="repaired" (the default) centres by the median, measures the change against the spread of the gradients as
     well as their mean, and never keeps fewer than half of the batch: a pass that would is not made. Unless a crowd of
-    4 `sparse` lies beyond the gap, it leaves alone what is within `margin` robust spreads (1.48 median distances) of
-    the middle: else the tail of clean gradients is cut off, which moves their mean where they are skewed.
+    4 `sparse` (and five samples) lies beyond the gap, it leaves alone what is within `margin` robust spreads (1.48
+    median distances) of the middle: else the tail of clean gradients is cut off, which moves their mean where they are
+    skewed. A smaller margin finds outliers closer by and cuts more of such tails.
     rule="printed" is Zheng et al. 2024, Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centres by
     the mean, returns the empty set at 40 % contamination (the direction is then 0), and where the mean gradient is
     near 0 goes on to remove clean data.
@@ -59,7 +61,7 @@ class Filtered(AbstractWrapper):
     inner: AbstractEstimator
     sparse: Numbers = number(default=0.02)
     change: Numbers = number(default=0.02)
-    margin: Numbers = number(default=20.0)
+    margin: Numbers = number(default=12.0)
     segments: int = whole(default=10)
     passes: int = whole(default=8)
     rule: str = eqx.field(static=True, default="repaired")
@@ -67,6 +69,8 @@ class Filtered(AbstractWrapper):
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractEstimator):
             raise ValueError(f"Filtered: inner must be an estimator; got {self.inner!r}.")
+        if isinstance(self.inner, AdaptiveSize):
+            raise ValueError("Filtered: AdaptiveSize goes outside: AdaptiveSize(Filtered(...), tolerance).")
         if self.rule not in ("repaired", "printed"):
             raise ValueError(f'Filtered: rule must be "repaired" or "printed"; got {self.rule!r}.')
         check_counts(**{"Filtered: segments": self.segments, "Filtered: passes": self.passes})

@@ -1,8 +1,9 @@
 """How clients' data react to a deployed model."""
 
-from performative.populations import shares
+from performative.populations import shares, shifts
 from performative.populations.base import AbstractPopulation
 from performative.populations.classes import Classes
+from performative.populations.database import Database
 from performative.populations.gaussian import Gaussian
 from performative.populations.mixture import Mixture
 from performative.populations.outliers import Outliers
@@ -16,6 +17,7 @@ __all__ = [
     "AbstractPopulation",
     "Classes",
     "Contaminated",
+    "Database",
     "Gaussian",
     "Mixture",
     "Outliers",
@@ -25,4 +27,5 @@ __all__ = [
     "Sluggish",
     "Strategic",
     "shares",
+    "shifts",
 ]

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from performative.client_axis import client_axes, take_clients
-from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation
+from performative.populations.wrappers import AbstractWrapper
 from performative.types import Loss, Noise, Numbers, Theta, World, number
 
 
-class Pooled(AbstractPopulation):
+class Pooled(AbstractWrapper):
     """One client whose samples come from all of `inner`'s clients, client i with chance `weights`_i.
 
         Z ~ sum_i p_i D_i(theta)
@@ -25,19 +25,13 @@ class Pooled(AbstractPopulation):
     weights: Numbers = number()
 
     @property
-    def smooth(self) -> bool:
-        return self.inner.smooth
+    def capacity(self) -> None:
+        """Rows of one client's table do not number the samples of all."""
+        return None
 
     @property
-    def group_count(self) -> int | None:
-        return self.inner.group_count
-
-    @property
-    def family(self) -> AbstractFamily | None:
-        return self.inner.family
-
-    def model_shape(self) -> tuple[int, ...] | None:
-        return self.inner.model_shape()
+    def rows(self) -> None:
+        return None
 
     def init(self, theta: Theta, loss: Loss) -> World:
         return self._each(lambda mine: mine.init(theta, loss))

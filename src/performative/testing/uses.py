@@ -106,7 +106,8 @@ def _estimator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
 def _channel(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     def use(channel: Any, inputs: Any, memory: Any) -> Any:
         key, delta = inputs
-        return channel.send(channel.draw(key, delta), delta, memory)
+        broadcast = Broadcast(delta, delta, {}, jnp.zeros((), jnp.int32), setup.algorithm.steps)
+        return channel.send(channel.draw(key, delta), delta, broadcast, memory)
 
     clients = _clients(setup)
     return use, (keys, thetas), jax.tree.map(lambda leaf: leaf[clients], state.clients.channel)

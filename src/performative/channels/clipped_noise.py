@@ -1,0 +1,44 @@
+"""Updates that protect the client that sends them."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from performative.channels.base import AbstractChannel
+from performative.clipping import check_noise, clip_tree, safe_norm
+from performative.noise import add_noise, draw_noise, grid_step
+from performative.types import Broadcast, Memory, Noise, Numbers, Theta, number
+
+
+class ClippedNoise(AbstractChannel):
+    """delta -> clip_c(delta) + noise,      noise ~ N(0, (noise_multiplier c)^2 I / K)
+
+    Each of the K clients of a round adds its share, so that the *sum* of their updates carries noise of standard
+    deviation noise_multiplier * c: differential privacy for whole clients, whatever they do inside. A server that looks
+    at single messages sees only a share of the noise; `pf.privacy.guarantee` says which of the two counts.
+    An update that is not finite is replaced by 0. McMahan et al. 2018.
+    """
+
+    clip: Numbers = number()
+    noise_multiplier: Numbers = number()
+
+    def __check_init__(self) -> None:
+        check_noise("ClippedNoise", {"clip": self.clip}, self.noise_multiplier)
+
+    @property
+    def grid_noise(self) -> bool:
+        return True
+
+    def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
+        return draw_noise(key, theta)
+
+    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
+        deviation = jnp.asarray(self.noise_multiplier * self.clip) / jnp.sqrt(float(broadcast.clients))
+        clipped, _, _ = clip_tree(delta, jnp.asarray(self.clip), grid_step(noise, deviation))
+        noisy = add_noise(clipped, noise, deviation)
+        return jax.tree.map(lambda sent, was: sent.astype(was.dtype), noisy, delta), memory
+
+    def counts(self, delta: Theta) -> dict[str, Array]:
+        norm, finite = safe_norm(delta)
+        long = finite & (norm > jnp.asarray(self.clip))
+        return {"clipped_updates": long.astype(jnp.int32), "rejected_updates": (~finite).astype(jnp.int32)}

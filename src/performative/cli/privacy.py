@@ -1,0 +1,149 @@
+"""`performative privacy spent|calibrate|audit`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from performative.cli.output import EXIT_CODES, Exit, Failure, Reporter, reporting
+
+privacy = typer.Typer(
+    name="privacy",
+    help="What a run promises to each person, how much noise that takes, and whether the code keeps it.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+)
+
+
+class Sampler(StrEnum):
+    """How a step picks rows."""
+
+    EVERYONE = "everyone"
+    POISSON = "poisson"
+    UNIFORM = "uniform"
+    REPLACEMENT = "with-replacement"
+    SHUFFLED = "shuffled"
+
+
+Delta = Annotated[float, typer.Option("--delta", help="The chance that the promise may fail; well below 1 / rows.")]
+Steps = Annotated[int, typer.Option("--steps", help="Noisy sums released: rounds times local steps.")]
+Sampling = Annotated[Sampler, typer.Option("--sampling", help="How a step really picks rows (or a round, clients).")]
+Size = Annotated[int | None, typer.Option("--batch", help="Rows a step: n; for poisson the mean number.")]
+Rows = Annotated[int | None, typer.Option("--rows", help="Rows of the table; to protect clients, their number.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+
+
+@privacy.command(epilog=EXIT_CODES)
+def spent(
+    file: Annotated[Path | None, typer.Argument(help="TOML file of a run; or give the numbers by option.")] = None,
+    noise: Annotated[float | None, typer.Option("--noise", help="Noise multiplier: deviation over the clip.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Noisy sums released: rounds times local steps.")] = None,
+    delta: Annotated[float | None, typer.Option("--delta", help="The chance that the promise may fail.")] = None,
+    sampling: Sampling = Sampler.EVERYONE,
+    batch: Size = None,
+    rows: Rows = None,
+    as_json: Json = False,
+) -> None:
+    """Epsilon of a run: of the one that a file describes, or of numbers."""
+    with reporting(as_json) as reporter:
+        if file is not None:
+            given = [name for name, value in (("--noise", noise), ("--steps", steps)) if value is not None]
+            if given:
+                raise Failure(f"{given[0]}: the file says that; drop one of the two.", Exit.BAD_INPUT)
+            _tell_file(reporter, file, delta)
+            return
+        if noise is None or steps is None or delta is None:
+            missing = [n for n, v in (("--noise", noise), ("--steps", steps), ("--delta", delta)) if v is None]
+            raise Failure(f"give a file, or all of the numbers; missing: {', '.join(missing)}.", Exit.BAD_INPUT)
+        from performative.privacy.spending import spent as ask
+
+        with _bad_input():
+            found = ask(noise, steps, delta, batch=_batch(sampling, batch, rows), rows=rows)
+        reporter.show(f"epsilon = {found.epsilon:.4g} at delta = {delta:g}")
+        reporter.show(
+            f"{sampling.value} sampling, neighbours: {found.neighbours.replace('_', ' ')}; by {found.method}."
+        )
+        reporter.result({"status": "completed", "sampling": sampling.value, "noise_multiplier": noise, "steps": steps}
+                        | vars(found))  # fmt: skip
+
+
+@privacy.command(epilog=EXIT_CODES)
+def calibrate(
+    epsilon: Annotated[float, typer.Option("--epsilon", help="What may be spent.")],
+    delta: Delta,
+    steps: Steps,
+    sampling: Sampling = Sampler.EVERYONE,
+    batch: Size = None,
+    rows: Rows = None,
+    as_json: Json = False,
+) -> None:
+    """The least noise multiplier that keeps within epsilon."""
+    with reporting(as_json) as reporter:
+        from performative.privacy.spending import calibrate as ask
+        from performative.privacy.spending import spent as check
+
+        with _bad_input():
+            how = {"batch": _batch(sampling, batch, rows), "rows": rows}
+            noise = ask(epsilon, delta, steps, **how)
+            found = check(noise, steps, delta, **how)
+        reporter.show(f"noise multiplier {noise:.4g}: epsilon = {found.epsilon:.4g} at delta = {delta:g}")
+        reporter.show(
+            f"{sampling.value} sampling, neighbours: {found.neighbours.replace('_', ' ')}; by {found.method}."
+        )
+        reporter.result({"status": "completed", "noise_multiplier": noise, "sampling": sampling.value, "steps": steps}
+                        | vars(found))  # fmt: skip
+
+
+def _how(sampling: Sampler, found: Any) -> str:
+    neighbours = found.neighbours.replace("_", " ")
+    return f"{sampling.value} sampling, neighbours: {neighbours}; by {found.method}. {found.note}".rstrip()
+
+
+def _tell_file(reporter: Reporter, file: Path, delta: float | None) -> None:
+    from performative.cli.summary import privacy_lines
+    from performative.config import load_experiment
+    from performative.privacy.ledger import Ledger
+    from performative.privacy.promise import Privacy
+
+    experiment = load_experiment(file)
+    promise = experiment.options.get("privacy")
+    if promise is None and delta is None:
+        raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
+    with _bad_input():
+        promise = Privacy(delta) if promise is None else promise
+        ledger = Ledger(promise, experiment.problem, experiment.algorithm)
+    rounds = experiment.options["rounds"]
+    facts = ledger.summary(ledger.most_rounds(rounds), rounds)
+    for line in privacy_lines(facts):
+        reporter.show(line)
+    reporter.result({"status": "completed", "file": str(file), "rounds": rounds, **facts})
+
+
+def _batch(sampling: Sampler, size: int | None, rows: int | None) -> Any:
+    """The sampler as a batch; None for everyone."""
+    from performative import batches
+
+    if sampling is Sampler.EVERYONE:
+        if size is not None:
+            raise ValueError(f"--batch {size}: say how they are picked, with --sampling.")
+        return None
+    if size is None or rows is None:
+        raise ValueError(f"--sampling {sampling.value} needs --batch and --rows.")
+    if not 1 <= size <= rows:
+        raise ValueError(f"--batch must lie between 1 and --rows; got {size} of {rows}.")
+    if sampling is Sampler.POISSON:
+        return batches.Poisson(size / rows, rows)
+    make = {Sampler.UNIFORM: batches.Uniform, Sampler.REPLACEMENT: batches.Fixed, Sampler.SHUFFLED: batches.Shuffled}
+    return make[sampling](size)
+
+
+class _bad_input:
+    """A ValueError inside is the user's, and said as it is."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, ValueError):
+            raise Failure(str(error), Exit.BAD_INPUT) from error

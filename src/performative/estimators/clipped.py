@@ -1,0 +1,81 @@
+"""Private gradients: clip each person's, add noise to the sum."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from performative.clipping import check_noise, clipped_sum, to_grid
+from performative.errors import check_counts
+from performative.estimators.base import AbstractEstimator
+from performative.estimators.minibatch import count_samples
+from performative.noise import add_noise, draw_noise, grid_step
+from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, number, whole
+
+
+class AbstractPrivate(AbstractEstimator):
+    """Clipped gradients of single samples plus Gaussian noise."""
+
+    clip: eqx.AbstractVar[Numbers]
+    noise_multiplier: eqx.AbstractVar[Numbers]
+    block: eqx.AbstractVar[int | None]
+
+    @property
+    def grid_noise(self) -> bool:
+        return True
+
+    def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
+        return draw_noise(key, theta, (steps,))
+
+    def release(self, noise: Noise, theta: Theta, batch: Batch, local: Local, replay: Theta | None = None) -> "Release":
+        """(sum_j clip(g_j) + n replay + noise) / n, with n the expected size of the batch."""
+        deviation = jnp.asarray(self.noise_multiplier * self.clip)
+        step = grid_step(noise, deviation)
+        sums = clipped_sum(local.loss, theta, batch, jnp.asarray(self.clip), step, self.block)
+        size = jnp.asarray(batch.rows if local.expected is None else local.expected)
+        total = sums.total
+        if replay is not None:
+            more = to_grid(jax.tree.map(lambda r: r * size.astype(r.dtype), replay), step)
+            total = jax.tree.map(jnp.add, total, more)
+
+        def mean(tree: Theta) -> Theta:
+            return jax.tree.map(lambda leaf: leaf / size.astype(leaf.dtype), tree)
+
+        plain = total if step is None else jax.tree.map(lambda k: k.astype(step.dtype) * step, total)
+        metrics = {"samples": count_samples(batch), "clipped": sums.clipped, "rejected": sums.rejected}
+        return Release(mean(add_noise(total, noise, deviation)), mean(plain), mean(sums.whole), metrics)
+
+
+class Release(eqx.Module):
+    """What leaves the client, the same without noise, the mean of gradients that were not clipped, and counts."""
+
+    noisy: Theta
+    plain: Theta
+    whole: Theta
+    metrics: dict[str, Any]
+
+
+class Clipped(AbstractPrivate):
+    """v = (sum_j clip_c(grad l(theta; z_j)) + noise) / n,      noise ~ N(0, (noise_multiplier c)^2 I)
+
+    n is the *expected* size of the batch, a constant. A gradient that is not finite counts as 0. With a domain this is
+    PCSGD, Li, Yemini and Wai 2024, Eq. (9). Clipping moves the point that it settles at: by
+    O(1 / (mu - L beta)), the more the data react.
+    `block` bounds how many samples' gradients are held at once.
+    How private it is depends on the batch and the number of steps: `pf.privacy.guarantee` says.
+    """
+
+    clip: Numbers = number()
+    noise_multiplier: Numbers = number()
+    block: int | None = whole(default=None)
+
+    def __check_init__(self) -> None:
+        check_noise("Clipped", {"clip": self.clip}, self.noise_multiplier)
+        if self.block is not None:
+            check_counts(**{"Clipped: block": self.block})
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        release = self.release(noise, theta, batch, local)
+        return Estimate(release.noisy, memory, release.metrics)

@@ -1,0 +1,113 @@
+"""Private gradients that remember what the clip cut off."""
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from performative.client_axis import client_axes
+from performative.clipping import check_noise, clip_factor, clip_tree, safe_norm
+from performative.errors import check_counts
+from performative.estimators.clipped import AbstractPrivate
+from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Numbers, Theta, number, whole
+
+# A sum of independent errors grows like the root of the number of steps; this many times that is growth.
+_CHANCE = 10.0
+_NODES = 2048
+
+
+class DiceMemory(eqx.Module):
+    """What was cut off and not yet made up for. It stays with the client and is never recorded."""
+
+    error: Theta
+    steps: Int[Array, ""]
+
+
+class Dice(AbstractPrivate):
+    """v = mean_j clip_C1(g_j) + clip_C2(e),      e <- e + mean_j g_j - v,      the client steps along v + noise / n
+
+    C1 = `clip`, C2 = `memory_clip`, noise ~ N(0, (noise_multiplier C1)^2 I), g_j = grad l(theta; z_j). The error
+    memory e makes up for what the clip cut off, so the stable point stays where it is, if C2 is at least
+    |E g_i - E clip_C1(g_i)| for every client at that point. Else it goes elsewhere and e grows without bound: a run
+    warns of both. Li, Yemini and Wai 2024, Algorithm 1; Zhang et al. 2024.
+
+    The memory replays a person's gradient in later steps, so sampling does not make it more private: see
+    `pf.privacy.guarantee`.
+    """
+
+    clip: Numbers = number()
+    memory_clip: Numbers = number()
+    noise_multiplier: Numbers = number()
+    block: int | None = whole(default=None)
+
+    def __check_init__(self) -> None:
+        check_noise("Dice", {"clip": self.clip, "memory_clip": self.memory_clip}, self.noise_multiplier)
+        if self.block is not None:
+            check_counts(**{"Dice: block": self.block})
+
+    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+        return DiceMemory(jax.tree.map(jnp.zeros_like, theta), jnp.zeros((), jnp.int32))
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        replay, _, _ = clip_tree(memory.error, jnp.asarray(self.memory_clip))
+        release = self.release(noise, theta, batch, local, replay)
+        error = jax.tree.map(lambda e, g, v: e + g - v, memory.error, release.whole, release.plain)
+        return Estimate(release.noisy, DiceMemory(error, memory.steps + 1), release.metrics)
+
+    def check_point(self, problem: Any, stable: Theta) -> None:
+        needed = float(np.max(needed_memory_clip(problem, stable, self.clip)))
+        allowed = float(np.min(np.asarray(self.memory_clip)))
+        if needed > allowed * (1 + 1e-6):
+            warnings.warn(
+                f"Dice(memory_clip={allowed:.4g}) is too small to be unbiased: at the stable point a client's clip "
+                f"cuts off {needed:.4g} on average. It will settle elsewhere; use memory_clip >= {needed:.4g}.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def review(self, memory: Memory) -> list[str]:
+        steps = np.asarray(memory.steps)
+        lengths = np.sqrt(sum(_squares(np.asarray(leaf), steps.ndim) for leaf in jax.tree.leaves(memory.error)))
+        growing = lengths > _CHANCE * np.asarray(self.memory_clip) * np.sqrt(np.maximum(steps, 100))
+        if not np.any(growing):
+            return []
+        return [
+            f"Dice: the error memory of {int(np.sum(growing))} of {growing.size} clients grows faster than chance: "
+            "memory_clip is too small, and the model that it settles at is biased."
+        ]
+
+
+def _squares(leaf: np.ndarray, lead: int) -> np.ndarray:
+    return np.sum(np.square(leaf.astype(float)), axis=tuple(range(lead, leaf.ndim)))
+
+
+def needed_memory_clip(problem: Any, theta: Theta, clip: Any) -> Float[np.ndarray, " N"]:
+    """|E g_i - E clip(g_i)| of each client at theta, the data settled under it: what Dice's memory has to make up for.
+
+    For one learner at its stable point E g = 0, and it is |E clip(g)|.
+    """
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+    arrays = jax.tree.map(jnp.asarray, arrays)
+    theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), theta)
+
+    def one(rows: Any) -> Array:
+        population = eqx.combine(rows, rest)
+        world = population.settle(theta, problem.loss)
+        noise, share = population.nodes_within(world, theta, _NODES)
+
+        def cut(u: Any) -> Theta:
+            gradient = jax.grad(problem.loss)(theta, population.sample(u, world, theta))
+            norm, finite = safe_norm(gradient)
+            factor = clip_factor(norm, finite, jnp.asarray(clip, norm.dtype))
+            return jax.tree.map(lambda g: (1 - factor.astype(g.dtype)) * g, gradient)
+
+        each = jax.vmap(cut)(noise)
+        mean = jax.tree.map(lambda v: jnp.tensordot(share.astype(v.dtype), v, axes=1), each)
+        return safe_norm(mean)[0]
+
+    lead = (client_axes(arrays),)
+    return np.asarray(jax.jit(jax.vmap(one, in_axes=lead, axis_size=problem.clients))(arrays))

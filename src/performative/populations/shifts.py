@@ -1,0 +1,59 @@
+"""How far the deployed model moves every row of a client's table."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from performative.errors import check_finite
+from performative.populations.linear import react
+from performative.types import Numbers, Theta, per_client
+
+__all__ = ["AbstractShift", "Linear"]
+
+
+class AbstractShift(eqx.Module):
+    """s(theta), written for ONE client: what is added to each of its rows."""
+
+    @abstractmethod
+    def __call__(self, theta: Theta) -> Float[Array, "..."]:
+        """The shift under the deployed model theta, of a row's shape or one that broadcasts to it."""
+
+    def model_shape(self, row: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Shape of theta for rows of this shape, None where the shift does not settle it. Asked of the whole part."""
+        return None
+
+
+class Linear(AbstractShift):
+    """A shift in proportion to the model.
+
+        s_i(theta) = sensitivity_i * theta
+
+    `sensitivity` is a number, [N] or [N, d] by coordinate, or [N, d, k]: a linear map from k parameters to rows of d.
+    """
+
+    sensitivity: Numbers = per_client()
+
+    def __check_init__(self) -> None:
+        check_finite("Linear", sensitivity=self.sensitivity)
+        if self.sensitivity is None or np.ndim(self.sensitivity) > 3:
+            raise ValueError(
+                "Linear: sensitivity must be a number, [N], [N, d] or [N, d, k]; "
+                f"got shape {np.shape(self.sensitivity)}."
+            )
+
+    def __call__(self, theta: Theta) -> Array:
+        return react(jnp.asarray(self.sensitivity), theta)
+
+    def model_shape(self, row: tuple[int, ...]) -> tuple[int, ...]:
+        return np.shape(self.sensitivity)[2:] if np.ndim(self.sensitivity) == 3 else row
+
+
+def sensitivity_of(shift: Any) -> Any:
+    """The sensitivity of a linear shift, 0 where there is no shift, None where it is no such line."""
+    if shift is None:
+        return np.zeros(())
+    return shift.sensitivity if isinstance(shift, Linear) else None

@@ -1,0 +1,49 @@
+"""What can be promised about privacy, what was spent, and noise that keeps the promise.
+
+The accountant takes a second to import, so it is imported when one of its names is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from performative.privacy.promise import Privacy
+from performative.privacy.secure import discrete_gaussian
+
+if TYPE_CHECKING:
+    from performative.privacy.accounting import Spending
+    from performative.privacy.certification import Guarantee, certified_rows, guarantee, protection
+    from performative.privacy.ledger import Ledger
+    from performative.privacy.printed import corollary_3_6_as_printed
+    from performative.privacy.spending import calibrate, spent
+
+__all__ = [
+    "Guarantee",
+    "Ledger",
+    "Privacy",
+    "Spending",
+    "calibrate",
+    "certified_rows",
+    "corollary_3_6_as_printed",
+    "discrete_gaussian",
+    "guarantee",
+    "protection",
+    "spent",
+]
+
+_LATER = {
+    "Guarantee": "certification",
+    "Ledger": "ledger",
+    "Spending": "accounting",
+    "calibrate": "spending",
+    "certified_rows": "certification",
+    "corollary_3_6_as_printed": "printed",
+    "guarantee": "certification",
+    "protection": "certification",
+    "spent": "spending",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

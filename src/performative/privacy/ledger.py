@@ -1,0 +1,93 @@
+"""What a run has spent, round by round, and when it has to stop."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.privacy.accounting import Spending
+from performative.privacy.certification import Guarantee, guarantee
+from performative.privacy.promise import Privacy
+from performative.privacy.secure import describe_noise
+
+# Numbers of rounds at which epsilon is worked out; between two of them the ledger writes the later, larger one.
+_POINTS = 64
+
+
+class Ledger:
+    """The books of one run. `wasted` counts rounds whose noise was drawn and lost: they were spent all the same."""
+
+    def __init__(self, privacy: Privacy, problem: Any, algorithm: Any, folder: Path | None = None):
+        self.privacy = privacy
+        self.guarantee: Guarantee = guarantee(problem, algorithm, privacy.unit, privacy.published, privacy.conservative)
+        if privacy.epsilon is not None and not self.guarantee.certified:
+            raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
+        self.secure = privacy.noise == "secure"
+        if self.secure and not (algorithm.estimator.grid_noise or algorithm.channel.grid_noise):
+            raise ValueError('privacy: noise="secure" needs a part that adds noise: Clipped, Dice or ClippedNoise.')
+        self.file = None if folder is None else Path(folder) / "ledger.json"
+        self.wasted = 0
+
+    def resume(self, done: int) -> None:
+        """Take up the books of a run that is at round `done`: secure noise that was drawn for more rounds is lost."""
+        if self.file is None or not self.file.exists():
+            return
+        book = json.loads(self.file.read_text())
+        self.wasted = book["wasted"]
+        if self.secure:
+            self.wasted += max(0, book["drawn"] - done)
+
+    def drawing(self, upto: int) -> None:
+        """Write down, before noise is drawn, up to which round it will be."""
+        if self.file is not None:
+            part = self.file.with_name(f".{self.file.name}.part")
+            part.write_text(json.dumps({"wasted": self.wasted, "drawn": upto}))
+            part.replace(self.file)
+
+    def most_rounds(self, rounds: int) -> int:
+        """How many of `rounds` the budget allows."""
+        if self.privacy.epsilon is None:
+            return rounds
+        allowed = self.guarantee.most_rounds(self.privacy.epsilon, self.privacy.delta) - self.wasted
+        return int(min(rounds, max(allowed, 0)))
+
+    def spent(self, rounds: int) -> Spending:
+        """Epsilon after `rounds` rounds, what was lost included."""
+        return self.guarantee.spent(rounds + self.wasted, self.privacy.delta)
+
+    def column(self, rounds: np.ndarray) -> np.ndarray:
+        """Epsilon at each of these rounds (rising): exact at about 64 of them, never too small at the others."""
+        last = int(rounds[-1])
+        if last == 0:
+            return np.zeros(len(rounds))
+        marks = np.unique(np.concatenate([[last], rounds[rounds > 0][_spaced(int(np.sum(rounds > 0)))]]))
+        values = [
+            s.epsilon for s in self.guarantee.spendings([int(r) + self.wasted for r in marks], self.privacy.delta)
+        ]
+        place = np.searchsorted(marks, rounds)
+        return np.where(rounds == 0, 0.0, np.maximum.accumulate(np.asarray(values))[place])
+
+    def summary(self, rounds: int, wanted: int) -> dict[str, Any]:
+        """What a result says of privacy."""
+        spending = self.spent(rounds)
+        return {
+            "epsilon": spending.epsilon if math.isfinite(spending.epsilon) else "infinite",
+            "delta": self.privacy.delta,
+            "budget": self.privacy.epsilon,
+            "unit": self.guarantee.unit,
+            "neighbours": spending.neighbours,
+            "method": spending.method,
+            "noise": describe_noise(self.privacy.noise),
+            "why": list(self.guarantee.why),
+            "assumes": list(self.guarantee.assumes),
+            "stopped": f"the budget was spent after {rounds} of {wanted} rounds" if rounds < wanted else None,
+        }
+
+
+def _spaced(count: int) -> np.ndarray:
+    """At most about 64 of `count` places, close together at first."""
+    if count <= _POINTS:
+        return np.arange(count)
+    return np.unique(np.round(np.geomspace(1, count, _POINTS)).astype(int)) - 1

@@ -1,0 +1,71 @@
+"""Corollary 3.6 of the PCSGD paper as it stands in print, with the epsilon that its noise really gives."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from performative.privacy.accounting import Number, PoissonSampling, Release, WithoutReplacement, epsilon
+
+
+@dataclasses.dataclass(frozen=True)
+class PrintedNoise:
+    """Noise by the printed formula, for T = `steps` draws of one record of m = `rows`.
+
+    sigma: standard deviation that the formula asks for; claimed_epsilon: what it claims to give
+    """
+
+    sigma: float
+    clip: float
+    claimed_epsilon: float
+    delta: float
+    steps: int
+    rows: int
+
+    @property
+    def noise_multiplier(self) -> float:
+        """sigma / c."""
+        return self.sigma / self.clip
+
+    @property
+    def in_regime(self) -> bool:
+        """Whether eps <= T / m^2, which the formula needs (up to a constant that it hides)."""
+        return self.claimed_epsilon <= self.steps / self.rows**2
+
+    @property
+    def poisson_epsilon(self) -> float:
+        """Epsilon under what the proof assumes: Poisson sampling at rate 1/m, one record added or removed."""
+        return epsilon(Release(self.noise_multiplier, self.steps, PoissonSampling(1 / self.rows)), self.delta)
+
+    @property
+    def real_epsilon(self) -> float:
+        """Epsilon of the algorithm as it is: one of m drawn uniformly, one record replaced. An upper bound."""
+        return epsilon(Release(self.noise_multiplier, self.steps, WithoutReplacement(1, self.rows)), self.delta)
+
+    def __str__(self) -> str:
+        return (
+            f"sigma {self.sigma:.4g} ({self.noise_multiplier:.4g} clips) claims epsilon {self.claimed_epsilon:g}; "
+            f"it gives {self.real_epsilon:.4g} at delta {self.delta:g}, and {self.poisson_epsilon:.4g} under Poisson "
+            f"sampling with one record added or removed."
+        )
+
+
+def corollary_3_6_as_printed(epsilon: Number, delta: Number, steps: Number, rows: Number, clip: Number) -> PrintedNoise:
+    """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate_noise`.
+
+        sigma = c sqrt(T log(1/delta)) / (m eps)
+
+    c: `clip`; T: `steps`; m: `rows`; eps: `epsilon`. Corollary 3.6 of the PCSGD paper.
+    Differs from the paper: nothing. It hides a constant, needs eps <= T / m^2, and its proof assumes Poisson sampling
+    while the algorithm draws one record uniformly; `real_epsilon` says what comes of it.
+    """
+    for name, value in (("epsilon", epsilon), ("clip", clip)):
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"{name} must be positive and finite; got {value!r}.")
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must lie between 0 and 1; got {delta!r}.")
+    for name, value in (("steps", steps), ("rows", rows)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")
+    sigma = clip * math.sqrt(steps * math.log(1 / delta)) / (rows * epsilon)
+    return PrintedNoise(float(sigma), float(clip), float(epsilon), float(delta), int(steps), int(rows))

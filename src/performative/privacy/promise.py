@@ -1,0 +1,36 @@
+"""What a run is asked to promise."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Privacy:
+    """What a run promises, for `pf.run(..., privacy=...)` and the table [privacy] of a file.
+
+    delta:        the chance that the promise may fail; well below one over the number of people
+    epsilon:      the budget: the run stops before the round that would exceed it. None only keeps the books
+    unit:         "example" or "client"; None takes the client where the channel is `ClippedNoise`
+    noise:        "fast" (repeatable, for simulation) or "secure" (discrete Gaussian from the system's entropy)
+    published:    what is published beside the models; see `guarantee`
+    conservative: see `guarantee`; for `Dice`
+    """
+
+    delta: float
+    epsilon: float | None = None
+    unit: str | None = None
+    noise: str = "fast"
+    published: tuple[str, ...] = ()
+    conservative: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("delta", "epsilon"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, float)) and not isinstance(value, bool)):
+                raise ValueError(f"privacy: {name} must be a number; got {value!r}.")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"privacy: delta must lie between 0 and 1; got {self.delta}.")
+        if self.epsilon is not None and not self.epsilon > 0:
+            raise ValueError(f"privacy: epsilon must be above 0; got {self.epsilon}.")
+        if self.noise not in ("fast", "secure"):
+            raise ValueError(f'privacy: noise must be "fast" or "secure"; got {self.noise!r}.')
+        object.__setattr__(self, "published", tuple(self.published))

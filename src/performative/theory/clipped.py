@@ -1,0 +1,215 @@
+"""Clipped SGD under a reacting population (PCSGD): how far from theta_PS it can end.
+
+    theta_{t+1} = P_X(theta_t - gamma_{t+1} (clip_c(grad l(theta_t; Z)) + zeta)),   zeta ~ N(0, sigma^2 I)
+
+Li, Yemini, Wai 2024, Theorem 3.4 and the lemmas behind it. Steps are eta(t), t = 0, 1, ...: the paper's
+gamma_{t+1} is eta(t). The bounds are worst cases; `ClippedQuadratic` has exact limits for one instance.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+FORMS = ("recursion", "closed", "printed")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClippedAssumptions:
+    """What Theorem 3.4 takes for granted, as numbers.
+
+    mu:        f(. ; theta) is mu-strongly convex (3.1)
+    L:         grad l is L-Lipschitz in z (3.1); the constant in theta is not used
+    beta:      sensitivity of D(theta) in Wasserstein distance (3.2)
+    G:         |grad l(theta; z)| <= G (3.3); theta in X and z that D(theta) can give are enough
+    distance:  E |theta_0 - theta_PS|^2
+    dimension: d
+    """
+
+    mu: float
+    L: float
+    beta: float
+    G: float
+    distance: float
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        check_numbers(self, ("mu", "L"), ("beta", "G", "distance"))
+
+    @property
+    def mu_tilde(self) -> float:
+        """mu - L beta."""
+        return self.mu - self.L * self.beta
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bound:
+    """A bound on a mean squared distance to theta_PS at t = 0, ..., T, the start first, by its causes.
+
+    transient: what is left of the start; noise: sampling and privacy noise
+    clipping:  what clipping adds: the bias of PCSGD, the error memory of DiceSGD
+    unmet:     preconditions that the given numbers break; if there are any, nothing is proved
+    """
+
+    transient: np.ndarray
+    noise: np.ndarray
+    clipping: np.ndarray
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> np.ndarray:
+        """The bound."""
+        return self.transient + self.noise + self.clipping
+
+
+def pcsgd(
+    given: ClippedAssumptions,
+    clip: float,
+    eta: Any,
+    sigma: float = 0.0,
+    excess: float | None = None,
+    form: str = "recursion",
+) -> Bound:
+    """Theorem 3.4: E |theta_t - theta_PS|^2 of PCSGD.
+
+        recursion: b_{t+1} = max(0, 1 - mu~ gamma) b_t + gamma C_1 / mu~ + gamma^2 c_1
+        closed:    prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2 c_1 gamma_t / mu~ + C_1 / mu~^2
+        mu~ = mu - L beta,   C_1 = max(G - c, 0)^2,   c_1 = min(c, G)^2 + d sigma^2
+
+    eta:    the step of t = 0, ..., T - 1, in order
+    sigma:  standard deviation of each coordinate of zeta
+    excess: sup over X of E max(|grad l| - c, 0), where known: much less than G - c if large gradients are rare
+    form:   "recursion" asks of the steps only that they are positive; "closed" asks for (11); "printed" is (12)
+
+    Differs from the paper:
+    - c_1 was 2 (c^2 + G^2) + d sigma^2. Lemma 5.1 as stated is right, its proof is loose: theta_PS is optimal
+      in X, so <theta - theta_PS, grad f(theta_PS; theta_PS)> >= 0 and grad f(theta_PS) need not be subtracted.
+    - The bias was 8 C_1 / mu~^2. Young's inequality with its best constant gives C_1 / mu~ in (21), not 4 times
+      that, and sum_i gamma_i prod_{j>i} (1 - mu~ gamma_j) is at most 1 / mu~, not 2 / mu~.
+    - (11) allows gamma <= 2 / mu~, where the product turns negative and the recursion cannot be unrolled;
+      gamma <= 1 / mu~ is needed. It also names gamma_0, which does not exist.
+    """
+    eta, mu = check_steps(eta), given.mu_tilde
+    check_form(form)
+    if form == "printed" and excess is not None:
+        raise ValueError('excess is not in the printed form: leave it out, or take form="closed".')
+    if not mu > 0:
+        return nothing_proved(len(eta), given)
+    C1, c1 = _excess(given, clip, excess) ** 2, second_moment(given, clip, sigma, printed=form == "printed")
+    if form == "recursion":
+        keep = np.maximum(0.0, 1.0 - mu * eta)
+        return Bound(unroll(keep, 0.0 * eta, given.distance), unroll(keep, c1 * eta**2), unroll(keep, C1 / mu * eta))
+    transient = unroll(1.0 - mu * eta, 0.0 * eta, given.distance)
+    noise = np.concatenate([[0.0], 2.0 * c1 / mu * eta])
+    bias = np.full(len(eta) + 1, (8.0 if form == "printed" else 1.0) * C1 / mu**2)
+    return Bound(transient, noise, bias, unmet_steps(eta, mu, 2.0 / mu if form == "printed" else 1.0 / mu))
+
+
+def second_moment(given: ClippedAssumptions, clip: float, sigma: float = 0.0, printed: bool = False) -> float:
+    """c_1: a bound on E |clip_c(grad l) + zeta|^2."""
+    if not (math.isfinite(clip) and clip > 0 and math.isfinite(sigma) and sigma >= 0):
+        raise ValueError(f"clip must be positive and sigma not negative; got clip={clip}, sigma={sigma}.")
+    gradient = 2.0 * (clip**2 + given.G**2) if printed else min(clip, given.G) ** 2
+    return gradient + given.dimension * sigma**2
+
+
+def bias_amplification(mu: float, L: float, beta: float) -> float:
+    """1 / (mu - L beta)^2: how the squared clipping bias grows with the reaction (Theorems 3.4 and 3.5)."""
+    return 1.0 / (mu - L * beta) ** 2 if mu > L * beta else math.inf
+
+
+def bias_bound(given: ClippedAssumptions, clip: float, excess: float | None = None, printed: bool = False) -> float:
+    """C_1 / mu~^2, the part of Theorem 3.4 that no step size removes; printed: 8 C_1 / mu~^2."""
+    amplified = bias_amplification(given.mu, given.L, given.beta)
+    C1 = _excess(given, clip, excess) ** 2
+    return (8.0 if printed else 1.0) * C1 * amplified if C1 > 0 else 0.0
+
+
+def one_step(given: ClippedAssumptions, clip: float, eta: Any, square: Any, pull: Any, sigma: float = 0.0) -> Any:
+    """Lemma 5.1: E_t |theta_{t+1} - theta_PS|^2 from square = |theta_t - theta_PS|^2 and pull = <., E_t b_t>.
+
+    b_t = clip_c(grad l(theta_t; Z)) - grad f(theta_t; theta_PS). Holds for theta_PS on the edge of X too.
+    """
+    return (1.0 - 2.0 * given.mu * eta) * square + eta**2 * second_moment(given, clip, sigma) - 2.0 * eta * pull
+
+
+def clip_pull(given: ClippedAssumptions, clip: float, eta: Any, square: Any, printed: bool = False) -> Any:
+    """Lemma 5.2: the largest -2 gamma <theta_t - theta_PS, E_t b_t>; (21) has 4 C_1 where C_1 is enough."""
+    C1 = (4.0 if printed else 1.0) * _excess(given, clip, None) ** 2
+    return eta * (2.0 * given.L * given.beta + given.mu_tilde) * square + eta * C1 / given.mu_tilde
+
+
+def gradient_change(L: float, beta: float, model: Any, world: Any) -> Any:
+    """Lemma A.2: the largest |grad f(u; v) - grad f(u'; v')| where |u - u'| = model and |v - v'| = world.
+
+    L is here the larger of the Lipschitz constants in theta and in z.
+    """
+    return L * model + L * beta * world
+
+
+def unroll(keep: np.ndarray, add: np.ndarray, start: float = 0.0) -> np.ndarray:
+    """b_{t+1} = keep_t b_t + add_t from b_0 = start, all of them, the start first."""
+    values = [start]
+    for k, a in zip(keep.tolist(), add.tolist(), strict=True):
+        values.append(k * values[-1] + a)
+    return np.asarray(values, np.float64)
+
+
+def unmet_steps(eta: np.ndarray, mu: float, limit: float, power: int = 1) -> tuple[str, ...]:
+    """What Lemma A.1 asks of the steps: (gamma_t / gamma_{t+1})^p <= 1 + mu gamma_{t+1} / 2, gamma <= limit.
+
+    The paper prints gamma_{t+1}^p on the right, which harmonic steps break for p > 1, and needs less.
+    """
+    found, slack = [], 1.0 + 1e-6  # float32 steps carry such errors
+    if np.any(eta[1:] > eta[:-1] * slack):
+        found.append("the steps must not increase")
+    if np.any((eta[:-1] / eta[1:]) ** power > (1.0 + 0.5 * mu * eta[1:]) * slack):
+        found.append(f"(gamma_t / gamma_(t+1))^{power} <= 1 + {mu / 2:.4g} gamma_(t+1): the steps fall too fast")
+    if eta.max() > limit * slack:
+        found.append(f"gamma <= {limit:.4g}: the largest step is {eta.max():.4g}")
+    return tuple(found)
+
+
+def check_steps(eta: Any) -> np.ndarray:
+    """The steps as a vector."""
+    eta = np.atleast_1d(np.asarray(eta, np.float64))
+    if eta.ndim != 1 or not len(eta) or not np.all(np.isfinite(eta) & (eta > 0)):
+        raise ValueError("eta must hold one positive step for each t = 0, ..., T - 1, such as 10 / (101 + arange(T)).")
+    return eta
+
+
+def check_form(form: str) -> None:
+    """One of FORMS."""
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}.")
+
+
+def check_numbers(given: Any, positive: tuple[str, ...], others: tuple[str, ...]) -> None:
+    """Positive numbers, numbers that are not negative, and a whole dimension."""
+    for name in positive + others:
+        value = getattr(given, name)
+        if not (math.isfinite(value) and value >= 0) or (name in positive and value == 0):
+            rule = "be a positive number" if name in positive else "be finite and not negative"
+            raise ValueError(f"{name} must {rule}; got {value}.")
+    if given.dimension < 1:
+        raise ValueError(f"dimension must be a whole number d >= 1; got {given.dimension}.")
+
+
+def weak(given: Any) -> str:
+    """The precondition beta < mu / L, in words."""
+    return f"beta < mu / L = {given.mu / given.L:.4g}: beta is {given.beta:.4g}"
+
+
+def nothing_proved(steps: int, given: Any) -> Bound:
+    """No bound at all, since beta >= mu / L."""
+    infinite = np.full(steps + 1, math.inf)
+    return Bound(infinite, infinite, infinite, (weak(given),))
+
+
+def _excess(given: ClippedAssumptions, clip: float, excess: float | None) -> float:
+    if excess is None:
+        return max(given.G - clip, 0.0)
+    if not 0 <= excess <= max(given.G - clip, 0.0) * (1 + 1e-12):
+        raise ValueError(f"excess must lie in [0, max(G - clip, 0)]; got {excess} with G={given.G}, clip={clip}.")
+    return excess

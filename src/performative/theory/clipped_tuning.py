@@ -1,0 +1,151 @@
+"""The step and the clip that make the bound of PCSGD smallest, given the privacy noise.
+
+    sigma = c z,   z the noise multiplier;   phi = d z^2 / T
+
+Li, Yemini, Wai 2024, Corollaries 3.7 and 3.8. The noise is a multiplier, so that a calibrated one can be used:
+(14), z^2 = T log(1 / delta) / (m epsilon)^2, does not give the privacy that it names. These minimise a worst-case
+bound, not the error: where large gradients are rare a smaller clip is better.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from performative.theory.clipped import ClippedAssumptions, bias_bound, check_steps, second_moment, unroll, weak
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """step, clip: what minimises the bound, or was given; bound: its value there; unmet: why there is no minimum.
+
+    step is None where a schedule or `kappa` stands for it.
+    """
+
+    step: float | None
+    clip: float
+    bound: float
+    unmet: tuple[str, ...] = ()
+
+
+def optimal_step(
+    given: ClippedAssumptions, clip: float, rounds: int, sigma: float = 0.0, printed: bool = False
+) -> Choice:
+    """Corollary 3.7: the constant step that minimises the bound after T rounds.
+
+        (1 - mu~ g)^T |theta_0 - theta_PS|^2 + c_1 g / mu~ + C_1 / mu~^2     at
+        g = (1 - Delta^(1 / (T - 1))) / mu~,   Delta = c_1 / (T mu~^2 |theta_0 - theta_PS|^2)
+
+    Differs from the paper: (15), log(1 / Delta) / (mu~ T), minimises the same with exp(-mu~ g T) for the product:
+    close for many rounds, off by a tenth for five, and it can exceed 1 / mu~. Its Delta has 2 c_1, which a constant
+    step does not need, and c_1 = 2 (c^2 + G^2) + d sigma^2. With Delta >= 1 no step helps: the bound is least at 0,
+    and (15) is not positive.
+    """
+    mu, T = given.mu_tilde, int(rounds)
+    if T < 1 or not given.distance > 0:
+        raise ValueError(f"optimal_step needs rounds >= 1 and distance > 0; got {rounds} and {given.distance}.")
+    if not mu > 0:
+        return Choice(0.0, clip, math.inf, (weak(given),))
+    slope = (2.0 if printed else 1.0) * second_moment(given, clip, sigma, printed) / mu
+    step = _exponential_step(slope, mu, given.distance, T) if printed else least_step(slope, mu, given.distance, T)
+    bound = (1.0 - mu * step) ** T * given.distance + slope * step + bias_bound(given, clip, printed=printed)
+    found = []
+    if slope >= T * mu * given.distance:
+        found.append(f"Delta < 1: it is {slope / (T * mu * given.distance):.4g}; more rounds or less noise are needed")
+    if step > 1.0 / mu:
+        found.append(f"gamma <= 1 / mu~ = {1 / mu:.4g}: the step is {step:.4g}")
+    return Choice(step, clip, bound, tuple(found))
+
+
+def least_step(slope: float, mu: float, distance: float, rounds: int) -> float:
+    """The g in [0, 1 / mu] that minimises (1 - mu g)^T distance + slope g."""
+    delta = slope / (rounds * mu * distance)
+    if delta >= 1.0:
+        return 0.0
+    return (1.0 if rounds == 1 else -math.expm1(math.log(delta) / (rounds - 1)) if delta > 0 else 1.0) / mu
+
+
+def _exponential_step(slope: float, mu: float, distance: float, rounds: int) -> float:
+    return math.log(rounds * mu * distance / slope) / (mu * rounds)
+
+
+def optimal_clip(given: ClippedAssumptions, eta: Any, multiplier: float) -> Choice:
+    """The clip that minimises Theorem 3.4's recursion after the given steps, for noise c z.
+
+        C_1 S_1 / mu~ + c^2 (1 + d z^2) S_2   at   c = G / (1 + mu~ (1 + d z^2) S_2 / S_1)
+
+    S_k is sum_i gamma_i^k prod_{j>i} (1 - mu~ gamma_j).
+    """
+    eta, mu = check_steps(eta), given.mu_tilde
+    if not (math.isfinite(multiplier) and multiplier >= 0):
+        raise ValueError(f"multiplier must be finite and not negative; got {multiplier}.")
+    if not mu > 0:
+        return Choice(None, given.G, math.inf, (weak(given),))
+    keep = np.maximum(0.0, 1.0 - mu * eta)
+    start, S1, S2 = (float(unroll(keep, *part)[-1]) for part in ((0 * eta, given.distance), (eta,), (eta**2,)))
+    ratio = mu * (1.0 + given.dimension * multiplier**2) * S2 / S1
+    return Choice(None, given.G / (1 + ratio), start + S1 / mu * given.G**2 * ratio / (1 + ratio))
+
+
+def optimal_clip_limit(given: ClippedAssumptions, phi: float, kappa: float, printed: bool = False) -> Choice:
+    """Corollary 3.8: the clip as T grows with the privacy held fixed, so that d sigma^2 = c^2 phi T.
+
+        [max(G - c, 0)^2 + kappa phi c^2] / mu~^2  at  c = G / (1 + kappa phi):  G^2 kappa phi / ((1 + kappa phi) mu~^2)
+
+    kappa: what the steps make of the noise: mu~ g T for a constant step g, `harmonic_kappa` for a_0 / (a_1 + t)
+    Differs from the paper: c* = G / (1 + mu~ phi) has mu~, which has a unit, where kappa belongs. The bias vanishes
+    with phi; the printed O(G^2 (1 + phi / mu~)) does not. With steps tuned to mu~ (kappa = 4) the clip does not
+    depend on beta, so "c* should be increased" with beta does not follow. The c* = 2.32 of the experiments follows
+    from neither form: with their constants phi < 2e-5, and c* is G to within 0.02 %.
+    """
+    mu = given.mu_tilde
+    if not (phi >= 0 and kappa >= 0 and math.isfinite(phi)):
+        raise ValueError(f"phi and kappa must not be negative, and phi finite; got {phi} and {kappa}.")
+    if not mu > 0:
+        return Choice(None, given.G, math.inf, (weak(given),))
+    if printed:
+        return Choice(None, given.G / (1.0 + mu * phi), given.G**2 * (1.0 + phi / mu))
+    if math.isinf(kappa):
+        return Choice(None, 0.0, math.inf, ("a_0 > 1 / mu~: the noise of a slower schedule does not settle",))
+    load = kappa * phi
+    return Choice(None, given.G / (1 + load), given.G**2 * load / (1 + load) / mu**2)
+
+
+def optimal_clip_and_step(given: ClippedAssumptions, phi: float, rounds: int = 1) -> Choice:
+    """Clip and constant step g = s / (mu~ T) together, as T grows; rounds: the T by which Choice.step is divided.
+
+        exp(-s) |theta_0 - theta_PS|^2 + [(G - c)^2 + s phi c^2] / mu~^2,   s = log(mu~^2 distance / (phi c^2))
+
+    By turns, each in closed form, from c = G. With no room for a step (s <= 0 at c = G) says so.
+    """
+    mu, D, clip, s = given.mu_tilde, given.distance, given.G, 0.0
+    if not (phi > 0 and D > 0):
+        raise ValueError(f"phi and distance must be positive; got {phi} and {D}.")
+    if not mu > 0:
+        return Choice(0.0, given.G, math.inf, (weak(given),))
+    if phi * clip**2 >= mu**2 * D:
+        return Choice(0.0, clip, D, ("phi G^2 < mu~^2 |theta_0 - theta_PS|^2: the noise outweighs the start",))
+    for _ in range(1000):
+        s, last = math.log(mu**2 * D / (phi * clip**2)), clip
+        clip = given.G / (1.0 + s * phi)
+        if abs(clip - last) <= 1e-15 * given.G:
+            break
+    bound = math.exp(-s) * D + ((given.G - clip) ** 2 + s * phi * clip**2) / mu**2
+    return Choice(s / (mu * rounds), clip, bound)
+
+
+def harmonic_kappa(given: ClippedAssumptions, scale: float) -> float:
+    """A^2 / (A - 1), A = mu~ a_0, for steps a_0 / (a_1 + t): least, 4, at a_0 = 2 / mu~; none for A <= 1."""
+    A = given.mu_tilde * scale
+    return A**2 / (A - 1.0) if A > 1 else math.inf
+
+
+def noise_share(multiplier: float, rounds: int, dimension: int = 1) -> float:
+    """phi = d z^2 / T of a multiplier that was calibrated for T rounds."""
+    return dimension * multiplier**2 / rounds
+
+
+def printed_noise_share(epsilon: float, delta: float, records: int, dimension: int = 1) -> float:
+    """phi = d log(1 / delta) / (m epsilon)^2, from (14), which is not private as claimed."""
+    return dimension * math.log(1.0 / delta) / (records * epsilon) ** 2
