@@ -19,7 +19,7 @@ LAYERS = [
     {"frames", "problem", "algorithm"},
     {"risk", "privacy"},
     {"engine", "history", "plotting"},
-    {"recipes", "sweep", "compare", "solve", "testing", "cases"},
+    {"recipes", "sweep", "compare", "solve", "testing", "cases", "attack"},
     {"config", "report", "demo", "bench", "cli", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

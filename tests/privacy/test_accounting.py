@@ -9,7 +9,7 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import privacy_loss_distribution as library
 
-from performative.privacy import accounting
+from performative.privacy import accounting, loss_distribution
 from performative.privacy.accounting import (
     Everyone,
     PoissonSampling,
@@ -177,7 +177,7 @@ def test_a_third_of_the_grid_agrees(release):
     found = spending(release, DELTA)
     assert found.grid <= found.epsilon / 1e4
     finer = accounting._spending(
-        release.noise_multiplier, release.steps, release.sampling, DELTA, accounting._round_down(found.grid / 3)
+        release.noise_multiplier, release.steps, release.sampling, DELTA, loss_distribution.round_down(found.grid / 3)
     )
     assert finer.grid < found.grid / 2.9
     assert found.epsilon * (1 - 0.005) <= finer.epsilon <= found.epsilon * (1 + 1e-6)
@@ -207,7 +207,7 @@ def test_a_grid_that_does_not_fit_says_so(monkeypatch):
     release = Release(1.01, 997, PoissonSampling(0.0101))
     fine = epsilon(release, DELTA)
     accounting._spending.cache_clear()
-    monkeypatch.setattr(accounting, "_POINTS", 5e3)
+    monkeypatch.setattr(loss_distribution, "_POINTS", 5e3)
     found = spending(release, DELTA)
     accounting._spending.cache_clear()
     assert "finest that fits" in found.note
@@ -236,15 +236,15 @@ def test_many_counts_equal_one_by_one():
     counts = [0, 1, 60, 200]
     together = epsilons(release, counts, DELTA)
     accounting._spending.cache_clear()
-    accounting._one_release.cache_clear()
+    loss_distribution._one_release.cache_clear()
     assert together == [spending(Release(1.1, count, PoissonSampling(0.02)), DELTA) for count in counts]
 
 
 def test_one_release_is_built_once_a_grid():
     accounting._spending.cache_clear()
-    accounting._one_release.cache_clear()
+    loss_distribution._one_release.cache_clear()
     epsilons(Release(1.3, 1, PoissonSampling(0.02)), range(1000, 1010), DELTA)
-    assert accounting._one_release.cache_info().misses <= 6
+    assert loss_distribution._one_release.cache_info().misses <= 6
 
 
 def test_nothing_released_and_no_noise():

@@ -18,7 +18,18 @@ from performative.batches import AbstractBatch, Fixed, Poisson, Shuffled, Unifor
 from performative.channels import ClippedNoise
 from performative.estimators import AbstractEstimator, AdaptiveSize, Clipped, Dice, Filtered
 from performative.participation import Full, LocalWork, SchemeTwo
-from performative.populations import Contaminated, Database, Sluggish, Strategic
+from performative.populations import (
+    Classes,
+    Contaminated,
+    Database,
+    Gaussian,
+    Mixture,
+    Outliers,
+    Pricing,
+    Regression,
+    Sluggish,
+    Strategic,
+)
 from performative.populations.base import AbstractPopulation
 from performative.privacy.accounting import (
     Everyone,
@@ -84,13 +95,13 @@ class Guarantee:
         """Epsilon after `rounds` rounds."""
         return self.spendings([rounds], delta)[0]
 
-    def spendings(self, rounds: list[int], delta: float) -> list[Spending]:
-        """The same for several numbers of rounds, at little more than the cost of one."""
+    def spendings(self, rounds: list[int], delta: float, grid: float | None = None) -> list[Spending]:
+        """The same for several numbers of rounds. A coarse `grid` is quicker and never too small."""
         if self.releases is None:
             return [Spending(math.inf if r else 0.0, delta, "none", None, "", "; ".join(self.why)) for r in rounds]
-        return epsilons(self.release(1), [self.release(r).steps for r in rounds], delta)
+        return epsilons(self.release(1), [self.release(r).steps for r in rounds], delta, grid)
 
-    def most_rounds(self, epsilon: float, delta: float) -> float:
+    def most_rounds(self, epsilon: float, delta: float) -> float | int:
         """The most rounds that stay within epsilon: 0 where not even one does, infinity where none spends more."""
         if self.releases is None:
             return 0
@@ -230,15 +241,29 @@ def _(estimator: Filtered, size: float, conservative: bool) -> tuple[float, bool
 @functools.singledispatch
 def certified_rows(population: AbstractPopulation) -> int | None:
     """Rows of the smallest table, each as likely to be drawn as any other; None where every sample is a new person."""
-    if population.rows is None:
-        return None
-    raise Uncertified(f"{type(population).__name__} picks rows in a way that is not known to the accountant")
+    raise Uncertified(f"how {type(population).__name__} picks people is not known to the accountant")
 
 
 @certified_rows.register(Strategic)
 @certified_rows.register(Database)
 def _(population: Any) -> int | None:
     return int(np.min(np.asarray(population.rows)))
+
+
+@certified_rows.register(Classes)
+@certified_rows.register(Gaussian)
+@certified_rows.register(Outliers)
+@certified_rows.register(Pricing)
+@certified_rows.register(Regression)
+def _(population: Any) -> int | None:
+    return None
+
+
+@certified_rows.register
+def _(population: Mixture) -> int | None:
+    if any(certified_rows(group) is not None for group in population.groups):
+        raise Uncertified("Mixture picks a group first, so rows of its tables are not equally likely")
+    return None
 
 
 @certified_rows.register(Contaminated)

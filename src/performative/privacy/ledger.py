@@ -13,7 +13,9 @@ from performative.privacy.promise import Privacy
 from performative.privacy.secure import describe_noise
 
 # Numbers of rounds at which epsilon is worked out; between two of them the ledger writes the later, larger one.
-_POINTS = 64
+_POINTS = 32
+# The grid for that, in parts of the last epsilon.
+_COARSE = 1e-3
 
 
 class Ledger:
@@ -58,16 +60,16 @@ class Ledger:
         return self.guarantee.spent(rounds + self.wasted, self.privacy.delta)
 
     def column(self, rounds: np.ndarray) -> np.ndarray:
-        """Epsilon at each of these rounds (rising): exact at about 64 of them, never too small at the others."""
+        """Epsilon at each of these rounds (rising), never too small; as `spent` has it at the last."""
         last = int(rounds[-1])
         if last == 0:
             return np.zeros(len(rounds))
+        final = self.spent(last).epsilon
         marks = np.unique(np.concatenate([[last], rounds[rounds > 0][_spaced(int(np.sum(rounds > 0)))]]))
-        values = [
-            s.epsilon for s in self.guarantee.spendings([int(r) + self.wasted for r in marks], self.privacy.delta)
-        ]
-        place = np.searchsorted(marks, rounds)
-        return np.where(rounds == 0, 0.0, np.maximum.accumulate(np.asarray(values))[place])
+        grid = final * _COARSE if math.isfinite(final) else None
+        found = self.guarantee.spendings([int(r) + self.wasted for r in marks], self.privacy.delta, grid)
+        values = np.minimum(np.maximum.accumulate([spending.epsilon for spending in found]), final)
+        return np.where(rounds == 0, 0.0, values[np.searchsorted(marks, rounds)])
 
     def summary(self, rounds: int, wanted: int) -> dict[str, Any]:
         """What a result says of privacy."""
@@ -87,7 +89,7 @@ class Ledger:
 
 
 def _spaced(count: int) -> np.ndarray:
-    """At most about 64 of `count` places, close together at first."""
+    """At most 32 or so of `count` places, close together at first."""
     if count <= _POINTS:
         return np.arange(count)
     return np.unique(np.round(np.geomspace(1, count, _POINTS)).astype(int)) - 1

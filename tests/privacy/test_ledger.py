@@ -1,0 +1,112 @@
+"""What a run spends is written down, round by round; a budget is never exceeded, also across a kill."""
+
+import json
+
+import numpy as np
+import pytest
+
+import performative as pf
+from performative.privacy import guarantee
+
+PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Database(np.zeros((2, 500))))
+ALGORITHM = pf.pcsgd(0.1, clip=1.0, noise_multiplier=2.0, batch=pf.Uniform(5))
+DELTA = 1e-5
+
+
+def run(rounds, privacy, **options):
+    return pf.run(PROBLEM, ALGORITHM, rounds, theta=0.0, risk=False, privacy=privacy, **options)
+
+
+def spent(rounds):
+    return guarantee(PROBLEM, ALGORITHM).spent(rounds, DELTA).epsilon
+
+
+def test_epsilon_is_recorded_each_round():
+    history = run(20, pf.Privacy(DELTA), repeats=3)
+    assert history["epsilon"].shape == (3, 21)
+    exact = np.asarray([[spent(r) for r in (1, 7, 20)]] * 3)
+    written = history["epsilon"][:, [1, 7, 20]]
+    assert (
+        np.all(written >= exact - 1e-12) and np.all(written <= 1.001 * exact) and np.all(written[:, -1] == exact[:, -1])
+    )
+    facts = history.meta["privacy"]
+    assert facts["epsilon"] == history["epsilon"][0, -1] and facts["stopped"] is None
+    assert (facts["unit"], facts["neighbours"]) == ("example", "replace_one")
+    assert "simulation" in facts["noise"]
+
+
+def test_a_long_column_is_never_too_small():
+    history = run(300, pf.Privacy(DELTA), every=2)
+    at = [0, 5, 77, 149, 150]
+    exact = np.asarray([spent(int(history.rounds[i])) for i in at])
+    written = history["epsilon"][0, at]
+    assert np.all(written >= exact - 1e-9) and np.all(written <= 1.1 * exact)
+    assert written[-1] == exact[-1]
+
+
+def test_a_run_stops_before_it_overspends():
+    budget = 0.5 * (spent(12) + spent(13))
+    history = run(30, pf.Privacy(DELTA, budget))
+    assert history.rounds[-1] == 12
+    assert history["epsilon"][0, -1] == spent(12) <= budget
+    assert "after 12 of 30 rounds" in history.meta["privacy"]["stopped"]
+    # The rounds that were run are those of a run without a budget.
+    np.testing.assert_array_equal(history.theta, pf.run(PROBLEM, ALGORITHM, 12, theta=0.0, risk=False).theta)
+
+
+def test_a_budget_holds_across_resume(tmp_path):
+    budget = 0.5 * (spent(12) + spent(13))
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 2}
+    assert run(8, pf.Privacy(DELTA, budget), **options).rounds[-1] == 8
+    for _ in range(2):  # and again, when there is nothing left
+        history = run(30, pf.Privacy(DELTA, budget), resume=True, **options)
+        assert history.rounds[-1] == 12
+        assert history["epsilon"][0, -1] == spent(12)
+    more = run(14, pf.Privacy(DELTA, 2 * budget), resume=True, **options)
+    assert more.rounds[-1] == 14
+
+
+def test_secure_noise_that_was_lost_is_counted_twice(tmp_path):
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 4}
+    privacy = pf.Privacy(DELTA, noise="secure")
+    assert run(8, privacy, **options).meta["privacy"]["epsilon"] == spent(8)
+    # A kill after the noise of rounds 9 to 12 was drawn and before they were written down.
+    book = tmp_path / "run" / "ledger.json"
+    assert json.loads(book.read_text()) == {"wasted": 0, "drawn": 8}
+    book.write_text(json.dumps({"wasted": 0, "drawn": 12}))
+    history = run(16, privacy, resume=True, **options)
+    assert history.meta["privacy"]["epsilon"] == spent(16 + 4)
+    assert json.loads(book.read_text()) == {"wasted": 4, "drawn": 16}
+    # The budget counts them too.
+    budget = 0.5 * (spent(24) + spent(25))
+    assert run(30, pf.Privacy(DELTA, budget, noise="secure"), resume=True, **options).rounds[-1] == 20
+
+
+def test_a_budget_that_has_room_for_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"one round alone spends epsilon = .*, the budget is 1e-06"):
+        run(3, pf.Privacy(DELTA, 1e-6))
+
+
+def test_no_budget_for_what_cannot_be_certified():
+    with pytest.raises(ValueError, match="epsilon is infinite: the estimator Minibatch bounds no person's gradient"):
+        pf.run(PROBLEM, pf.p_fedavg(0.1), 3, theta=0.0, privacy=pf.Privacy(DELTA, 1.0))
+    history = pf.run(PROBLEM, pf.p_fedavg(0.1), 3, theta=0.0, risk=False, privacy=pf.Privacy(DELTA))
+    np.testing.assert_array_equal(history["epsilon"], [[0.0, np.inf, np.inf, np.inf]])
+    assert "bounds no person's gradient" in history.meta["privacy"]["why"][0]
+
+
+def test_secure_noise_needs_noise():
+    with pytest.raises(ValueError, match="needs a part that adds noise"):
+        pf.run(PROBLEM, pf.p_fedavg(0.1), 3, theta=0.0, privacy=pf.Privacy(DELTA, noise="secure"))
+
+
+def test_the_progress_line_shows_epsilon(capsys):
+    run(6, pf.Privacy(DELTA), progress=True)
+    assert f"epsilon {spent(6):.3g}" in capsys.readouterr().err
+
+
+def test_saved_and_loaded(tmp_path):
+    history = run(4, pf.Privacy(DELTA, 5.0))
+    again = pf.History.load(history.save(tmp_path / "private.nc"))
+    np.testing.assert_array_equal(again["epsilon"], history["epsilon"])
+    assert again.meta["privacy"] == history.meta["privacy"]
