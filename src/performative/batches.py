@@ -166,39 +166,38 @@ class Poisson(AbstractBatch):
             raise ValueError("Poisson(rate, n_max) needs a population with a finite table of rows; use Fixed(n) here.")
 
     def draw(self, key, standing_key, population, theta, steps, memory):
-        key_counts, key_rows, key_rest = jax.random.split(key, 3)
-        count = jax.vmap(lambda k: binomial(k, jnp.asarray(population.rows, jnp.int32), self.rate, self.n_max))
-        mask = jnp.arange(self.n_max, dtype=jnp.int32) < count(jax.random.split(key_counts, steps))[:, None]
+        key_rows, key_rest = jax.random.split(key)
         pick = jax.vmap(lambda k: self._pick(k, population.rows, population.capacity))
-        # Row 0 stands in the places that do not count: every table has one.
-        rows = jnp.where(mask, pick(jax.random.split(key_rows, steps)), 0)
+        rows, mask = pick(jax.random.split(key_rows, steps))
         return population.draw(key_rest, (steps, self.n_max), theta, rows), mask
 
-    def _pick(self, key: PRNGKeyArray, rows: Any, capacity: int) -> Int[Array, " n_max"]:
-        """n_max different rows in random order; where a client has fewer, all of them come first."""
-        small, wanted = min(2 * self.n_max, capacity), min(self.n_max, capacity)
-        # Among many rows `distinct` rejects, and would never end with fewer rows than it is to draw.
-        many = distinct(key, self.n_max, jnp.maximum(rows, small), capacity) if small < capacity else None
-        if many is not None and isinstance(rows, int):
-            return many
-        # Among few it shuffles, and any number of them will do.
-        few = jnp.zeros(self.n_max, jnp.int32).at[:wanted].set(distinct(key, wanted, rows, small))
-        return few if many is None else jnp.where(rows <= small, few, many)
+    def _pick(self, key: PRNGKeyArray, rows: Any, capacity: int) -> tuple[Int[Array, " n_max"], Bool[Array, " n_max"]]:
+        """The rows of one batch and which places they fill. Row 0 stands in the others: every table has one."""
+        key_picked, key_cut = jax.random.split(key)
+        rows = jnp.asarray(rows, jnp.int32)
+        picked, mask = bernoulli_rows(key_picked, rows, self.rate, self.n_max + 1)
+        picked, full, mask = jnp.where(mask, picked, 0)[:-1], mask[-1], mask[:-1]
+        if capacity <= self.n_max:
+            return picked, mask
+        # More than n_max came: any n_max of them, which are any n_max rows.
+        place = jnp.arange(self.n_max, dtype=jnp.int32) % jnp.maximum(rows, 1)
+        instead = jax.vmap(lambda p: shuffled_position(key_cut, p, rows))(place)
+        return jnp.where(full, instead, picked), mask
 
 
-def binomial(
+def bernoulli_rows(
     key: PRNGKeyArray, trials: Int[Array, ""], chance: Float[Array | np.ndarray, ""], most: int
-) -> Int[Array, ""]:
-    """min(count, most), count ~ Binomial(trials, chance), in O(most): how many geometric waiting times fit in `trials`.
+) -> tuple[Int[Array, " most"], Bool[Array, " most"]]:
+    """The first `most` successes of `trials` independent trials, and which of these places are filled, in O(most).
 
-    Good to the 1.2e-7 of a float32 uniform for any number of trials, where jax.random.binomial in float32 is off by
-    6% of a probability at 1e6 trials. For fewer than 2^30 trials.
+    By the geometric waiting times between them. Good to the 1.2e-7 of a float32 uniform for any number of trials, where
+    a count by jax.random.binomial in float32 is off by 6% of a probability at 1e6 trials.
     """
     chance = jnp.asarray(chance)
     u = jax.random.uniform(key, (most,), chance.dtype, minval=jnp.finfo(chance.dtype).tiny)
     waits = jnp.floor(jnp.log(u) / jnp.log1p(-chance))
-    # Cut to what no longer fits: then the sum does not wrap around before it is past the end, and the first is all
-    # that counts.
-    waits = jnp.minimum(jnp.minimum(waits, 2.0**30).astype(jnp.int32), trials) + 1
-    past = jnp.cumsum(waits, dtype=jnp.int32) > trials
-    return jnp.where(jnp.any(past), jnp.argmax(past), most).astype(jnp.int32)
+    past = trials + 1
+    # A wait that does not fit is cut to `past`: the running sum then stays below 2^31.
+    waits = jnp.minimum(jnp.minimum(waits, 2.0**30).astype(jnp.int32) + 1, past)
+    ends = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, past), waits)
+    return ends - 1, ends <= trials

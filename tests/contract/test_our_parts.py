@@ -129,7 +129,12 @@ def test_reweighted():
     ("part", "rules"),
     [
         (pf.estimators.Minibatch(), {"padding", "in_a_round"}),
+        (pf.estimators.Clipped(0.5, 1.0), {"padding", "in_a_round", "sweeps"}),
+        (pf.estimators.Clipped(0.5, 1.0, block=3), {"padding", "in_a_round", "sweeps"}),
+        (pf.estimators.Dice(0.5, 1.0, 1.0), {"padding", "in_a_round", "sweeps", "saves"}),
+        (pf.estimators.ClippedModel(), {"padding", "in_a_round", "sweeps"}),
         (pf.channels.Plain(), {"in_a_round"}),
+        (pf.channels.ClippedNoise(0.5, 1.0), {"in_a_round", "sweeps"}),
         (pf.aggregators.Mean(), {"padding", "relabelling", "in_a_round"}),
         (pf.schedules.constant(0.1), {"sweeps", "step_size"}),
         (pf.schedules.harmonic(20.0, 200.0), {"sweeps", "step_size"}),

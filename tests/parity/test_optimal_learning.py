@@ -1,7 +1,6 @@
 """Learning the optimal point: the same in every executor, with every other part, in pieces and in sweeps."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -68,19 +67,9 @@ def test_executors_agree(problem, algorithm):
 # With every other part.
 
 
-class ClippedNorm(pf.channels.AbstractChannel):
-    """The update, shortened to a norm of at most `most`."""
-
-    most: pf.types.Numbers = pf.number()
-
-    def send(self, noise, delta, broadcast, memory):
-        norm = jnp.sqrt(pf.types.squared_norm(delta))
-        return jax.tree.map(lambda v: v * jnp.minimum(1, self.most / jnp.maximum(norm, 1e-12)), delta), memory
-
-
 COMPANY = {
     "SchemeOne, LocalWork, clipping": dict(
-        participation=pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1]), channel=ClippedNorm(0.1)
+        participation=pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1]), channel=pf.channels.ClippedNoise(0.1, 0.0)
     ),
     "SchemeTwo, Varp, Every": dict(participation=pf.SchemeTwo(3), aggregator=pf.aggregators.Varp(), deploy=pf.Every(2)),
     "round": dict(deploy="round", local_steps=2),

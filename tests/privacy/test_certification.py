@@ -53,10 +53,12 @@ def test_people_who_come_once_are_asked_once():
     assert "no person is asked twice" in promise.assumes[0]
 
 
-def test_the_smallest_table_counts():
+def test_the_worst_table_counts():
     tables = pf.populations.Database([np.zeros(50), np.zeros(500)])
     promise = guarantee(pf.Problem(pf.losses.squared, tables), pcsgd(batch=pf.Uniform(5)))
     assert promise.release(1).sampling == WithoutReplacement(5, 50)
+    cut = guarantee(pf.Problem(pf.losses.squared, tables), pcsgd(batch=pf.Poisson(0.1, 60)))
+    assert cut.release(1).sampling == PoissonSampling(0.1, 500, 60)  # only there can more than 60 come
 
 
 CLIENTS = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros(100), 0.1, 1.0))

@@ -1,5 +1,6 @@
 """`performative privacy spent|calibrate|audit`."""
 
+import dataclasses
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,11 +108,12 @@ def _tell_file(reporter: Reporter, file: Path, delta: float | None) -> None:
     from performative.privacy.promise import Privacy
 
     experiment = load_experiment(file)
-    promise = experiment.options.get("privacy")
-    if promise is None and delta is None:
+    promise: Any = experiment.options.get("privacy")
+    if delta is None and promise is None:
         raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
     with _bad_input():
-        promise = Privacy(delta) if promise is None else promise
+        if delta is not None:
+            promise = Privacy(delta) if promise is None else dataclasses.replace(promise, delta=delta)
         ledger = Ledger(promise, experiment.problem, experiment.algorithm)
     rounds = experiment.options["rounds"]
     facts = ledger.summary(ledger.most_rounds(rounds), rounds)
@@ -134,8 +136,9 @@ def _batch(sampling: Sampler, size: int | None, rows: int | None) -> Any:
         raise ValueError(f"--batch must lie between 1 and --rows; got {size} of {rows}.")
     if sampling is Sampler.POISSON:
         return batches.Poisson(size / rows, rows)
-    make = {Sampler.UNIFORM: batches.Uniform, Sampler.REPLACEMENT: batches.Fixed, Sampler.SHUFFLED: batches.Shuffled}
-    return make[sampling](size)
+    if sampling is Sampler.UNIFORM:
+        return batches.Uniform(size)
+    return batches.Fixed(size) if sampling is Sampler.REPLACEMENT else batches.Shuffled(size)
 
 
 class _bad_input:

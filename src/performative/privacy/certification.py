@@ -150,15 +150,16 @@ def guarantee(
 def _for_examples(problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]) -> Releases:
     """Each local step is a release. A client may be asked in every round, so every round counts."""
     batch, population = algorithm.batch, problem.population
-    rows = certified_rows(population)
+    tables = certified_rows(population)
     size = float(np.max(np.asarray(batch.expected(population))))
     multiplier, sampled = protection(algorithm.estimator, size, conservative)
-    if rows is None:
+    if tables is None:
         assumes.append("no person is asked twice: the population has no table, every sample is a new person")
         return Releases(multiplier, Everyone(), Fraction(algorithm.steps), most=1)
     if not sampled:
         return Releases(multiplier, Everyone(), Fraction(algorithm.steps))
-    step = releases_of(batch, rows, multiplier)
+    # People of the smallest table are drawn most often; a Poisson sample is cut most often in the largest.
+    step = releases_of(batch, max(tables) if isinstance(batch, Poisson) else min(tables), multiplier)
     return dataclasses.replace(step, each=step.each * algorithm.steps)
 
 
@@ -239,15 +240,15 @@ def _(estimator: Filtered, size: float, conservative: bool) -> tuple[float, bool
 
 
 @functools.singledispatch
-def certified_rows(population: AbstractPopulation) -> int | None:
-    """Rows of the smallest table, each as likely to be drawn as any other; None where every sample is a new person."""
+def certified_rows(population: AbstractPopulation) -> list[int] | None:
+    """Rows of each client's table, all as likely to be drawn as any other; None where every sample is a new person."""
     raise Uncertified(f"how {type(population).__name__} picks people is not known to the accountant")
 
 
 @certified_rows.register(Strategic)
 @certified_rows.register(Database)
-def _(population: Any) -> int | None:
-    return int(np.min(np.asarray(population.rows)))
+def _(population: Any) -> list[int] | None:
+    return np.unique(np.asarray(population.rows, int)).tolist()
 
 
 @certified_rows.register(Classes)
@@ -255,12 +256,12 @@ def _(population: Any) -> int | None:
 @certified_rows.register(Outliers)
 @certified_rows.register(Pricing)
 @certified_rows.register(Regression)
-def _(population: Any) -> int | None:
+def _(population: Any) -> list[int] | None:
     return None
 
 
 @certified_rows.register
-def _(population: Mixture) -> int | None:
+def _(population: Mixture) -> list[int] | None:
     if any(certified_rows(group) is not None for group in population.groups):
         raise Uncertified("Mixture picks a group first, so rows of its tables are not equally likely")
     return None
@@ -268,7 +269,7 @@ def _(population: Mixture) -> int | None:
 
 @certified_rows.register(Contaminated)
 @certified_rows.register(Sluggish)
-def _(population: Any) -> int | None:
+def _(population: Any) -> list[int] | None:
     return certified_rows(population.inner)
 
 
