@@ -14,8 +14,8 @@ from performative.algorithm import Algorithm
 from performative.describe import describe
 from performative.engine.books import write_history
 from performative.engine.chunk import Frozen, Watch
+from performative.engine.clock import Clock
 from performative.engine.drive import drive
-from performative.engine.round import Clock
 from performative.engine.run import (
     cache_compilations,
     check_limit,

@@ -96,12 +96,18 @@ class Broadcast(eqx.Module):
 
 
 class Upload(eqx.Module):
-    """What a client returns: delta = theta_i - broadcast theta, always; models are never averaged."""
+    """What a client returns: delta = theta_i - broadcast theta, always; models are never averaged.
+
+    `reach` is how far its local steps would have gone had every gradient been 1: sum of eta for plain steps. `loss` is
+    the mean loss of its batches, None where nobody asked.
+    """
 
     delta: Theta
     steps: Int[Array, ""]
     extra: PyTree
     metrics: dict[str, Array]
+    reach: Float[Array, ""] | None = None
+    loss: Float[Array, ""] | None = None
 
 
 class Batch(eqx.Module):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.round import Clock, federated_round
+from performative.engine.round import federated_round
 from performative.engine.setup import init_state, on_device, prepare, read_theta
 from performative.testing.uses import compiled
 

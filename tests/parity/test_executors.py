@@ -8,9 +8,10 @@ import pytest
 
 import performative as pf
 from performative.client_axis import take_rows
+from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
 from performative.engine.loop import _one_client
-from performative.engine.round import Clock, open_round, run_dense, run_gathered
+from performative.engine.round import open_round, run_dense, run_gathered
 from performative.engine.setup import init_state, on_device, prepare, read_theta
 from performative.participation import Selection
 from performative.types import Broadcast, Cohort

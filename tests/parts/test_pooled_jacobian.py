@@ -8,8 +8,9 @@ import pytest
 
 import performative as pf
 from performative.aggregators import Mean, PooledJacobian, Varp
+from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.round import Clock, federated_round
+from performative.engine.round import federated_round
 from performative.engine.setup import init_state, on_device, prepare, read_theta
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled

@@ -1,8 +1,10 @@
 """Rounds, the compiled loop over them, and `run`."""
 
 from performative.engine.client import client_round, init_client
+from performative.engine.clock import Clock
 from performative.engine.keys import ClientKeys, RunKeys, run_keys
-from performative.engine.round import Clock, Report, Setup, federated_round
+from performative.engine.report import Report, Setup
+from performative.engine.round import federated_round
 from performative.engine.run import run
 
 __all__ = [

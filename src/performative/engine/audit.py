@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from performative.client_axis import client_axes, take_rows
 from performative.engine.chunk import Frozen, Targets, over_settings
-from performative.engine.round import Setup
+from performative.engine.report import Setup
 from performative.problem import Problem
 from performative.risk import decoupled_risk
 from performative.types import State

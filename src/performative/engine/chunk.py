@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from performative.engine.keys import run_keys
-from performative.engine.round import Report, Setup, federated_round
+from performative.engine.report import Report, Setup
+from performative.engine.round import federated_round
 from performative.types import Secrets, State, squared_norm
 
 

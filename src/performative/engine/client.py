@@ -10,7 +10,7 @@ from performative.algorithm import Algorithm
 from performative.engine.keys import ClientKeys
 from performative.populations.base import collect
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Local, Secrets, Upload
+from performative.types import Broadcast, ClientMemory, Local, Secrets, Upload, masked_mean
 
 # Random numbers of one client's step from which on it pays to write them down.
 _MANY = 1024
@@ -55,6 +55,7 @@ def client_round(
         world = population.deploy(world, broadcast.deployed, loss)
 
     expected = algorithm.batch.expected(population)
+    asks_loss = algorithm.participation.wants_loss
     known: dict[str, int] = {}  # counts that need not go through the loop
 
     def local(theta: Any, world: Any, e: Array) -> Local:
@@ -76,6 +77,8 @@ def client_round(
             moved = problem.domain.project(moved)
         known.update({name: count for name, count in out.metrics.items() if isinstance(count, int)})
         counted = {name: count for name, count in out.metrics.items() if name not in known}
+        if asks_loss:
+            counted["loss"] = masked_mean(jax.vmap(loss, in_axes=(None, 0))(theta, batch.z), step_mask)
         after = (moved, world, out.memory)
         if steps is not None:  # a client that is done stays where it is
             working = e < steps
@@ -98,6 +101,7 @@ def client_round(
     theta, world, estimator_memory = after
 
     done = jnp.asarray(E, jnp.int32) if steps is None else steps
+    mean_loss = counted.pop("loss") / done if asks_loss else None
     counted |= {name: count * done for name, count in known.items()}
     delta = jax.tree.map(jnp.subtract, theta, broadcast.theta)
     draft = Upload(delta, done, None, counted)
@@ -108,7 +112,22 @@ def client_round(
     sent, channel_memory = algorithm.channel.send(channel_noise, delta, broadcast, memory.channel)
     counted |= algorithm.channel.counts(delta)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
-    return Upload(sent, done, extra, counted), after_memory
+    return Upload(sent, done, extra, counted, _reach(algorithm, broadcast, done), mean_loss), after_memory
+
+
+def _reach(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:
+    """How far the local model would have gone, had every gradient been 1. Where nobody asks, it is not computed."""
+
+    def step(carry: Any, e: Array) -> tuple[Any, None]:
+        gone, inside = carry
+        unit, after = algorithm.estimator.unit_step(gone, inside)
+        rate = algorithm.rate(broadcast.clock + e)
+        moved = gone + rate * unit.astype(rate.dtype)
+        return jax.tree.map(lambda new, old: jnp.where(e < done, new, old), (moved, after), carry), None
+
+    zero = jnp.zeros_like(algorithm.rate(broadcast.clock))
+    start = (zero, jax.tree.map(lambda leaf: jnp.asarray(leaf, zero.dtype), algorithm.estimator.unit_start()))
+    return jax.lax.scan(step, start, jnp.arange(algorithm.steps, dtype=jnp.int32))[0][0]
 
 
 def _written_step(step: Any, start: Any, inputs: Any, round: Int[Array, ""]) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Span, Targets, Watch, over_settings, run_chunk
 from performative.engine.loop import loop_chunk
 from performative.engine.progress import progress_bar
-from performative.engine.round import Setup
+from performative.engine.report import Setup
 from performative.engine.secrets import bytes_of_secrets, draw_secrets
 from performative.engine.setup import init_state
 from performative.types import State, Theta

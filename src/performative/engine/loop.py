@@ -12,7 +12,8 @@ from performative.client_axis import client_axes, put_rows, take_rows
 from performative.engine.chunk import Frozen, Span, Watch, add_reports, record
 from performative.engine.client import client_round
 from performative.engine.keys import RunKeys, run_keys
-from performative.engine.round import Setup, close_round, open_round
+from performative.engine.report import Setup
+from performative.engine.round import close_round, open_round
 from performative.types import Secrets, State
 
 _open = eqx.filter_jit(open_round)
@@ -21,7 +22,9 @@ _record = eqx.filter_jit(record)
 
 
 @eqx.filter_jit
-def _one_client(setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, secrets: Any) -> Any:
+def _one_client(
+    setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, secrets: Any = None
+) -> Any:
     """The client's slice is cut inside, so that one compilation serves all clients."""
     population = setup.problem.population
     mine = jax.tree.map(

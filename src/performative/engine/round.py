@@ -1,83 +1,64 @@
 """One round of a federation, and the ways to run its clients."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
-from performative.aggregators import weighted_sum
-from performative.algorithm import Algorithm
 from performative.client_axis import client_axes, put_rows, take_clients, take_rows
 from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
-from performative.errors import check_finite
+from performative.engine.report import Report, Setup, reject_broken, report_round
 from performative.participation import Selection
-from performative.problem import Problem
+from performative.risk import NODES
 from performative.types import (
     Broadcast,
     ClientMemory,
     Cohort,
     Memory,
-    Numbers,
     Secrets,
     ServerMemory,
     State,
     Upload,
-    is_concrete,
-    number,
-    squared_norm,
 )
-
-
-class Clock(eqx.Module):
-    """Simulated time: a local step takes `compute`, an exchange with the server `communication`.
-
-    A round takes compute * (largest tau_i of the cohort) + communication + the time that the server waited.
-    """
-
-    compute: Any = number(default=1.0)
-    communication: Any = number(default=0.0)
-
-    def __check_init__(self) -> None:
-        for name in ("compute", "communication"):
-            cost = getattr(self, name)
-            check_finite("Clock", **{name: cost})
-            if is_concrete(cost) and np.any(np.asarray(cost) < 0):
-                raise ValueError(f"Clock: {name} must not be negative; got {cost}.")
-
-
-class Setup(eqx.Module):
-    """A problem and an algorithm made ready: numbers on the device, weights spelled out, tables worked out."""
-
-    problem: Problem
-    algorithm: Algorithm
-    weights: Numbers
-    tables: PyTree
-    clock: Clock
-    consensus: bool = eqx.field(static=True, default=True)
-
-
-class Report(eqx.Module):
-    """What a round tells: how far its clients ended from each other (None if not asked), and sums over them."""
-
-    consensus: Float[Array, "..."] | None
-    time: Float[Array, "..."]
-    uploads: Float[Array, "..."]
-    metrics: dict[str, Array]
 
 
 def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, Memory]:
     """The server chooses the cohort and says what it has to say."""
     algorithm, server = setup.algorithm, keys.of_server(state.round)
-    selection = Selection(setup.weights, setup.tables, state.round, state.theta)
+    measure = functools.partial(measure_losses, setup, state)
+    selection = Selection(setup.weights, setup.tables, state.round, state.theta, measure)
     cohort, chosen = algorithm.participation.select(server, selection, state.server.participation)
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     extra = algorithm.aggregator.broadcast(state.server.aggregator)
     size = algorithm.participation.size(setup.weights.shape[0])
     return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size), chosen
+
+
+def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: int | None = None) -> Array:
+    """The loss of each of these clients at the server's model, on data as they answer to the model last deployed.
+
+    Exact (over a table, or the nodes of a law) where `samples` is None.
+    """
+    problem, theta, deployed = setup.problem, state.theta, state.deployed
+    rows, axes = take_clients(problem.population, ids)
+    arrays, rest = eqx.partition(rows, eqx.is_array)
+
+    def one(rows: Any, client: Array, world: Any) -> Array:
+        population = eqx.combine(rows, rest)
+        if samples is None:
+            noise, share = population.nodes_within(world, deployed, NODES)
+        else:
+            noise = population.draw(jax.random.fold_in(key, client), (samples,), deployed)
+            share = jnp.full((samples,), 1 / samples, setup.weights.dtype)
+        each = jax.vmap(lambda u: problem.loss(theta, population.sample(u, world, deployed)))(noise)
+        return jnp.sum(share.astype(each.dtype) * each)
+
+    worlds = take_rows(state.clients.world, ids)
+    return jax.vmap(one, in_axes=(axes, 0, 0))(arrays, ids, worlds)
 
 
 def spread_out(cohort: Cohort, clients: int) -> Cohort:
@@ -168,6 +149,8 @@ def close_round(
 ) -> tuple[State, Report]:
     """The aggregator turns uploads into a move; the books are brought up to date."""
     algorithm, problem = setup.algorithm, setup.problem
+    cohort, rejected = reject_broken(cohort, upload)
+    chosen = algorithm.participation.observe(cohort, upload, chosen)
     move, aggregated = algorithm.aggregator.aggregate(
         state.theta, upload, cohort, setup.weights, state.server.aggregator
     )
@@ -180,35 +163,7 @@ def close_round(
     if counts is not None:
         counts = counts.at[cohort.ids].add(cohort.weight, mode="drop")
     after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
-    return after, report_round(setup, cohort, upload)
-
-
-def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
-    """sum_i a_i |theta_i - theta_bar|^2 / sum_i a_i over the cohort, theta_bar the mean with the same weights."""
-    # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
-    weight, total = cohort.weight, jnp.sum(cohort.weight)
-    total = jnp.where(total > 0, total, 1)  # a cohort of clients without weight agrees by convention
-    centre = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
-    apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
-    return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
-
-
-def report_round(setup: Setup, cohort: Cohort, upload: Upload) -> Report:
-    """The consensus error, the simulated time, and the sums of clients' counts."""
-    active, dtype = cohort.active, setup.weights.dtype
-    present = jnp.ones(cohort.weight.shape, bool) if active is None else active
-
-    def total(counts: Array) -> Array:
-        return jnp.sum(jnp.where(present, counts.astype(dtype), 0))
-
-    longest = jnp.max(jnp.where(present, upload.steps, 0)).astype(dtype)
-    time = longest * setup.clock.compute + setup.clock.communication + cohort.elapsed
-    return Report(
-        consensus=consensus_error(cohort, upload).astype(dtype) if setup.consensus else None,
-        time=jnp.asarray(time, dtype),
-        uploads=total(present),
-        metrics={name: total(values) for name, values in upload.metrics.items()},
-    )
+    return after, report_round(setup, cohort, upload, rejected)
 
 
 EXECUTORS = {"dense": run_dense, "gather": run_gathered}

@@ -16,8 +16,8 @@ from performative.describe import describe
 from performative.engine.books import write_history
 from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Targets, Watch
+from performative.engine.clock import Clock
 from performative.engine.drive import drive
-from performative.engine.round import Clock
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, check_finite
 from performative.history import History

@@ -11,7 +11,8 @@ import numpy as np
 from performative.algorithm import Algorithm
 from performative.client_axis import client_axes, take_clients
 from performative.engine.client import init_client
-from performative.engine.round import Clock, Setup
+from performative.engine.clock import Clock
+from performative.engine.report import Setup
 from performative.errors import check_finite
 from performative.problem import Problem
 from performative.types import Broadcast, ClientMemory, Local, ServerMemory, State, Theta, Upload
@@ -128,6 +129,7 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, consensus: boo
     algorithm.participation.check(weights)
     algorithm.aggregator.check(weights, algorithm.participation)
     check_rows(problem, algorithm)
+    clock.check(len(weights))
     # Names are for people: in a compiled program they would only make it compile again.
     problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
     algorithm = Algorithm(**{f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)} | {"name": ""})

@@ -4,7 +4,8 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray, PyTree
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from performative.batches import AbstractBatch
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
@@ -37,6 +38,17 @@ class AbstractEstimator(eqx.Module):
         """What the client adds to its upload after the last step of a round, by name, and its memory."""
         return {}, memory
 
+    def unit_start(self) -> PyTree:
+        """The memory of `unit_step` at the start of a round."""
+        return ()
+
+    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+        """What this rule makes of a gradient of 1, `gone` steps away from the start of the round: 1, if nothing.
+
+        Says how much a round's local steps weigh (`Upload.reach`), so that unequal work can be made up for.
+        """
+        return jnp.ones_like(gone), carry
+
     def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         """Refuse, or warn of, what this rule cannot serve; called once, before a run."""
 
@@ -65,6 +77,12 @@ class AbstractWrapper(AbstractEstimator):
 
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
         return self.inner.finish(upload, local, memory)
+
+    def unit_start(self) -> PyTree:
+        return self.inner.unit_start()
+
+    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+        return self.inner.unit_step(gone, carry)
 
     def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         self.inner.check(problem, theta, batch)

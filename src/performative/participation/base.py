@@ -1,22 +1,28 @@
 """The participation slot: who takes part, with what weight, how many steps, how long did the server wait?"""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from performative.types import Cohort, Memory, Theta
+from performative.types import Cohort, Memory, Theta, Upload
 
 
 class Selection(eqx.Module):
-    """What the server knows when it chooses."""
+    """What the server knows when it chooses.
+
+    `measure(ids, key, samples)` asks clients for their loss at theta on their data as they are: over `samples` draws,
+    or exactly where that is None.
+    """
 
     weights: Float[Array, " N"]
     tables: PyTree
     round: Int[Array, ""]
     theta: Theta
+    measure: Callable[..., Float[Array, " K"]] | None = None
 
 
 class AbstractParticipation(eqx.Module):
@@ -33,6 +39,11 @@ class AbstractParticipation(eqx.Module):
     @property
     def everyone(self) -> bool:
         """Whether each round takes all clients, in order, with weights p."""
+        return False
+
+    @property
+    def wants_loss(self) -> bool:
+        """Whether `observe` needs the loss that clients see while they train."""
         return False
 
     @property
@@ -54,6 +65,10 @@ class AbstractParticipation(eqx.Module):
     @abstractmethod
     def select(self, key: PRNGKeyArray, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
         """The cohort of a round."""
+
+    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+        """What the server remembers of a round's uploads (leading axis K) for its next choices."""
+        return memory
 
 
 def check_draws(owner: str, k: Any, clients: int | None = None) -> None:

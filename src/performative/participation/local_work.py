@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.participation.base import AbstractParticipation, Selection
-from performative.types import Cohort, Memory, whole
+from performative.types import Cohort, Memory, Upload, whole
 
 
 class UniformSteps(eqx.Module):
@@ -74,6 +74,10 @@ class LocalWork(AbstractParticipation):
     def sums_to_one(self) -> bool:
         return self.inner.sums_to_one
 
+    @property
+    def wants_loss(self) -> bool:
+        return self.inner.wants_loss
+
     def tables(self, weights: np.ndarray) -> Any:
         return self.inner.tables(weights)
 
@@ -101,3 +105,6 @@ class LocalWork(AbstractParticipation):
         else:
             steps = jnp.take(self.steps, cohort.ids, mode="clip")
         return eqx.tree_at(lambda c: c.steps, cohort, steps, is_leaf=lambda leaf: leaf is None), memory
+
+    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+        return self.inner.observe(cohort, upload, memory)

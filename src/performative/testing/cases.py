@@ -14,8 +14,9 @@ from performative.algorithm import Algorithm
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel
 from performative.domains import AbstractDomain
+from performative.engine.clock import Clock
 from performative.engine.keys import RunKeys, run_keys
-from performative.engine.round import Clock, Setup
+from performative.engine.report import Setup
 from performative.engine.setup import check_fit, init_state, on_device, prepare, read_theta
 from performative.estimators import AbstractEstimator
 from performative.participation import AbstractParticipation, SchemeTwo

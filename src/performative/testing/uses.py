@@ -11,7 +11,8 @@ import numpy as np
 
 from performative.client_axis import client_axes
 from performative.engine.keys import run_keys
-from performative.engine.round import Setup, run_gathered
+from performative.engine.report import Setup
+from performative.engine.round import run_gathered
 from performative.participation import Selection
 from performative.populations.base import collect
 from performative.types import Broadcast, Cohort, Local, State, Upload

@@ -1,0 +1,49 @@
+"""Simulated time."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from performative.errors import check_finite
+from performative.types import is_concrete, number
+
+
+class Clock(eqx.Module):
+    """Simulated time: a local step takes client i `compute_i`, an exchange with the server `communication_i`.
+
+        round = max over the cohort of (compute_i tau_i + communication_i) + the time that the server waited
+
+    Both are plain numbers, or one a client.
+    """
+
+    compute: Any = number(default=1.0)
+    communication: Any = number(default=0.0)
+
+    def __check_init__(self) -> None:
+        for name in ("compute", "communication"):
+            cost = getattr(self, name)
+            check_finite("Clock", **{name: cost})
+            if np.ndim(cost) > 1:
+                raise ValueError(f"Clock: {name} must be a number, or one a client; got shape {np.shape(cost)}.")
+            if is_concrete(cost) and np.any(np.asarray(cost) < 0):
+                raise ValueError(f"Clock: {name} must not be negative; got {cost}.")
+
+    def time(self, ids: Array, steps: Float[Array, " K"]) -> Float[Array, " K"]:
+        """How long each client of a cohort takes."""
+
+        def of(cost: Any) -> Any:
+            return jnp.take(cost, ids, mode="clip") if np.ndim(cost) else cost
+
+        return steps * of(self.compute) + of(self.communication)
+
+    def check(self, clients: int) -> None:
+        """Refuse costs of another number of clients."""
+        for name in ("compute", "communication"):
+            if np.shape(getattr(self, name)) not in ((), (clients,)):
+                raise ValueError(
+                    f"Clock: {name} has shape {np.shape(getattr(self, name))} for {clients} clients; "
+                    "give a plain number, or one a client."
+                )

@@ -1,0 +1,79 @@
+"""What a round works with, and what it tells."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from performative.aggregators import weighted_sum
+from performative.algorithm import Algorithm
+from performative.engine.clock import Clock
+from performative.problem import Problem
+from performative.types import Cohort, Numbers, Upload, squared_norm
+
+
+class Setup(eqx.Module):
+    """A problem and an algorithm made ready: numbers on the device, weights spelled out, tables worked out."""
+
+    problem: Problem
+    algorithm: Algorithm
+    weights: Numbers
+    tables: PyTree
+    clock: Clock
+    consensus: bool = eqx.field(static=True, default=True)
+
+
+class Report(eqx.Module):
+    """What a round tells: how far its clients ended from each other (None if not asked), and sums over them."""
+
+    consensus: Float[Array, "..."] | None
+    time: Float[Array, "..."]
+    uploads: Float[Array, "..."]
+    metrics: dict[str, Array]
+
+
+def reject_broken(cohort: Cohort, upload: Upload) -> tuple[Cohort, Array]:
+    """The cohort without clients whose update is not finite, whose weight goes to the others; and how many those were.
+
+    Where no update is sound there is nothing to fall back on: all stay, and the run is seen to diverge.
+    """
+    finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(upload.delta)]
+    sound = functools.reduce(jnp.logical_and, finite)
+    here = jnp.ones_like(sound) if cohort.active is None else cohort.active
+    broken = here & ~sound
+    some = jnp.any(broken) & jnp.any(here & sound)
+    weight = jnp.where(broken & some, 0, cohort.weight)
+    left = jnp.sum(weight)
+    weight = weight * jnp.where(some & (left > 0), jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
+    kept = Cohort(cohort.ids, weight, here & ~(broken & some), cohort.steps, cohort.elapsed)
+    return kept, jnp.sum(broken, dtype=jnp.int32)
+
+
+def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
+    """sum_i a_i |theta_i - theta_bar|^2 / sum_i a_i over the cohort, theta_bar the mean with the same weights."""
+    # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
+    weight, total = cohort.weight, jnp.sum(cohort.weight)
+    total = jnp.where(total > 0, total, 1)  # a cohort of clients without weight agrees by convention
+    centre = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
+    apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
+    return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
+
+
+def report_round(setup: Setup, cohort: Cohort, upload: Upload, rejected: Array) -> Report:
+    """The consensus error, the simulated time, and the sums of clients' counts."""
+    active, dtype = cohort.active, setup.weights.dtype
+    present = jnp.ones(cohort.weight.shape, bool) if active is None else active
+
+    def total(counts: Array) -> Array:
+        return jnp.sum(jnp.where(present, counts.astype(dtype), 0))
+
+    took = setup.clock.time(cohort.ids, upload.steps.astype(dtype))
+    time = jnp.max(jnp.where(present, took, 0)) + cohort.elapsed
+    return Report(
+        consensus=consensus_error(cohort, upload).astype(dtype) if setup.consensus else None,
+        time=jnp.asarray(time, dtype),
+        uploads=total(present),
+        metrics={name: total(values) for name, values in upload.metrics.items()} | {"broken_updates": rejected},
+    )
