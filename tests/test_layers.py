@@ -8,7 +8,7 @@ import performative
 ROOT = Path(performative.__file__).parent
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = [
-    {"types", "describe"},
+    {"types", "describe", "lazy"},
     {"errors", "client_axis", "theory"},
     {"families", "reaction", "noise"},
     {"clipping"},

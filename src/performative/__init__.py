@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 from performative import (
     aggregators,
+    attack,
     batches,
     cases,
     channels,
@@ -58,6 +59,7 @@ __all__ = [
     "Solution",
     "Uniform",
     "aggregators",
+    "attack",
     "batches",
     "cases",
     "channels",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-# Below this many candidates a full shuffle is as cheap as a draw with rejection.
+# Below this many candidates, of which some may not count, a full shuffle is as cheap as a draw with rejection.
 _SMALL = 256
 # Up to this many draws, comparing all pairs is faster than sorting.
 _PAIRS = 128
@@ -78,10 +78,15 @@ def distinct(key: PRNGKeyArray, k: int, count: Any, capacity: int | None = None)
     A traced `count` needs a static `capacity >= count`. Few of many are drawn with rejection, which is exact: a
     repeated number is drawn again until none repeats. Otherwise the candidates are shuffled.
     """
+    if k == 1:
+        return jax.random.randint(key, (1,), 0, count, jnp.int32)
     limit = count if capacity is None else capacity
-    if limit <= _SMALL or k * 8 > limit:
+    known = isinstance(count, int)
+    # A number that is nearly used up would be redrawn for long, so at least half must stay free.
+    rejects = k <= _PAIRS and 2 * k <= limit if known else limit > _SMALL and k * 8 <= limit
+    if not rejects:
         turn = jax.random.permutation(key, jnp.arange(limit, dtype=jnp.int32))
-        if capacity is None:
+        if known and count == limit:
             return turn[:k]
         behind = jnp.argsort(jnp.where(turn < count, 0, 1), stable=True)
         return turn[behind][:k]

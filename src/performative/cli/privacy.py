@@ -96,6 +96,52 @@ def calibrate(
                         | vars(found))  # fmt: skip
 
 
+@privacy.command(epilog=EXIT_CODES)
+def audit(
+    file: Annotated[Path, typer.Argument(help="TOML file of a run; its algorithm is attacked, not its data.")],
+    delta: Annotated[float | None, typer.Option("--delta", help="Instead of privacy.delta.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", help="Rows of the crafted table; as in the file by default.")
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the attacker sees.")] = 100,
+    repeats: Annotated[int, typer.Option("--repeats", help="Runs on each of two neighbours.")] = 2000,
+    canaries: Annotated[int, typer.Option("--canaries", help="Canaries in one run; 0 for none.")] = 10_000,
+    claimed: Annotated[
+        float | None, typer.Option("--claimed", help="Epsilon that is claimed for these rounds.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Attack the algorithm of a file with crafted data: a lower bound on epsilon, beside what is claimed.
+
+    An alarm (a bound above the claim) ends with code 1. No alarm is no proof.
+    """
+    with reporting(as_json) as reporter:
+        from performative.attack import audit as attack
+        from performative.config import load_experiment
+
+        experiment = load_experiment(file)
+        promise: Any = experiment.options.get("privacy")
+        if delta is None and promise is None:
+            raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
+        with _bad_input(), reporter.errors.status("attacking"):
+            findings = attack(
+                experiment.problem, experiment.algorithm, rows, rounds, promise.delta if delta is None else delta,
+                repeats, canaries, seed, claimed=claimed, unit=None if promise is None else promise.unit,
+            )  # fmt: skip
+        for finding in findings:
+            reporter.show(finding.sentence)
+        told = {"file": str(file), "findings": [finding.to_dict() for finding in findings]}
+        alarms = [finding for finding in findings if finding.alarm]
+        if alarms:
+            raise Failure(
+                f"{len(alarms)} of {len(findings)} attacks show more than is claimed: the promise is not kept.",
+                Exit.FAILED,
+                {"status": "alarm", **told},
+            )
+        reporter.result({"status": "completed", **told})
+
+
 def _how(sampling: Sampler, found: Any) -> str:
     neighbours = found.neighbours.replace("_", " ")
     return f"{sampling.value} sampling, neighbours: {neighbours}; by {found.method}. {found.note}".rstrip()

@@ -3,9 +3,9 @@
 The accountant takes a second to import, so it is imported when one of its names is first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from performative.lazy import later
 from performative.privacy.promise import Privacy
 from performative.privacy.secure import discrete_gaussian
 
@@ -30,20 +30,17 @@ __all__ = [
     "spent",
 ]
 
-_LATER = {
-    "Guarantee": "certification",
-    "Ledger": "ledger",
-    "Spending": "accounting",
-    "calibrate": "spending",
-    "certified_rows": "certification",
-    "corollary_3_6_as_printed": "printed",
-    "guarantee": "certification",
-    "protection": "certification",
-    "spent": "spending",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__ = later(
+    __name__,
+    {
+        "Guarantee": "certification",
+        "Ledger": "ledger",
+        "Spending": "accounting",
+        "calibrate": "spending",
+        "certified_rows": "certification",
+        "corollary_3_6_as_printed": "printed",
+        "guarantee": "certification",
+        "protection": "certification",
+        "spent": "spending",
+    },
+)

@@ -159,6 +159,8 @@ def _for_examples(problem: Problem, algorithm: Algorithm, conservative: bool, as
     if not sampled:
         return Releases(multiplier, Everyone(), Fraction(algorithm.steps))
     # People of the smallest table are drawn most often; a Poisson sample is cut most often in the largest.
+    if isinstance(batch, Poisson):
+        assumes.append("how many rows each table has is no secret: the sum is divided by rate times that")
     step = releases_of(batch, max(tables) if isinstance(batch, Poisson) else min(tables), multiplier)
     return dataclasses.replace(step, each=step.each * algorithm.steps)
 

@@ -1,0 +1,148 @@
+"""Worst-case data for our own steps, and what an attacker who knows the sampler makes of the models.
+
+Gradients do not depend on the model: what a step publishes is then a count of how often one row was drawn, plus noise.
+All numbers are in clips. Rows stretch far beyond the clip, so that a clip that is missing shows.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import stats
+
+from performative.batches import AbstractBatch, Fixed, Poisson, Shuffled, Uniform
+from performative.participation import AbstractParticipation, Full, SchemeTwo
+from performative.types import Numbers, number
+
+RELATIONS = ("replace", "remove")
+# Noise below this many clips is as good as none; scores only need to stay numbers.
+_LEAST_NOISE = 0.02
+# Chances of a count that no attack could see.
+_NEGLIGIBLE = 1e-12
+
+
+def along(theta: Array, z: Array) -> Float[Array, ""]:
+    """theta . z: the gradient is z, whatever theta is."""
+    return jnp.sum(theta * z)
+
+
+class OneHot(eqx.Module):
+    """gain sign(z) theta_k with k = |z| - 1: row z pushes its own coordinate only, z = 0 pushes none."""
+
+    gain: Numbers = number()
+
+    def __call__(self, theta: Array, z: Array) -> Float[Array, ""]:
+        place = jnp.maximum(jnp.abs(z).astype(jnp.int32) - 1, 0)
+        return self.gain.astype(theta.dtype) * jnp.sign(z).astype(theta.dtype) * theta[place]
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours:
+    """Two tables of `rows` numbers that differ in row 0: it pushes up in one, and down or not at all in the other.
+
+    The others push down, where their number in a step is known; else they do not push and leave nothing to hide behind.
+    A removed row stays in the table with a gradient of 0: how many rows there are is public.
+    """
+
+    rows: int
+    relation: str
+    others: float
+
+    @property
+    def absent(self) -> float:
+        """What stands in the place of the row."""
+        return -1.0 if self.relation == "replace" else 0.0
+
+    def tables(self, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """With the row, and without it."""
+        pair = []
+        for mine in (1.0, self.absent):
+            table = np.full(self.rows, self.others)
+            table[0] = mine
+            pair.append(scale * table)
+        return pair[0], pair[1]
+
+
+def craft(rows: int, relation: str, sampler: Any, exact: bool) -> Neighbours:
+    """The neighbours that show most for such a sampler."""
+    if relation not in RELATIONS:
+        raise ValueError(f"relation must be one of {RELATIONS}; got {relation!r}.")
+    known = exact and isinstance(sampler, (Fixed, Uniform, Shuffled, Full, SchemeTwo))
+    return Neighbours(rows, relation, -1.0 if known else 0.0)
+
+
+def default_relation(sampler: Any) -> str:
+    """What the accountant takes neighbours to be."""
+    return "remove" if isinstance(sampler, Poisson) else "replace"
+
+
+def score(
+    y: Float[np.ndarray, "n T"], noise: float, pair: Neighbours, sampler: Any, size: float, exact: bool
+) -> Float[np.ndarray, " n"]:
+    """log P(y | with the row) - log P(y | without it) for noisy sums y of `size` rows, in clips.
+
+    Where the law is not known (`exact` is False: a memory, another estimator) it is the sum of y, which finds
+    whatever drifts.
+    """
+    y = y - pair.others * size
+    if not exact:
+        return y.sum(axis=1)
+    noise = max(noise, _LEAST_NOISE)
+    shifts = (1.0 - pair.others, pair.absent - pair.others)
+    if isinstance(sampler, Shuffled):
+        up, down = (_epochs(y, noise, shift, sampler.n, pair.rows) for shift in shifts)
+        return up - down
+    chances = draws_of_one(sampler, pair.rows)
+    if chances is None:
+        return y.sum(axis=1)
+    up, down = (_sampled(y, noise, shift, chances) for shift in shifts)
+    return np.sum(up - down, axis=1)
+
+
+def draws_of_one(sampler: AbstractBatch | AbstractParticipation, rows: int) -> np.ndarray | None:
+    """P(one given row is drawn k times in a step), k = 0, 1, ...; None where it is not known."""
+    if isinstance(sampler, Full):
+        return np.asarray([0.0, 1.0])
+    if isinstance(sampler, Poisson):
+        rate = float(sampler.rate)
+    elif isinstance(sampler, (Uniform, SchemeTwo)):
+        rate = (sampler.n if isinstance(sampler, Uniform) else sampler.k) / rows
+    elif isinstance(sampler, Fixed):
+        chances = stats.binom.pmf(np.arange(sampler.n + 1), sampler.n, 1 / rows)
+        return chances[: np.flatnonzero(chances > _NEGLIGIBLE)[-1] + 1]
+    else:
+        return None
+    return np.asarray([1 - rate, rate])
+
+
+def _likelihood(y: np.ndarray, noise: float, shift: float) -> np.ndarray:
+    """log N(y; shift, noise^2) - log N(y; 0, noise^2)."""
+    return (y - shift / 2) * (shift / noise**2)
+
+
+def _sampled(y: np.ndarray, noise: float, shift: float, chances: np.ndarray) -> np.ndarray:
+    """log sum_k P(k) N(y; k shift) / N(y; 0)."""
+    if shift == 0:
+        return np.zeros_like(y)
+    with np.errstate(divide="ignore"):
+        logs = np.log(chances)
+    total = np.full_like(y, logs[0])
+    for k in range(1, len(chances)):
+        total = np.logaddexp(total, logs[k] + _likelihood(y, noise, k * shift))
+    return total
+
+
+def _epochs(y: np.ndarray, noise: float, shift: float, n: int, rows: int) -> np.ndarray:
+    """The same where every row comes once in an epoch of rows // n steps, summed over epochs."""
+    batches, total = max(rows // n, 1), np.zeros(len(y))
+    if shift == 0:
+        return total
+    for first in range(0, y.shape[1], batches):
+        each = _likelihood(y[:, first : first + batches], noise, shift)
+        missed = 1 - each.shape[1] * n / rows
+        drawn = np.logaddexp.reduce(each, axis=1) + np.log(n / rows)
+        total += np.logaddexp(drawn, np.log(missed)) if missed > _NEGLIGIBLE else drawn
+    return total
