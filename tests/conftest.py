@@ -1,8 +1,10 @@
 """Every test runs with runtime type checks, strict dtype promotion and warnings as errors."""
 
 import importlib.util
+from pathlib import Path
 
 import jax
+import pytest
 
 if importlib.util.find_spec("beartype"):
     from jaxtyping import install_import_hook
@@ -10,3 +12,13 @@ if importlib.util.find_spec("beartype"):
     install_import_hook("performative", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+MAPS = Path("/proc/self/maps")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """Each compiled program holds mappings of memory; Linux allows a process 65530 of them, then it dies."""
+    yield
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > 30_000:
+        jax.clear_caches()

@@ -117,6 +117,7 @@ def test_audit_of_examples():
     assert text[0]["alarm"] is False and "no alarm" in text[0]["sentence"]
 
 
+@pytest.mark.slow
 def test_audit_of_clients():
     algorithm = pf.p_fedavg(
         0.1, channel=pf.channels.ClippedNoise(1.0, 6.0), participation=pf.SchemeTwo(4), local_steps=2

@@ -13,6 +13,12 @@ RNG = np.random.default_rng(0)
 X, LABELS = RNG.standard_normal((7, 6, 3)), RNG.integers(0, 2, (7, 6))
 GAUSSIAN = pf.populations.Gaussian(np.arange(7.0), 0.5, 1.0)
 
+
+def slowly(*case):
+    """A variant of a part that is checked in another form already."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 COMMON = {"types_stay", "jit_equals_eager", "vmap_equals_loop", "compiles_once"}
 
 
@@ -24,7 +30,7 @@ COMMON = {"types_stay", "jit_equals_eager", "vmap_equals_loop", "compiles_once"}
         (pf.SchemeTwo(3), set()),
         (pf.FirstK(3, pf.participation.Exponential(np.arange(1.0, 8.0))), {"sweeps"}),
         (pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1, 3, 1]), set()),
-        (pf.LocalWork(pf.SchemeTwo(3), pf.participation.UniformSteps(1, 4)), set()),
+        slowly(pf.LocalWork(pf.SchemeTwo(3), pf.participation.UniformSteps(1, 4)), set()),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -83,14 +89,14 @@ ONE_LAW_EACH = pf.populations.Mixture(
     [
         (pf.populations.Pricing(RNG.standard_normal((7, 3)), RNG.uniform(0, 1, (7, 3, 3)), 1.0), {"problem": PRICES}),
         (pf.populations.Regression(np.ones(7), 1.0, 1.0, np.linspace(0, 1, 7), 0.5), {"problem": RIDGE}),
-        (pf.populations.Regression(X[:, 0], COVARIANCE, X[:, 1], X[:, 2], 0.5), {"problem": RIDGE}),
-        (pf.populations.Mixture((STAYS, GAUSSIAN), SHARES.Linear([0.5, 0.5], [0.1, -0.1])), {"problem": PRICES}),
-        (pf.populations.Mixture(LINES, SHARES.Losses([1.0, 3.0], 2.0, 2.0, np.arange(7.0))), {"problem": RIDGE}),
+        slowly(pf.populations.Regression(X[:, 0], COVARIANCE, X[:, 1], X[:, 2], 0.5), {"problem": RIDGE}),
+        slowly(pf.populations.Mixture((STAYS, GAUSSIAN), SHARES.Linear([0.5, 0.5], [0.1, -0.1])), {"problem": PRICES}),
+        slowly(pf.populations.Mixture(LINES, SHARES.Losses([1.0, 3.0], 2.0, 2.0, np.arange(7.0))), {"problem": RIDGE}),
         (pf.populations.Mixture(BUYERS, SHARES.Budgets(np.abs(X[:, :2]), 10.0)), {"problem": PRICES}),
         (pf.populations.Classes(X[0, :2], RNG.uniform(0, 1, (7, 2)), 0.5, [0.3, 0.7]), {}),
-        (pf.populations.Strategic(X, LABELS, RNG.uniform(0, 1, (7, 2)), count=[1, 2, 3, 4, 6, 5, 2]), {}),
+        slowly(pf.populations.Strategic(X, LABELS, RNG.uniform(0, 1, (7, 2)), count=[1, 2, 3, 4, 6, 5, 2]), {}),
         (pf.populations.Outliers(np.arange(7.0), 2.0, "student3"), {"theta": np.zeros(3)}),
-        (pf.populations.Contaminated(GAUSSIAN, np.linspace(0, 0.4, 7), ONE_LAW_EACH), {}),
+        slowly(pf.populations.Contaminated(GAUSSIAN, np.linspace(0, 0.4, 7), ONE_LAW_EACH), {}),
     ],
     ids=[
         "Pricing", "Regression", "Regression of vectors", "Linear", "Losses", "Budgets", "Classes", "by label",
@@ -110,7 +116,7 @@ SHIFT = pf.populations.shifts.Linear
     ("part", "theta"),
     [
         (pf.populations.Database(X[:, :, 0], SHIFT(0.3), count=[1, 2, 3, 4, 6, 5, 2]), None),
-        (pf.populations.Database(X, SHIFT(RNG.uniform(0, 0.3, (7, 3, 3))), noise=np.linspace(0, 1, 7)), None),
+        slowly(pf.populations.Database(X, SHIFT(RNG.uniform(0, 0.3, (7, 3, 3))), noise=np.linspace(0, 1, 7)), None),
         (pf.populations.Database(X), np.zeros(3)),
     ],
     ids=["numbers", "vectors with noise", "data that stay"],
@@ -130,7 +136,7 @@ def test_reweighted():
     [
         (pf.estimators.Minibatch(), {"padding", "in_a_round"}),
         (pf.estimators.Clipped(0.5, 1.0), {"padding", "in_a_round", "sweeps"}),
-        (pf.estimators.Clipped(0.5, 1.0, block=3), {"padding", "in_a_round", "sweeps"}),
+        slowly(pf.estimators.Clipped(0.5, 1.0, block=3), {"padding", "in_a_round", "sweeps"}),
         (pf.estimators.Dice(0.5, 1.0, 1.0), {"padding", "in_a_round", "sweeps", "saves"}),
         (pf.estimators.ClippedModel(), {"padding", "in_a_round", "sweeps"}),
         (pf.channels.Plain(), {"in_a_round"}),
@@ -158,7 +164,7 @@ FAST = COMMON - {"jit_equals_eager"}
     ("part", "rules"),
     [
         (WINDOW, {"saves", "sweeps"}),
-        (pf.estimators.Performative(7, term="pathwise", reset_after=3), {"saves", "sweeps"}),
+        slowly(pf.estimators.Performative(7, term="pathwise", reset_after=3), {"saves", "sweeps"}),
         (pf.estimators.Performative(None, term="pathwise"), {"sweeps", "jit_equals_eager"}),
         (pf.estimators.Filtered(pf.estimators.Minibatch()), {"sweeps", "jit_equals_eager"}),
         (pf.estimators.AdaptiveSize(WINDOW, 1.0, least=2), {"saves", "sweeps"}),
@@ -173,7 +179,7 @@ def test_performative_gradients(part, rules):
 @pytest.mark.parametrize(
     ("part", "rules"),
     [
-        (pf.aggregators.PooledJacobian(memory=9), set()),
+        slowly(pf.aggregators.PooledJacobian(memory=9), set()),
         (pf.aggregators.PooledJacobian(pf.aggregators.Varp(), clusters=2, memory=9), {"sitting_out"}),
     ],
     ids=["one estimate", "clusters"],

@@ -36,6 +36,7 @@ def test_pricing_retraining_finds_the_stable_point_and_the_performative_gradient
     assert distance(end(problem, pf.pofl(window=WINDOW, **common), 60, repeats=8), optimal).mean() < 0.1
 
 
+@pytest.mark.slow
 def test_pricing_on_contaminated_data_needs_the_filter():
     clean = pf.optimal_point(pf.cases.pricing_demands())
     common = {"rate": 0.01, "local_steps": 5, "batch": SAMPLES}
@@ -64,6 +65,7 @@ def test_the_printed_filter_fails_at_40_percent():
     assert distance(models, pf.optimal_point(pf.cases.pricing_demands())).min() > 3
 
 
+@pytest.mark.slow
 def test_table_1_losses_and_the_central_learner():
     printed, profl, central = {0.0: 5.56, 0.25: 5.59, 0.5: 5.67}, {}, {}
     for alpha in printed:
@@ -88,6 +90,7 @@ def accuracy(problem, theta):
     return float(np.mean([1 - says_one[:, 0], says_one[:, 1]]))
 
 
+@pytest.mark.slow
 def test_table_2_different_distributions():
     problem = pf.cases.strategic_classes("different")
     common = {"rate": 0.1, "local_steps": 5, "batch": SAMPLES}
@@ -99,6 +102,7 @@ def test_table_2_different_distributions():
     assert optimal == pytest.approx(0.9250, abs=0.015)
 
 
+@pytest.mark.slow
 def test_the_server_learns_the_reaction_where_clients_see_too_little():
     """Figure 1b: 60 samples a step, 100 clients."""
     problem = pf.cases.pricing_contribution(100)
@@ -111,6 +115,7 @@ def test_the_server_learns_the_reaction_where_clients_see_too_little():
     assert pooled < local / 4
 
 
+@pytest.mark.slow
 def test_fewer_samples_at_the_same_loss():
     """Figure 1c: at most a third of the samples."""
     problem = pf.cases.pricing_contribution(10)
@@ -126,6 +131,7 @@ def test_fewer_samples_at_the_same_loss():
     assert losses["some"] == pytest.approx(losses["all"], abs=0.05)  # the smaller tolerance of the paper
 
 
+@pytest.mark.slow
 def test_where_the_points_agree_so_do_the_algorithms():
     """D.2.2 with the sign that gives a minimum: f_1 = (1 + theta) / 2 and demands -1/2, 1/2."""
     groups = tuple(pf.populations.Gaussian(np.full(10, demand), 0.0, 0.5) for demand in (-0.5, 0.5))
@@ -137,6 +143,7 @@ def test_where_the_points_agree_so_do_the_algorithms():
         assert np.abs(end(problem, algorithm, 60, theta=0.8, repeats=2)).max() < 0.02
 
 
+@pytest.mark.slow
 def test_without_a_shift_all_is_fedavg():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0, 3.0], 0.0, 1.0))
     common = {"rate": 0.05, "local_steps": 3, "batch": SAMPLES}
@@ -144,6 +151,7 @@ def test_without_a_shift_all_is_fedavg():
         assert np.abs(end(problem, algorithm, 40, theta=0.0, repeats=2) - 2.0).max() < 0.1
 
 
+@pytest.mark.slow
 def test_a_risk_that_is_not_convex():
     """Regression with dynamic contribution: one stationary point, curvature of both signs."""
     problem = pf.cases.regression_contribution()

@@ -76,6 +76,7 @@ COMPANY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPANY)
 def test_the_optimum_is_found_in_any_company(name):
     """On data of which 10 to 30 % are outliers, by a law of its own for each client."""
