@@ -22,3 +22,18 @@ def few_programs():
     yield
     if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > 30_000:
         jax.clear_caches()
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """For modules in which nearly all of the time would be the compiler's."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def double_precision():
+    """float64 for everything inside."""
+    with jax.enable_x64(True):
+        yield

@@ -13,7 +13,7 @@ LAYERS = [
     {"families", "reaction", "noise"},
     {"clipping"},
     {
-        "sampling", "losses", "schedules", "domains", "deploy", "batches",
+        "sampling", "losses", "schedules", "optimisers", "domains", "deploy", "batches",
         "populations", "estimators", "participation", "channels", "aggregators",
     },
     {"frames", "problem", "algorithm"},

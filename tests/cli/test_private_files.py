@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -12,13 +11,7 @@ from performative.cli import app
 from performative.config import load_experiment
 from performative.describe import describe
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Here nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 X, Y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 2

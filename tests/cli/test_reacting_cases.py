@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import pytest
 from typer.testing import CliRunner
 
@@ -11,13 +10,7 @@ from performative.cli import app
 from performative.config import load_experiment
 from performative.describe import describe
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Here nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 # case, its Python form, recipe, window: well above the d parameters, and short enough that warm-up ends.

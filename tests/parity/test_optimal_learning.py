@@ -1,6 +1,5 @@
 """Learning the optimal point: the same in every executor, with every other part, in pieces and in sweeps."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -12,12 +11,7 @@ from performative.sweep import set_by_name
 CLIENTS = 5
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Here nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 P = np.asarray([0.3, 0.25, 0.2, 0.15, 0.1])

@@ -1,6 +1,5 @@
 """Private learning: the same in every executor, with every other part, in pieces and in sweeps."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,12 +12,7 @@ TABLES = pf.populations.Database(RNG.normal(1.0, 1.0, (CLIENTS, ROWS)), pf.popul
 PROBLEM = pf.Problem(pf.losses.squared, TABLES, P, domain=pf.Box(-5.0, 5.0))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Here nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 COMPANY = {

@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -15,12 +14,7 @@ ALGORITHM = pf.pcsgd(0.1, clip=1.0, noise_multiplier=20.0, batch=pf.Uniform(3))
 DELTA = 1e-5
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Here nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def run(rounds, privacy, **options):

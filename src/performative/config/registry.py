@@ -21,6 +21,7 @@ SLOTS = {
     "participation": "participation",
     "channel": "channels",
     "aggregator": "aggregators",
+    "tx": "optimisers",
     "rate": "schedules",
     "batch": "batches",
     "loss": "losses",

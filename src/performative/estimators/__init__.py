@@ -4,18 +4,24 @@ from performative.estimators.adaptive_size import AdaptiveSize
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.clipped import Clipped
 from performative.estimators.clipped_model import ClippedModel
+from performative.estimators.control_variate import ControlVariate
 from performative.estimators.dice import Dice
 from performative.estimators.filtered import Filtered
 from performative.estimators.minibatch import Minibatch
 from performative.estimators.performative import Performative
+from performative.estimators.preconditioned import Preconditioned
+from performative.estimators.prox import Prox
 
 __all__ = [
     "AbstractEstimator",
     "AdaptiveSize",
     "Clipped",
     "ClippedModel",
+    "ControlVariate",
     "Dice",
     "Filtered",
     "Minibatch",
     "Performative",
+    "Preconditioned",
+    "Prox",
 ]

@@ -1,6 +1,8 @@
 """Who takes part in a round."""
 
+from performative.participation.available import AbstractAvailability, Available, DayNight
 from performative.participation.base import AbstractParticipation, Selection
+from performative.participation.cyclic import Cyclic
 from performative.participation.first_k import (
     AbstractLatency,
     Exponential,
@@ -8,17 +10,24 @@ from performative.participation.first_k import (
     LogNormal,
     UniformLatency,
 )
-from performative.participation.local_work import LocalWork, UniformSteps
+from performative.participation.local_work import AdaComm, LocalWork, UniformSteps
+from performative.participation.power_of_choice import PowerOfChoice
 from performative.participation.schemes import Full, SchemeOne, SchemeTwo
 
 __all__ = [
+    "AbstractAvailability",
     "AbstractLatency",
     "AbstractParticipation",
+    "AdaComm",
+    "Available",
+    "Cyclic",
+    "DayNight",
     "Exponential",
     "FirstK",
     "Full",
     "LocalWork",
     "LogNormal",
+    "PowerOfChoice",
     "SchemeOne",
     "SchemeTwo",
     "Selection",

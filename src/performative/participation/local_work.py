@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from performative.participation.base import AbstractParticipation, Selection
 from performative.types import Cohort, Memory, Upload, whole
@@ -22,15 +23,59 @@ class UniformSteps(eqx.Module):
             raise ValueError(f"UniformSteps needs whole numbers 1 <= lo <= hi; got lo={self.lo!r}, hi={self.hi!r}.")
 
 
+class AdaComm(eqx.Module):
+    """Fewer local steps as the loss falls: fast at first, close to the others' models in the end.
+
+        tau_t = ceil(sqrt(F(theta_t) / F(theta_0)) * first),      least <= tau_t <= first
+
+    F is the mean loss that the clients of a round report, weighed by a_i; round t goes by the report of the round
+    before. Where the loss grows (data that react can make it), tau stays at `first`. It needs a loss that is positive
+    at the start; else tau is `first` throughout. A round without a finite report changes nothing.
+    Wang and Joshi, SysML 2019, Eq. (18). Differs from the paper: the loss is looked at each round, not once in a
+    span of time.
+    """
+
+    first: int = whole()
+    least: int = whole(default=1)
+
+    def __check_init__(self) -> None:
+        if not (isinstance(self.first, int) and isinstance(self.least, int) and 1 <= self.least <= self.first):
+            raise ValueError(
+                f"AdaComm needs whole numbers 1 <= least <= first; got first={self.first!r}, least={self.least!r}."
+            )
+
+    def init(self) -> Memory:
+        """The loss at the start and the last one; NaN until there is a report."""
+        return jnp.full((2,), jnp.nan, jnp.result_type(float))
+
+    def steps(self, memory: Memory) -> Int[Array, ""]:
+        """tau of the round to come."""
+        start, last = memory
+        known = (start > 0) & jnp.isfinite(last)
+        ratio = jnp.where(known, jnp.maximum(last, 0) / jnp.where(known, start, 1), 1)
+        return jnp.clip(jnp.ceil(jnp.sqrt(ratio) * self.first), self.least, self.first).astype(jnp.int32)
+
+    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+        """The losses at the start and now, after one more report."""
+        assert upload.loss is not None
+        loss = upload.loss.astype(memory.dtype)
+        heard = jnp.isfinite(loss) if cohort.active is None else cohort.active & jnp.isfinite(loss)
+        weight = jnp.where(heard, cohort.weight.astype(memory.dtype), 0)
+        total = jnp.sum(weight)
+        mean = jnp.sum(weight * jnp.where(heard, loss, 0)) / jnp.where(total > 0, total, 1)
+        now = jnp.stack([jnp.where(jnp.isnan(memory[0]), mean, memory[0]), mean])
+        return jnp.where(total > 0, now, memory)
+
+
 def _as_steps(steps: Any) -> Any:
-    """tau_i as int32, or the distribution. Fractions and numbers below 1 are refused, not rounded."""
-    if isinstance(steps, UniformSteps):
+    """tau_i as int32, or the rule. Fractions and numbers below 1 are refused, not rounded."""
+    if isinstance(steps, (UniformSteps, AdaComm)):
         return steps
     given = np.asarray(steps)
     if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iuf" or np.any((given < 1) | (given % 1 != 0)):
         raise ValueError(
-            "LocalWork: steps must be one whole number >= 1 for each client, or pf.participation.UniformSteps(lo, hi); "
-            f"got {steps!r}."
+            "LocalWork: steps must be one whole number >= 1 for each client, pf.participation.UniformSteps(lo, hi) or "
+            f"pf.participation.AdaComm(first); got {steps!r}."
         )
     return given.astype(np.int32)
 
@@ -38,8 +83,9 @@ def _as_steps(steps: Any) -> Any:
 class LocalWork(AbstractParticipation):
     """The cohort of `inner`, with tau_i local steps for client i.
 
-    `steps` is a list tau_i (one a client) or `UniformSteps(lo, hi)`. It sets E, the largest tau_i, so the recipe's
-    `local_steps` is left at its default. The clock still counts t = round * E + e.
+    `steps` is a list tau_i (one a client), `UniformSteps(lo, hi)`, or `AdaComm(first)`, one tau for all that follows
+    the loss. It sets E, the largest tau_i, so the recipe's `local_steps` is left at its default. The clock still
+    counts t = round * E + e.
     """
 
     inner: AbstractParticipation
@@ -53,7 +99,10 @@ class LocalWork(AbstractParticipation):
             raise ValueError("LocalWork inside LocalWork: the inner steps would not count; give one list of steps.")
         self.inner = inner
         self.steps = _as_steps(steps)
-        self.longest = self.steps.hi if isinstance(self.steps, UniformSteps) else int(self.steps.max())
+        if isinstance(self.steps, UniformSteps):
+            self.longest = self.steps.hi
+        else:
+            self.longest = self.steps.first if isinstance(self.steps, AdaComm) else int(self.steps.max())
 
     def size(self, clients: int) -> int:
         return self.inner.size(clients)
@@ -76,35 +125,42 @@ class LocalWork(AbstractParticipation):
 
     @property
     def wants_loss(self) -> bool:
-        return self.inner.wants_loss
+        return self.inner.wants_loss or isinstance(self.steps, AdaComm)
 
     def tables(self, weights: np.ndarray) -> Any:
         return self.inner.tables(weights)
 
     def init(self, clients: int) -> Memory:
-        return self.inner.init(clients)
+        inner = self.inner.init(clients)
+        return (inner, self.steps.init()) if isinstance(self.steps, AdaComm) else inner
 
     def check(self, weights: np.ndarray) -> None:
         self.inner.check(weights)
-        if not isinstance(self.steps, UniformSteps) and len(self.steps) != len(weights):
+        if not isinstance(self.steps, (UniformSteps, AdaComm)) and len(self.steps) != len(weights):
             raise ValueError(
                 f"LocalWork: steps has {len(self.steps)} entries for {len(weights)} clients; give one a client."
             )
 
     def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
         key_inner, key_steps = jax.random.split(key)
-        cohort, memory = self.inner.select(key_inner, selection, memory)
-        if isinstance(self.steps, UniformSteps):
+        inside = memory[0] if isinstance(self.steps, AdaComm) else memory
+        cohort, inside = self.inner.select(key_inner, selection, inside)
+        if isinstance(self.steps, AdaComm):
+            steps = jnp.broadcast_to(self.steps.steps(memory[1]), cohort.ids.shape)
+            memory = (inside, memory[1])
+        elif isinstance(self.steps, UniformSteps):
             # Keyed by client, so that a client's work does not depend on who else was drawn.
             draw = jax.vmap(
                 lambda i: jax.random.randint(
                     jax.random.fold_in(key_steps, i), (), self.steps.lo, self.steps.hi + 1, jnp.int32
                 )
             )
-            steps = draw(cohort.ids)
+            steps, memory = draw(cohort.ids), inside
         else:
-            steps = jnp.take(self.steps, cohort.ids, mode="clip")
+            steps, memory = jnp.take(self.steps, cohort.ids, mode="clip"), inside
         return eqx.tree_at(lambda c: c.steps, cohort, steps, is_leaf=lambda leaf: leaf is None), memory
 
     def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+        if isinstance(self.steps, AdaComm):
+            return self.inner.observe(cohort, upload, memory[0]), self.steps.observe(cohort, upload, memory[1])
         return self.inner.observe(cohort, upload, memory)

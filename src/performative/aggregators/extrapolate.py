@@ -1,0 +1,82 @@
+"""A server step that grows where clients pull in different directions."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.mean import Mean, weighted_sum
+from performative.errors import check_finite
+from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, squared_norm
+
+
+class Extrapolate(AbstractAggregator):
+    """FedExP: `inner`'s move, times a server step that the updates themselves say.
+
+        eta_g = max(1, sum_k w_k |delta_k|^2 / (2 (|sum_k w_k delta_k|^2 + eps))),      at most `cap`
+
+    w_k are the weights of the round as parts of one (1/m in the paper). The mean in the denominator is that of the
+    updates, whatever `inner` makes of them.
+    cap:  the largest eta_g, >= 1. None is the paper's. Even then eta_g <= mean |delta|^2 / (2 eps), and a move that was
+          stretched is no longer than mean |delta|^2 / (4 sqrt(eps)). Where |delta| grows with theta, as it can under
+          performative shift, that bounds nothing: give a cap.
+    Near a point where different clients balance, eta_g is large and the model jumps around it. The paper therefore
+    hands out the mean of the last two models. That is no move (the next round starts from the last one alone): see
+    `mean_of_last_two`. Jhunjhunwala et al. 2023. Differs from the slides: they print one client's update there.
+    """
+
+    inner: AbstractAggregator = Mean()
+    cap: Numbers | None = number(default=None)
+    eps: Numbers = number(default=1e-3)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractAggregator):
+            raise ValueError(f"Extrapolate: inner must be an aggregator such as Mean(); got {self.inner!r}.")
+        check_finite("Extrapolate", cap=self.cap, eps=self.eps)
+        if self.cap is not None and is_concrete(self.cap) and not np.all(np.asarray(self.cap) >= 1):
+            raise ValueError(f"Extrapolate: cap must be >= 1, as eta_g is, or None for no cap; got {self.cap}.")
+        if self.eps is None or (is_concrete(self.eps) and not np.all(np.asarray(self.eps) > 0)):
+            raise ValueError(f"Extrapolate: eps must be above 0; got {self.eps}.")
+
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+        return self.inner.init(theta, clients, extra)
+
+    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+        return self.inner.broadcast(memory)
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        move, memory = self.inner.aggregate(theta, upload, cohort, weights, memory)
+        step = self.server_step(upload, cohort)
+        return jax.tree.map(lambda leaf: step.astype(leaf.dtype) * leaf, move), memory
+
+    def server_step(self, upload: Upload, cohort: Cohort) -> Float[Array, ""]:
+        """eta_g of one round."""
+        total = jnp.sum(cohort.weight)
+        share = cohort.weight / jnp.where(total > 0, total, 1)
+        mean = weighted_sum(upload.delta, share, cohort.active)
+        spread = weighted_sum(jax.vmap(squared_norm)(upload.delta), share, cohort.active)
+        least = jnp.asarray(self.eps).astype(spread.dtype)
+        step = jnp.maximum(1, spread / (2 * (squared_norm(mean) + least)))
+        return step if self.cap is None else jnp.minimum(step, jnp.asarray(self.cap).astype(step.dtype))
+
+    def check(self, weights: Any, participation: Any) -> None:
+        self.inner.check(weights, participation)
+
+
+def mean_of_last_two(history: Any) -> PyTree:
+    """(theta_T + theta_{T-1}) / 2 of each repeat: the model that FedExP hands out, [repeats, ...] per leaf.
+
+    It needs a history that recorded the last two rounds.
+    """
+    rounds = np.asarray(history.rounds)
+    if len(rounds) < 2 or rounds[-1] - rounds[-2] != 1:
+        raise ValueError(
+            f"mean_of_last_two needs the models of the last two rounds; recorded are rounds {rounds[-3:].tolist()} "
+            'at the end. Run with record_theta="all".'
+        )
+    return jax.tree.map(lambda leaf: (np.asarray(leaf)[:, -1] + np.asarray(leaf)[:, -2]) / 2, history.theta)

@@ -1,0 +1,96 @@
+"""Unequal work made up for: clients count by their gradients, not by how many steps they took."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.mean import Mean
+from performative.client_axis import put_rows, take_rows
+from performative.types import Cohort, Memory, Theta, Upload
+
+
+class NovaMemory(eqx.Module):
+    """Each client's last reach [N] (0: never seen), sum_i p_i reach_i, the p_i of those seen, and `inner`'s memory."""
+
+    last: Float[Array, " N"]
+    total: Float[Array, ""]
+    seen: Float[Array, ""]
+    inner: Memory
+
+
+class Nova(AbstractAggregator):
+    """FedNova: each update divided by how far its local steps reach, all multiplied by the mean reach; then `inner`.
+
+        delta_k -> delta_k r / r_k,      r = sum_i p_i r_i,      r_k = `Upload.reach`
+
+    For plain steps of one length r_k = eta tau_k, and the move is tau_eff sum_k a_k delta_k / tau_k with
+    tau_eff = sum_i p_i tau_i. Prox, momentum and other local solvers say by `unit_step` how far they reach.
+    Wang et al. 2020, Eq. (7); it takes away the bias of unequal work, not that of unequal clients, which vanishes with
+    the rate: see `Scaffold`. A projection onto a domain is not accounted for.
+
+    over: "clients" takes r over all clients that were ever seen, each with its last reach: once all were, r does not
+          depend on who was drawn. "cohort" is the printed form, r = sum_k a_k r_k / sum_k a_k over the round's own: the
+          same with full participation, but with few clients a round it goes back to FedAvg (with one, exactly).
+    The server keeps one number a client; a round still costs K.
+    """
+
+    inner: AbstractAggregator = Mean()
+    over: str = eqx.field(static=True, default="clients")
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractAggregator):
+            raise ValueError(f"Nova: inner must be an aggregator such as Mean(); got {self.inner!r}.")
+        if self.over not in ("clients", "cohort"):
+            raise ValueError(f'Nova: over must be "clients" or "cohort"; got {self.over!r}.')
+
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+        inside = self.inner.init(theta, clients, extra)
+        if self.over == "cohort":
+            return inside
+        dtype = jnp.result_type(float)
+        return NovaMemory(jnp.zeros(clients, dtype), jnp.zeros((), dtype), jnp.zeros((), dtype), inside)
+
+    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+        return self.inner.broadcast(memory if self.over == "cohort" else memory.inner)
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        if upload.reach is None:
+            raise ValueError("Nova needs uploads that say how far their local steps reach (Upload.reach).")
+        here = jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
+        reach: Array = jnp.where(here, upload.reach, 0)
+        if self.over == "cohort":
+            total = jnp.sum(cohort.weight.astype(reach.dtype) * reach)
+            middle = _ratio(total, jnp.sum(cohort.weight).astype(reach.dtype))
+            inside, last = memory, None
+        else:
+            share = jnp.where(here, jnp.take(weights, cohort.ids, mode="clip"), 0).astype(memory.last.dtype)
+            reach = reach.astype(memory.last.dtype)
+            before = take_rows(memory.last, cohort.ids)
+            total = memory.total + jnp.sum(share * (reach - before))
+            seen = memory.seen + jnp.sum(jnp.where((before == 0) & (reach != 0), share, 0))
+            middle = _ratio(total, seen)
+            inside = memory.inner
+            # Where everyone computes, absent clients have rows too: what stands there was never sent.
+            last = put_rows(memory.last, jnp.where(here, cohort.ids, weights.shape[0]), reach)
+        factor = jnp.where(reach == 0, 1, _ratio(middle, reach))
+
+        def even(delta: Array) -> Array:
+            return delta * factor.reshape((-1,) + (1,) * (delta.ndim - 1)).astype(delta.dtype)
+
+        evened = eqx.tree_at(lambda u: u.delta, upload, jax.tree.map(even, upload.delta))
+        move, inside = self.inner.aggregate(theta, evened, cohort, weights, inside)
+        return move, (inside if last is None else NovaMemory(last, total, seen, inside))
+
+    def check(self, weights: Any, participation: Any) -> None:
+        self.inner.check(weights, participation)
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    """above / below, 0 where there is nothing to divide by."""
+    return jnp.where(below == 0, 0, above / jnp.where(below == 0, 1, below))

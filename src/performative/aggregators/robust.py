@@ -1,0 +1,200 @@
+"""Moves that a few hostile or broken clients cannot drag away.
+
+All three take their weights relative to each other: they do not scale the move where the weights of a round do not sum
+to one (Scheme II with unequal p), as `Mean` does. None of them is unbiased: where honest clients differ, they settle
+elsewhere than the mean, and under performative shift that point moves again.
+"""
+
+import functools
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PyTree
+
+from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.mean import weighted_sum
+from performative.errors import check_counts, check_finite
+from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, whole
+
+# Shares of a median are counted in whole parts: sums of them do not depend on the order of the rows, so a tie is a tie.
+# Twice the total still fits 32 bits.
+_PARTS = 2.0**29
+
+
+def _present(cohort: Cohort) -> Bool[Array, " K"]:
+    return jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
+
+
+def _shares(cohort: Cohort) -> Float[Array, " K"]:
+    """Weights of the rows that are there, as parts of one; all 0 where there is no weight."""
+    weight = jnp.where(_present(cohort), cohort.weight, 0)
+    total = jnp.sum(weight)
+    return weight / jnp.where(total > 0, total, 1)
+
+
+def _by_rows(mask: Array, leaf: Array) -> Array:
+    return mask.reshape((-1,) + (1,) * (leaf.ndim - 1))
+
+
+def _sorted(leaf: Array, share: Array, present: Array) -> tuple[Array, Array]:
+    """Values of each coordinate in ascending order [K, ...], and the share that each brings along."""
+    # Rows that are not there have no share, so it does not matter where they end up.
+    clean = jnp.where(_by_rows(present, leaf), leaf, 0)
+    values, shares = jax.lax.sort((clean, jnp.broadcast_to(_by_rows(share, leaf), leaf.shape)), dimension=0, num_keys=1)
+    return values, shares
+
+
+class Median(AbstractAggregator):
+    """The weighted median of updates, coordinate by coordinate.
+
+        move_j = the value with at most half of the weight below it and at most half above
+
+    Where half of the weight lies on either side it is the middle of the two values, as usual. A client drawn twice by
+    `SchemeOne` counts twice. Clients with less than half of the weight cannot drag it past the honest ones.
+    Yin et al. 2018.
+    """
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        share, present = _shares(cohort), _present(cohort)
+        parts = jnp.round(share * _PARTS).astype(jnp.int32)
+        total, rounding = jnp.sum(parts), share.shape[0]
+
+        def middle(leaf: Array) -> Array:
+            values, weighs = _sorted(leaf, parts, present)
+            past = 2 * jnp.cumsum(weighs, axis=0) - total
+            low = jnp.argmax(past >= -rounding, axis=0, keepdims=True)
+            high = jnp.argmax(past > rounding, axis=0, keepdims=True)
+            ends = [jnp.take_along_axis(values, at, axis=0)[0] for at in (low, high)]
+            return jnp.where(total > 0, ends[0] / 2 + ends[1] / 2, 0)
+
+        return jax.tree.map(middle, upload.delta), memory
+
+
+class TrimmedMean(AbstractAggregator):
+    """The mean of updates without the lowest and the highest `fraction` of the weight, coordinate by coordinate.
+
+        move_j = sum_k kept_kj delta_kj / (1 - 2 fraction),   kept = what of a client's share lies between the two cuts
+
+    A client at a cut counts for the part inside, so the fraction need not be a whole number of clients; with equal
+    weights and fraction * K whole it is the usual trimmed mean. A client drawn twice by `SchemeOne` counts twice.
+    Clients with at most `fraction` of the weight cannot drag it past the honest ones. Yin et al. 2018.
+    """
+
+    fraction: Numbers = number()
+
+    def __check_init__(self) -> None:
+        check_finite("TrimmedMean", fraction=self.fraction)
+        if is_concrete(self.fraction) and not (
+            self.fraction is not None and np.all(self.fraction >= 0) and np.all(self.fraction < 0.5)
+        ):
+            raise ValueError(
+                f"TrimmedMean: fraction is dropped at both ends and must lie in [0, 0.5); got {self.fraction}. "
+                "Median() drops all but the middle."
+            )
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        share, present = _shares(cohort), _present(cohort)
+
+        def mean(leaf: Array) -> Array:
+            values, weighs = _sorted(leaf, share, present)
+            cut = jnp.asarray(self.fraction).astype(weighs.dtype)
+            after = jnp.cumsum(weighs, axis=0)
+            # Taken off both ends, so that rows between the cuts keep their share to the last bit.
+            below = jnp.clip(cut - (after - weighs), 0, weighs)
+            above = jnp.clip(after - (1 - cut), 0, weighs)
+            kept = jnp.maximum(weighs - below - above, 0)
+            total = jnp.sum(kept, axis=0)
+            kept = kept / jnp.where(total > 0, total, 1)
+            return jnp.sum(jnp.where(kept > 0, values, 0) * kept.astype(values.dtype), axis=0)
+
+        return jax.tree.map(mean, upload.delta), memory
+
+    def check(self, weights: Any, participation: Any) -> None:
+        if not is_concrete(self.fraction):
+            return
+        rows, fraction = participation.size(len(weights)), np.asarray(self.fraction)
+        few = fraction[(fraction > 0) & (fraction * rows < 1 - 1e-9)]
+        if few.size:
+            raise ValueError(
+                f"TrimmedMean(fraction={few.flat[0]:g}) drops less than one of the {rows} clients of a round, so a "
+                f"single one can drag it anywhere; use fraction >= {1 / rows:.3g}, or more clients a round."
+                if rows > 2
+                else f"TrimmedMean(fraction={few.flat[0]:g}) needs at least 3 clients a round; there are {rows}."
+            )
+
+
+class Krum(AbstractAggregator):
+    """The update that lies closest to most of the others.
+
+        score_k = sum of |delta_k - delta_l|^2 over the n - byzantine - 2 nearest l,      move = delta_argmin
+
+    `multi` > 1 takes the `multi` lowest scores and their mean by the weights of the round. Distances are those of whole
+    updates, over all leaves. n counts the different clients of the round: one drawn twice by `SchemeOne` has one vote,
+    as it is one client that may be hostile. Two that are each other's nearest tie; the one closer to all wins.
+    It withstands `byzantine` hostile clients where n >= 2 byzantine + 3. A run is refused where no round can have that
+    many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) do what they can, with one neighbour at least.
+    Costs K^2 distances a round, K the rows that the executor computes. Blanchard et al. 2017.
+    """
+
+    byzantine: int = whole()
+    multi: int = whole(default=1)
+
+    def __check_init__(self) -> None:
+        if isinstance(self.byzantine, bool) or not isinstance(self.byzantine, int) or self.byzantine < 0:
+            raise ValueError(f"Krum: byzantine must be a whole number of clients >= 0; got {self.byzantine!r}.")
+        check_counts(**{"Krum: multi": self.multi})
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        present = _present(cohort)
+        apart = _distances(upload.delta, present)
+        n = jnp.sum(present, dtype=jnp.int32)
+        neighbours = jnp.clip(n - self.byzantine - 2, jnp.minimum(1, n - 1), n - 1)
+        rows = jnp.arange(apart.shape[0], dtype=jnp.int32)
+        near = jnp.where(rows < neighbours, jnp.sort(apart, axis=1), 0)
+        total = jnp.sum(jnp.where(jnp.isfinite(apart), apart, 0), axis=1)
+        missing = jnp.asarray(jnp.inf, apart.dtype)
+        score = jnp.where(present, jnp.sum(near, axis=1), missing)
+        # Absent rows come after all that are there, whose score may have overflowed.
+        order = jnp.lexsort((total, score, ~present))
+        chosen = jnp.zeros(present.shape, bool).at[order[: self.multi]].set(True) & present
+        share = jnp.where(chosen, cohort.weight, 0)
+        mass = jnp.sum(share)
+        return weighted_sum(upload.delta, share / jnp.where(mass > 0, mass, 1), chosen), memory
+
+    def check(self, weights: Any, participation: Any) -> None:
+        rows = participation.size(len(weights))
+        if rows < 2 * self.byzantine + 3:
+            raise ValueError(
+                f"Krum(byzantine={self.byzantine}) needs at least 2 * byzantine + 3 = {2 * self.byzantine + 3} clients "
+                f"a round; {type(participation).__name__} takes {rows}."
+            )
+        if self.multi > rows - self.byzantine:
+            raise ValueError(
+                f"Krum(byzantine={self.byzantine}, multi={self.multi}) would have to take hostile ones among {rows} "
+                f"clients a round; use multi <= {rows - self.byzantine}."
+            )
+
+
+def _distances(rows: PyTree, present: Bool[Array, " K"]) -> Float[Array, "K K"]:
+    """|row_k - row_l|^2 over all leaves; infinite from a row to itself and where one is not there."""
+    dtype = jnp.result_type(*jax.tree.leaves(rows))
+    clean = jax.tree.map(lambda leaf: jnp.where(_by_rows(present, leaf), leaf, 0), rows)
+
+    def from_one(row: PyTree) -> Array:
+        # Differences first: |x|^2 + |y|^2 - 2xy loses what little two updates differ by where both are long.
+        gaps = jax.tree.map(lambda leaf, mine: jnp.square(leaf - mine).astype(dtype), clean, row)
+        sums = [jnp.sum(gap, axis=tuple(range(1, gap.ndim))) for gap in jax.tree.leaves(gaps)]
+        return functools.reduce(operator.add, sums)
+
+    apart = jax.lax.map(from_one, clean)
+    there = present & present[:, None] & ~jnp.eye(present.shape[0], dtype=bool)
+    return jnp.where(there, apart, jnp.asarray(jnp.inf, dtype))

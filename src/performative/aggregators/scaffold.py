@@ -1,0 +1,58 @@
+"""The server's half of SCAFFOLD."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.mean import Mean, weighted_sum
+from performative.types import Cohort, Memory, Theta, Upload
+
+
+class ScaffoldMemory(eqx.Module):
+    """c, and `inner`'s memory."""
+
+    control: Theta
+    inner: Memory
+
+
+class Scaffold(AbstractAggregator):
+    """Keep c = sum_i p_i c_i and send it to the clients, which correct their steps by it. The move is `inner`'s.
+
+        c <- c + sum_k p_k (c_k_new - c_k_old)      over those who took part
+
+    p_k and not a_k: c is the mean over all clients exactly, whoever was drawn and however often. For p_i = 1/N it is
+    the update of Karimireddy et al. 2020. It needs the estimator `ControlVariate`. A server step size is
+    `ServerOpt(Scaffold(), Momentum(0.0), rate)`.
+    """
+
+    inner: AbstractAggregator = Mean()
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractAggregator):
+            raise ValueError(f"Scaffold: inner must be an aggregator such as Mean(); got {self.inner!r}.")
+
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+        if "control" not in extra:
+            raise ValueError(
+                "Scaffold needs clients that correct their steps; use it with the estimator "
+                "ControlVariate(Minibatch())."
+            )
+        return ScaffoldMemory(jax.tree.map(jnp.zeros_like, theta), self.inner.init(theta, clients, extra))
+
+    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+        return {**self.inner.broadcast(memory.inner), "control": memory.control}
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
+        share: Array = jnp.take(weights, cohort.ids, mode="clip")
+        news = weighted_sum(upload.extra["control"], share, cohort.active)
+        return move, ScaffoldMemory(jax.tree.map(jnp.add, memory.control, news), inside)
+
+    def check(self, weights: Any, participation: Any) -> None:
+        self.inner.check(weights, participation)

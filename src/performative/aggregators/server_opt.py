@@ -1,0 +1,64 @@
+"""A server that does not simply add the move, but treats it as a gradient."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from performative.aggregators.base import AbstractAggregator
+from performative.errors import check_finite
+from performative.optimisers import AbstractOptimiser, as_optimiser
+from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number
+
+
+class OptimisedServer(eqx.Module):
+    """The optimiser's state, and `inner`'s memory."""
+
+    state: PyTree
+    inner: Memory
+
+
+class ServerOpt(AbstractAggregator):
+    """move = -rate tx(-inner's move)
+
+    FedAvgM, FedAdam, FedAdagrad and FedYogi with tx = Momentum, Adam, Adagrad and Yogi of `pf.optimisers`; or any
+    optax transformation without learning rate (see `FromOptax`). Reddi et al. 2021, Algorithm 2; optax corrects Adam
+    and Yogi for their start, which the paper does not.
+
+    It settles where `inner` does: the move is 0 there. Adaptive rules divide by the size of past moves, so that with a
+    fixed rate they may circle around that point; a larger `eps` calms them.
+    """
+
+    inner: AbstractAggregator
+    tx: AbstractOptimiser = eqx.field(converter=as_optimiser)
+    rate: Numbers = number(default=1.0)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractAggregator):
+            raise ValueError(f"ServerOpt: inner must be an aggregator such as Mean(); got {self.inner!r}.")
+        check_finite("ServerOpt", rate=self.rate)
+        if is_concrete(self.rate) and not (self.rate is not None and np.all(self.rate >= 0)):
+            raise ValueError(f"ServerOpt: rate must not be negative; got {self.rate}.")
+
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+        return OptimisedServer(self.tx.start(theta), self.inner.init(theta, clients, extra))
+
+    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+        return self.inner.broadcast(memory.inner)
+
+    def aggregate(
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
+        direction, state = self.tx.turn(jax.tree.map(jnp.negative, move), memory.state, theta)
+
+        def step(v: Array) -> Array:
+            return -jnp.asarray(self.rate, v.dtype) * v
+
+        return jax.tree.map(step, direction), OptimisedServer(state, inside)
+
+    def check(self, weights: Any, participation: Any) -> None:
+        self.inner.check(weights, participation)

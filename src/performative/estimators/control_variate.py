@@ -1,0 +1,84 @@
+"""Local steps without the drift: each client corrects for how it differs from the rest."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.estimators.preconditioned import Preconditioned, all_finite
+from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
+
+
+class Control(eqx.Module):
+    """c_i, the sum of this round's directions so far, and `inner`'s memory."""
+
+    own: Theta
+    total: Theta
+    inner: Memory
+
+
+class ControlVariate(AbstractWrapper):
+    """v = inner's - c_i + c,      c_i <- mean over the round's local steps of inner's own directions
+
+    c = sum_i p_i c_i comes from the server, which must be `Scaffold`; the client sends the change of its c_i.
+    Karimireddy et al. 2020 (SCAFFOLD). For plain steps of one length c_i is their option II,
+    c_i - c + (theta_0 - theta_i)/(tau_i eta). Differs from it where steps vary: the mean is of directions, so that
+    neither a projection nor an optimiser around this part gets into c_i.
+
+    Where nothing is random it settles at the stable point itself, whatever tau_i are. It does not take the noise of
+    batches away. `Prox` and `Preconditioned` go around it. c_i says much about a client and goes past the channel:
+    `ClippedNoise` does not protect it.
+    """
+
+    inner: AbstractEstimator
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractEstimator):
+            raise ValueError(
+                f"ControlVariate: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}."
+            )
+        part: Any = self.inner
+        while part is not None:
+            if isinstance(part, Preconditioned):
+                raise ValueError(
+                    "ControlVariate: Preconditioned goes outside, else the optimiser's warm-up passes for drift: "
+                    "Preconditioned(ControlVariate(...), tx)."
+                )
+            if isinstance(part, ControlVariate):
+                raise ValueError("ControlVariate inside ControlVariate: a client has one c_i; drop one of them.")
+            part = getattr(part, "inner", None)
+
+    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+        zero = jax.tree.map(jnp.zeros_like, theta)
+        return Control(zero, zero, self.inner.init(theta, population, loss))
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        if "control" not in local.broadcast.extra:
+            raise ValueError(
+                "ControlVariate needs a server that keeps the mean of the clients' c_i: use it with the aggregator "
+                "pf.aggregators.Scaffold()."
+            )
+        out = self.inner.estimate(noise, theta, batch, local, memory.inner)
+        corrected = jax.tree.map(
+            lambda v, mine, all_: v - mine + all_, out.direction, memory.own, local.broadcast.extra["control"]
+        )
+        total = jax.tree.map(jnp.add, memory.total, out.direction)
+        return Estimate(corrected, Control(memory.own, total, out.memory), out.metrics, out.facts)
+
+    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+        extra, inside = self.inner.finish(upload, local, memory.inner)
+        # The server leaves a broken update out, so the client's c_i must stay what the server thinks it is.
+        sound = all_finite((upload.delta, memory.total))
+
+        def change(total: Array, mine: Array) -> Array:
+            return jnp.where(sound, total / jnp.maximum(upload.steps, 1).astype(total.dtype) - mine, 0)
+
+        news = jax.tree.map(change, memory.total, memory.own)
+        own = jax.tree.map(jnp.add, memory.own, news)
+        return {**extra, "control": news}, Control(own, jax.tree.map(jnp.zeros_like, own), inside)
+
+    def review(self, memory: Memory) -> list[str]:
+        return self.inner.review(memory.inner)

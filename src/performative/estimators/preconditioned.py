@@ -1,0 +1,78 @@
+"""Local momentum and local adaptive steps."""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PyTree
+
+from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.optimisers import AbstractOptimiser, as_optimiser
+from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
+
+
+class Optimised(eqx.Module):
+    """The optimiser's state, and `inner`'s memory."""
+
+    state: PyTree
+    inner: Memory
+
+
+class Preconditioned(AbstractWrapper):
+    """v = tx(inner's),      tx an optimiser such as pf.optimisers.Momentum(0.9)
+
+    tx:    one of `pf.optimisers`, or an optax transformation without learning rate (see `FromOptax`)
+    reset: start the optimiser anew each round (the default, as FedNova's analysis has it), or keep its state between
+           the client's rounds
+    `Nova` makes up for unequal work by what tx makes of a gradient of 1: exact for momentum, which is linear; for
+    adaptive rules, which divide by the size of gradients, the part that depends on the number of steps only. With
+    reset=False it counts as if such gradients had come for long. Wang et al. 2020, 2021.
+    """
+
+    inner: AbstractEstimator
+    tx: AbstractOptimiser = eqx.field(converter=as_optimiser)
+    reset: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractEstimator):
+            raise ValueError(
+                f"Preconditioned: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}."
+            )
+
+    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+        return Optimised(self.tx.start(theta), self.inner.init(theta, population, loss))
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        out = self.inner.estimate(noise, theta, batch, local, memory.inner)
+        direction, state = self.tx.turn(out.direction, memory.state, theta)
+        return Estimate(direction, Optimised(state, out.memory), out.metrics, out.facts)
+
+    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+        extra, inside = self.inner.finish(upload, local, memory.inner)
+        fresh, state = self.tx.start(local.broadcast.theta), memory.state
+        if self.reset:
+            state = fresh
+        else:  # a broken round would spoil every later one
+            sound = all_finite(upload.delta)
+            state = jax.tree.map(lambda new, old: jnp.where(sound, old, new), fresh, state)
+        return extra, Optimised(state, inside)
+
+    def unit_start(self) -> PyTree:
+        state = self.tx.start(jnp.zeros(()))
+        return (state if self.reset else self.tx.settled(state)), self.inner.unit_start()
+
+    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+        state, inside = carry
+        unit, inside = self.inner.unit_step(gone, inside)
+        turned, state = self.tx.turn(unit, state, gone)
+        return turned, (state, inside)
+
+    def review(self, memory: Memory) -> list[str]:
+        return self.inner.review(memory.inner)
+
+
+def all_finite(tree: PyTree) -> Bool[Array, ""]:
+    """Whether every number of every leaf is finite."""
+    return functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)))

@@ -1,0 +1,45 @@
+"""Local steps that do not stray far from where they began."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from performative.errors import check_finite
+from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, is_concrete, number
+
+
+class Prox(AbstractWrapper):
+    """v = inner's + mu (theta - theta_0),      theta_0 the model that the round began with
+
+    The gradient of the local loss plus mu |theta - theta_0|^2 / 2. Li et al. 2020 (FedProx). It bounds the drift of
+    many local steps and does not remove it: with unequal work or unequal clients the point that it settles at moves
+    as FedAvg's does, by less. `Nova` around the mean makes up for unequal work.
+    """
+
+    inner: AbstractEstimator
+    mu: Numbers = number()
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractEstimator):
+            raise ValueError(f"Prox: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}.")
+        check_finite("Prox", mu=self.mu)
+        if is_concrete(self.mu) and not (self.mu is not None and np.all(self.mu >= 0)):
+            raise ValueError(f"Prox: mu must not be negative; got {self.mu}.")
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        out = self.inner.estimate(noise, theta, batch, local, memory)
+
+        def pull(v: Array, here: Array, start: Array) -> Array:
+            return v + jnp.asarray(self.mu, v.dtype) * (here - start)
+
+        pulled: Any = jax.tree.map(pull, out.direction, theta, local.broadcast.theta)
+        return Estimate(pulled, out.memory, out.metrics, out.facts)
+
+    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+        # theta - theta_0 is -gone: steps go against the direction.
+        unit, carry = self.inner.unit_step(gone, carry)
+        return unit - jnp.asarray(self.mu, unit.dtype) * gone.astype(unit.dtype), carry

@@ -1,0 +1,131 @@
+"""Clients that are there at some times and not at others."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from performative.errors import check_finite
+from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.types import Cohort, Memory, Numbers, as_numbers, as_whole, is_concrete, number
+
+
+class AbstractAvailability(eqx.Module):
+    """How likely clients are there, round by round. Parameters are numbers, or one a client."""
+
+    @abstractmethod
+    def at(self, round: Int[Array, ""]) -> Float[Array, "..."]:
+        """q_i of this round: a number, or one a client."""
+
+
+class DayNight(AbstractAvailability):
+    """`high` by day, `low` by night.
+
+        q_i(r) = high_i  where (r + phase_i) mod period < period / 2,  else low_i
+
+    A `phase` for each client puts them into time zones.
+    """
+
+    period: Numbers = number()
+    phase: Numbers = number(default=0.0)
+    high: Numbers = number(default=1.0)
+    low: Numbers = number(default=0.0)
+
+    def __check_init__(self) -> None:
+        check_finite("DayNight", period=self.period, phase=self.phase)
+        if is_concrete(self.period) and not np.all(np.asarray(self.period) > 0):
+            raise ValueError(f"DayNight: period must be a number of rounds > 0; got {self.period}.")
+        _check_chance("DayNight", high=self.high, low=self.low)
+
+    def at(self, round: Int[Array, ""]) -> Float[Array, "..."]:
+        hour = jnp.mod(round.astype(jnp.result_type(float)) + self.phase, self.period)
+        return jnp.where(hour < self.period / 2, self.high, self.low)
+
+
+def _check_chance(owner: str, **chances: Any) -> None:
+    for name, chance in chances.items():
+        check_finite(owner, **{name: chance})
+        if is_concrete(chance) and not np.all((np.asarray(chance) >= 0) & (np.asarray(chance) <= 1)):
+            raise ValueError(f"{owner}: {name} is a probability and lies in 0..1; got {chance}.")
+
+
+def _read_chance(probability: Any) -> Any:
+    return probability if isinstance(probability, AbstractAvailability) else as_numbers(probability)
+
+
+class Available(AbstractParticipation):
+    """Whoever is there: client i with probability q_i, drawn anew each round and for each client by itself.
+
+        weigh="unbiased"       a_i = p_i / q_i               for those present
+        weigh="renormalised"   a_i = p_i / sum of their p    for those present (what FedAvg does)
+
+    The first is unbiased (E[a_i] = p_i) in rounds with q_i > 0; at times without a chance (`DayNight` with low=0) a
+    client is not heard and nobody makes up for it. The second favours clients that are there often, and those that
+    are there when few others are. In a round with nobody the model stays.
+
+    probability: a number, one a client, or a pattern such as DayNight(period, phase, high, low)
+    k:           at most so many of those present, every set equally likely; the unbiased weights then grow by
+                 present / k. None takes all
+
+    Costs O(N) a round: everyone is looked at, and without k the cohort has a row for each client.
+    """
+
+    probability: Any = eqx.field(converter=_read_chance)
+    k: int | None = eqx.field(static=True, converter=as_whole, default=None)
+    weigh: str = eqx.field(static=True, default="unbiased")
+
+    def __check_init__(self) -> None:
+        if self.k is not None:
+            check_draws("Available", self.k)
+        if self.weigh not in ("unbiased", "renormalised"):
+            raise ValueError(f'Available: weigh must be "unbiased" or "renormalised"; got {self.weigh!r}.')
+        if not isinstance(self.probability, AbstractAvailability):
+            _check_chance("Available", probability=self.probability)
+            if is_concrete(self.probability) and np.any(np.asarray(self.probability) == 0):
+                raise ValueError("Available: probability must be above 0; leave out clients that are never there.")
+
+    @property
+    def sums_to_one(self) -> bool:
+        return False
+
+    def size(self, clients: int) -> int:
+        return clients if self.k is None else self.k
+
+    def check(self, weights: np.ndarray) -> None:
+        if self.k is not None:
+            check_draws("Available", self.k, len(weights))
+        for leaf in jax.tree.leaves(self.probability):
+            if np.shape(leaf) not in ((), (len(weights),)):
+                raise ValueError(
+                    f"Available: probability holds an array of shape {np.shape(leaf)} for {len(weights)} clients; give "
+                    "a plain number, or one a client."
+                )
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        p, clients = selection.weights, selection.weights.shape[0]
+        pattern = self.probability
+        q = pattern.at(selection.round) if isinstance(pattern, AbstractAvailability) else jnp.asarray(pattern)
+        q = jnp.broadcast_to(q, (clients,)).astype(p.dtype)
+        # Keyed by client, so that who is there does not depend on how many there are.
+        everyone = jnp.arange(clients, dtype=jnp.int32)
+        chance = jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i), (2,), p.dtype))(everyone)
+        here = chance[:, 0] < q
+        weight = p / jnp.where(q > 0, q, 1) if self.weigh == "unbiased" else p
+        if self.k is None:
+            ids, active = everyone, here
+        else:
+            turn, ids = jax.lax.top_k(jnp.where(here, chance[:, 1], -1), self.k)
+            active = turn >= 0
+            present = jnp.sum(here).astype(p.dtype)
+            if self.weigh == "unbiased":
+                weight = weight * jnp.maximum(present / self.k, 1)
+            weight = weight[ids]
+        weight = jnp.where(active, weight, 0)
+        if self.weigh == "renormalised":
+            total = jnp.sum(weight)
+            weight = weight / jnp.where(total > 0, total, 1)
+        return Cohort(jnp.where(active, ids, clients).astype(jnp.int32), weight, active), memory

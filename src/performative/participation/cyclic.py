@@ -1,0 +1,137 @@
+"""Groups of clients that take turns."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.sampling import distinct
+from performative.types import Cohort, Memory, as_whole
+
+
+class Cyclic(AbstractParticipation):
+    """Round r belongs to group g = r mod G; its weights are renormalised to one, as FedAvg does.
+
+        a_i = p_i / P_g   for i in group g,      P_g = sum of p over the group
+
+    Biased where the P_g differ: over a cycle all groups count alike, whatever they weigh. As the step goes to zero
+    the squared loss on N(m_i + eps_i theta, .) ends at sum_g m_g / sum_g (1 - eps_g), with m_g and eps_g the groups'
+    own means, and not at the stable point. With equal P_g only the order within a cycle is felt, and that fades
+    with the step.
+
+    groups: one list of client ids for each group, or the group number of each client, or a count G (G groups of
+            equal size, clients 0 to N/G - 1 first)
+    k:      how many of the group are drawn each time, every set equally likely; None for all. Then
+            a_i = p_i / P_g * (size of the group) / k, the same on average, which sums to one for equal p only
+
+    Spare rows fill up smaller groups. Costs are those of the largest group (of k), not of N.
+    Cho, Sharma, Joshi, Xu, Kale and Zhang, ICML 2023.
+    """
+
+    groups: Any
+    k: int | None = eqx.field(static=True)
+    count: int = eqx.field(static=True)
+    largest: int | None = eqx.field(static=True)
+
+    def __init__(self, groups: Any, k: int | None = None):
+        self.groups = _read_groups(groups)
+        self.k = as_whole(k)
+        if self.k is not None:
+            check_draws("Cyclic", self.k)
+        if isinstance(self.groups, int):
+            self.count, self.largest = self.groups, None
+        else:
+            sizes = np.bincount(self.groups)
+            self.count, self.largest = len(sizes), int(sizes.max())
+            if self.k is not None and self.k > sizes.min():
+                raise ValueError(f"Cyclic: k={self.k} clients cannot be drawn from a group of {sizes.min()}.")
+
+    @property
+    def sums_to_one(self) -> bool:
+        return self.k is None
+
+    def _rows(self, clients: int) -> int:
+        """The size of the largest group."""
+        return clients // self.count if self.largest is None else self.largest
+
+    def size(self, clients: int) -> int:
+        return self._rows(clients) if self.k is None else self.k
+
+    def check(self, weights: np.ndarray) -> None:
+        clients = len(weights)
+        if self.largest is None and clients % self.count:
+            raise ValueError(
+                f"Cyclic: {clients} clients do not make {self.count} groups of equal size; give a list of ids for each."
+            )
+        if self.largest is None and self.k is not None and self.k > clients // self.count:
+            raise ValueError(f"Cyclic: k={self.k} clients cannot be drawn from a group of {clients // self.count}.")
+        if self.largest is not None and len(self.groups) != clients:
+            raise ValueError(
+                f"Cyclic: groups name {len(self.groups)} clients and there are {clients}; each belongs to one group."
+            )
+        total = np.bincount(self._membership(clients), weights=np.asarray(weights, np.float64))
+        if np.any(total <= 0):
+            raise ValueError(
+                f"Cyclic: the clients of group {int(np.argmin(total))} weigh 0 together; leave that group out."
+            )
+
+    def _membership(self, clients: int) -> np.ndarray:
+        """The group of each client."""
+        if self.largest is None:
+            return np.arange(clients) // (clients // self.count)
+        return np.asarray(self.groups)
+
+    def tables(self, weights: np.ndarray) -> Any:
+        """Clients in the order of their groups, with a_i beside; where each group begins, and its size."""
+        member = self._membership(len(weights))
+        order = np.argsort(member, kind="stable").astype(np.int32)
+        total = np.bincount(member, weights=np.asarray(weights, np.float64))
+        sizes = np.bincount(member).astype(np.int32)
+        begins = (np.cumsum(sizes) - sizes).astype(np.int32)
+        return order, (np.asarray(weights, np.float64) / total[member])[order], begins, sizes
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        order, share, begins, sizes = selection.tables
+        clients = selection.weights.shape[0]
+        largest, g = self._rows(clients), selection.round % self.count
+        if self.k is not None:
+            at = begins[g] + distinct(key, self.k, sizes[g], capacity=largest)
+            return Cohort(order[at], share[at] * (sizes[g].astype(share.dtype) / self.k)), memory
+        place = jnp.arange(largest, dtype=jnp.int32)
+        at = jnp.minimum(begins[g] + place, clients - 1)
+        if largest * self.count == clients:
+            return Cohort(order[at], share[at]), memory
+        here = place < sizes[g]
+        return Cohort(jnp.where(here, order[at], clients), jnp.where(here, share[at], 0), here), memory
+
+
+def _read_groups(groups: Any) -> Any:
+    """A count as it is; lists of ids, or group numbers, as the group number of each client."""
+    rule = (
+        "Cyclic: groups must be a whole number >= 1 of equal groups, one list of client ids for each group, or the "
+        "group number of each client"
+    )
+    groups = as_whole(groups)
+    if isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1:
+        return groups
+    if not (hasattr(groups, "__len__") and hasattr(groups, "__iter__")) or isinstance(groups, str) or len(groups) == 0:
+        raise ValueError(f"{rule}; got {groups!r}.")
+    if all(np.ndim(group) == 0 for group in groups):
+        numbers = np.asarray(groups)
+        if numbers.dtype.kind not in "iu" or numbers.min() < 0 or np.any(np.bincount(numbers) == 0):
+            raise ValueError(f"{rule} (from 0 on, none left out); got {groups!r}.")
+        return numbers.astype(np.int32)
+    rows = [np.asarray(group) for group in groups]
+    if any(row.ndim != 1 or row.size == 0 or row.dtype.kind not in "iu" for row in rows):
+        raise ValueError(f"{rule}; an empty group, or ids that are no whole numbers, in {groups!r}.")
+    ids = np.concatenate(rows)
+    if not np.array_equal(np.sort(ids), np.arange(len(ids))):
+        raise ValueError(
+            f"Cyclic: groups must hold each client 0 to {len(ids) - 1} once, for {len(ids)} ids are given; "
+            f"got {groups!r}."
+        )
+    member = np.empty(len(ids), np.int32)
+    member[ids] = np.repeat(np.arange(len(rows)), [row.size for row in rows])
+    return member

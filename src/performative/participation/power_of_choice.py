@@ -1,0 +1,155 @@
+"""Clients chosen by their loss."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
+from performative.types import Cohort, Memory, Upload, as_whole, whole
+
+# Where less than this share of all weight may be left for the last candidate, drawing again until it is a new one
+# takes long (32 draws on average here), and one pass over all clients is the better way.
+_LEFT = 1 / 32
+
+
+class PowerOfChoice(AbstractParticipation):
+    """Of d candidates the k with the highest loss.
+
+        A ~ d different clients, drawn in proportion to p;   S = the k of A with the highest F_i(theta);   a_i = 1 / k
+
+    Biased on purpose: it is fair to clients that do badly and moves the point that training settles at. d = k with
+    equal p is Scheme II; with unequal p it is not unbiased, for p enters by the draw only and that is without
+    replacement. Ties are broken at random; a loss that is no finite number comes last.
+
+    prefer:   "high"; "low" takes the lowest losses, which leaves strange clients out
+    estimate: "exact": the candidates' expected loss at the server's model, on data as the model last deployed made
+              them; "batch": over `samples` draws each (saves computation); "last": what they last reported after
+              training, the mean over their local steps (asks nobody: saves communication), unseen clients first
+
+    The draw costs O(d). Only where p are so unequal that d - 1 clients can hold nearly all weight it costs O(N).
+    Cho, Wang and Joshi, AISTATS 2022 (pow-d, cpow-d, rpow-d). Differs from the paper, whose rpow-d weighs all alike:
+    a client whose first update was broken counts as seen, so that it is not asked for ever.
+    """
+
+    k: int = whole()
+    d: int = whole()
+    prefer: str = eqx.field(static=True, default="high")
+    estimate: str = eqx.field(static=True, default="exact")
+    samples: int | None = eqx.field(static=True, converter=as_whole, default=None)
+
+    def __check_init__(self) -> None:
+        check_draws("PowerOfChoice", self.k)
+        if not (isinstance(self.d, int) and not isinstance(self.d, bool) and self.d >= self.k):
+            raise ValueError(
+                f"PowerOfChoice: d must be a whole number of candidates, d >= k = {self.k}; got {self.d!r}."
+            )
+        if self.prefer not in ("high", "low"):
+            raise ValueError(f'PowerOfChoice: prefer must be "high" or "low"; got {self.prefer!r}.')
+        if self.estimate not in ("exact", "batch", "last"):
+            raise ValueError(f'PowerOfChoice: estimate must be "exact", "batch" or "last"; got {self.estimate!r}.')
+        if self.estimate == "batch":
+            if isinstance(self.samples, bool) or not (isinstance(self.samples, int) and self.samples >= 1):
+                raise ValueError(
+                    'PowerOfChoice(estimate="batch") needs `samples`, a whole number >= 1 of draws for each '
+                    f"candidate; got {self.samples!r}."
+                )
+        elif self.samples is not None:
+            raise ValueError(
+                f'PowerOfChoice: samples={self.samples!r} is for estimate="batch" only; leave it out with '
+                f"{self.estimate!r}."
+            )
+
+    @property
+    def wants_loss(self) -> bool:
+        return self.estimate == "last"
+
+    def size(self, clients: int) -> int:
+        return self.k
+
+    def check(self, weights: np.ndarray) -> None:
+        some = int(np.sum(np.asarray(weights) > 0))
+        if self.d > some:
+            raise ValueError(
+                f"PowerOfChoice(d={self.d}) needs that many clients to draw from; {some} of {len(weights)} have a "
+                "weight above 0."
+            )
+
+    def tables(self, weights: np.ndarray) -> Any:
+        """What the draw of candidates needs: nothing, an alias table, or log p."""
+        if np.ptp(weights) == 0 or self.d == len(weights):
+            return None
+        smallest = np.sort(np.asarray(weights, np.float64))[: len(weights) - self.d + 1]
+        if smallest.sum() / np.sum(weights) >= _LEFT:
+            return alias_table(weights)
+        with np.errstate(divide="ignore"):
+            return np.log(np.asarray(weights, np.float64))
+
+    def init(self, clients: int) -> Memory:
+        # +inf for clients not seen yet, -inf for those chosen of whom no sound loss has come.
+        return jnp.full((clients,), jnp.inf, jnp.result_type(float)) if self.wants_loss else None
+
+    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+        key_draw, key_ties, key_loss = jax.random.split(key, 3)
+        drawn = _candidates(key_draw, selection, self.d)
+        # The rows of a draw may follow the ids; of equals, top_k takes the first.
+        drawn = jax.random.permutation(key_ties, drawn)
+        if self.estimate == "last":
+            loss = memory[drawn]
+        elif selection.measure is None:
+            raise ValueError(
+                f'PowerOfChoice(estimate="{self.estimate}") asks clients for their loss, and this selection has no '
+                '`measure`; use estimate="last".'
+            )
+        else:
+            loss = selection.measure(drawn, key_loss, self.samples)
+        score = jnp.where(jnp.isfinite(loss), loss if self.prefer == "high" else -loss, -jnp.inf)
+        if self.estimate == "last":
+            score = jnp.where(loss == jnp.inf, jnp.inf, score)
+        ids = drawn[jax.lax.top_k(score, self.k)[1]]
+        if self.estimate == "last":
+            was = memory[ids]
+            memory = memory.at[ids].set(jnp.where(was == jnp.inf, -jnp.inf, was))
+        return Cohort(ids, jnp.full((self.k,), 1 / self.k, selection.weights.dtype)), memory
+
+    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+        if self.estimate != "last":
+            return memory
+        assert upload.loss is not None
+        was = jnp.take(memory, cohort.ids, mode="clip")
+        heard = jnp.isfinite(upload.loss) if cohort.active is None else cohort.active & jnp.isfinite(upload.loss)
+        return memory.at[cohort.ids].set(jnp.where(heard, upload.loss.astype(memory.dtype), was), mode="drop")
+
+
+def _candidates(key: PRNGKeyArray, selection: Selection, d: int) -> Int[Array, " d"]:
+    """d different clients, drawn one after the other in proportion to p among those that are left."""
+    clients, tables = selection.weights.shape[0], selection.tables
+    if d == clients:
+        return jnp.arange(clients, dtype=jnp.int32)
+    if tables is None:
+        return distinct(key, d, clients)
+    if isinstance(tables, tuple):
+        return _first_distinct(key, tables, d, clients)
+    # The d largest of log p_i + Gumbel are such a draw.
+    return jax.lax.top_k(tables + jax.random.gumbel(key, (clients,), tables.dtype), d)[1].astype(jnp.int32)
+
+
+def _first_distinct(
+    key: PRNGKeyArray, table: tuple[Float[Array, " N"], Int[Array, " N"]], d: int, clients: int
+) -> Int[Array, " d"]:
+    """The first d different ids of an endless row of independent draws. Each turn draws as many as are missing."""
+
+    def missing(carry: tuple[Any, ...]) -> Any:
+        return jnp.any(carry[1] == clients)
+
+    def draw(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        turn, ids = carry
+        fresh = draw_alias(jax.random.fold_in(key, turn), table, d)
+        return turn + 1, merge_duplicates(jnp.where(ids == clients, fresh, ids), spare=clients)[0]
+
+    start = (jnp.asarray(0, jnp.int32), jnp.full((d,), clients, jnp.int32))
+    return jax.lax.while_loop(missing, draw, start)[1]
