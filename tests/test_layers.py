@@ -8,9 +8,9 @@ import performative
 ROOT = Path(performative.__file__).parent
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = [
-    {"types", "describe", "lazy"},
+    {"types", "describe", "lazy", "files"},
     {"errors", "client_axis", "theory"},
-    {"families", "reaction", "noise"},
+    {"families", "reaction", "noise", "partition"},
     {"clipping"},
     {
         "sampling", "losses", "schedules", "optimisers", "domains", "deploy", "batches",
@@ -19,7 +19,7 @@ LAYERS = [
     {"frames", "problem", "algorithm"},
     {"risk", "privacy"},
     {"engine", "history", "plotting"},
-    {"recipes", "sweep", "compare", "solve", "testing", "cases", "attack"},
+    {"recipes", "sweep", "compare", "solve", "skew", "testing", "cases", "attack"},
     {"config", "report", "demo", "bench", "cli", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

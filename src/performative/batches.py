@@ -135,6 +135,30 @@ class Shuffled(AbstractBatch):
         return population.draw(key, (steps, self.n), theta, picked), None
 
 
+class Whole(AbstractBatch):
+    """Every row of the client's table at each step: local gradient descent.
+
+    Clients with fewer rows than the largest are masked; a step costs as many samples as the largest table has.
+    """
+
+    def expected(self, population: Any) -> Array | float:
+        rows = population.rows
+        return float(rows) if isinstance(rows, int) else jnp.asarray(rows).astype(jnp.result_type(float))
+
+    def check(self, capacity: int | None) -> None:
+        if capacity is None:
+            raise ValueError("Whole() needs a population with a finite table of rows; use Fixed(n) here.")
+
+    def draw(self, key, standing_key, population, theta, steps, memory):
+        every = jnp.arange(population.capacity, dtype=jnp.int32)
+        shape, mask = (steps, population.capacity), None
+        if not isinstance(population.rows, int):
+            here = every < population.rows
+            # Row 0 stands in the places that do not count: every table has one.
+            every, mask = jnp.where(here, every, 0), jnp.broadcast_to(here, shape)
+        return population.draw(key, shape, theta, jnp.broadcast_to(every, shape)), mask
+
+
 class Poisson(AbstractBatch):
     """Each row of the client's table enters a step with chance `rate`, whatever the others do.
 

@@ -21,9 +21,13 @@ def check_noise(owner: str, clip: dict[str, Any], noise_multiplier: Any) -> None
     """Refuse a clip that is not positive or a multiplier that is negative."""
     for name, value in clip.items():
         check_finite(owner, **{name: value})
+        if np.ndim(value):
+            raise ValueError(f"{owner}: {name} must be one number for all coordinates; got shape {np.shape(value)}.")
         if is_concrete(value) and not np.all(np.asarray(value) > 0):
             raise ValueError(f"{owner}: {name} must be above 0; got {value}.")
     check_finite(owner, noise_multiplier=noise_multiplier)
+    if np.ndim(noise_multiplier):
+        raise ValueError(f"{owner}: noise_multiplier must be one number; got shape {np.shape(noise_multiplier)}.")
     if is_concrete(noise_multiplier) and not np.all(np.asarray(noise_multiplier) >= 0):
         raise ValueError(f"{owner}: noise_multiplier must be >= 0; got {noise_multiplier}.")
 
@@ -47,9 +51,13 @@ def safe_norm(tree: PyTree) -> tuple[Float[Array, ""], Bool[Array, ""]]:
     return jnp.where(jnp.isfinite(square), jnp.sqrt(square), jnp.sqrt(small) / shrink), finite
 
 
-def clip_factor(norm: Array, finite: Array, clip: Array) -> Array:
-    """min(1, clip / norm); 0 for what is not finite."""
-    return jnp.where(finite, jnp.minimum(1, clip.astype(norm.dtype) / norm), 0)
+def clip_factor(tree: PyTree, clip: Array) -> tuple[Array, Array, Array]:
+    """min(1, clip / |tree|), 0 for what is not finite; whether it is below 1; whether all is finite.
+
+    The norm is taken in units of the clip: of a tiny one the squares would vanish.
+    """
+    length, finite = safe_norm(jax.tree.map(lambda leaf: leaf / clip.astype(leaf.dtype), tree))
+    return jnp.where(finite, jnp.minimum(1, 1 / length), 0), finite & (length > 1), finite
 
 
 def room_on_grid(clip: Array, step: Array | None, like: PyTree) -> Array:
@@ -68,11 +76,9 @@ def to_grid(tree: PyTree, step: Array | None) -> PyTree:
 
 def clip_tree(tree: PyTree, clip: Array, step: Array | None = None) -> tuple[PyTree, Array, Array]:
     """clip(v) = min(1, clip / |v|) v, whether it was shortened, and whether it was dropped for not being finite."""
-    norm, finite = safe_norm(tree)
-    bound = room_on_grid(clip, step, tree)
-    factor = clip_factor(norm, finite, bound)
+    factor, shortened, finite = clip_factor(tree, room_on_grid(clip, step, tree))
     kept = jax.tree.map(lambda leaf: jnp.where(finite, leaf, 0) * factor.astype(leaf.dtype), tree)
-    return to_grid(kept, step), finite & (norm > bound), ~finite
+    return to_grid(kept, step), shortened, ~finite
 
 
 def clipped_sum(
@@ -103,10 +109,10 @@ def clipped_sum(
 
 def _sum_block(loss: Loss, theta: Theta, z: PyTree, mask: Array, clip: Array, step: Array | None) -> ClippedSum:
     gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))(theta, z)
-    norms, finite = jax.vmap(safe_norm)(gradients)
     bound = room_on_grid(clip, step, theta)
+    factor, shortened, finite = jax.vmap(lambda gradient: clip_factor(gradient, bound))(gradients)
     here = mask & finite
-    factor = jnp.where(mask, clip_factor(norms, finite, bound), 0)
+    factor = jnp.where(mask, factor, 0)
     sound = jax.tree.map(lambda g: jnp.where(here.reshape((-1,) + (1,) * (g.ndim - 1)), g, 0), gradients)
 
     def weighted(weights: Array) -> Theta:
@@ -120,6 +126,6 @@ def _sum_block(loss: Loss, theta: Theta, z: PyTree, mask: Array, clip: Array, st
     return ClippedSum(
         total,
         weighted(here),
-        jnp.sum(here & (norms > bound), dtype=jnp.int32),
+        jnp.sum(mask & shortened, dtype=jnp.int32),
         jnp.sum(mask & ~finite, dtype=jnp.int32),
     )

@@ -2,7 +2,7 @@
 
 Noise of one release is one row of `size` numbers of standard deviation 1. Where the row holds integers they count
 steps of a grid, `GRID` of them a standard deviation: what is protected is then rounded to the same grid, and the sum
-is one of integers, so that no bit of a floating-point number tells what was added to what.
+is one of integers, so that no bit of what a client sends tells what was added to what.
 """
 
 from typing import Any

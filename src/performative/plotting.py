@@ -1,16 +1,18 @@
-"""Pictures of histories. Figures are made without pyplot: no display is needed and nothing global changes."""
+"""Pictures of histories and partitions, made without pyplot: no display is needed and nothing global changes."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from performative.errors import nearest
+from performative.partition import counts_of
 
 if TYPE_CHECKING:
     from performative.history import History
 
 # Okabe and Ito's colours, told apart by people with any common colour blindness; black comes last.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_HATCHES = ("", "////", "....")
 # The band holds the middle four fifths of the repeats. Quantiles stay positive, so it serves log axes too.
 BAND = (0.1, 0.9)
 _FIRST_CHOICE = ("distance_to_stable", "performative_risk", "consensus")
@@ -56,6 +58,54 @@ def plot_history(history: "History", quantity: str | None = None, ax: Any = None
     if len(ax.get_lines()) > 1:
         ax.legend()
     return ax
+
+
+def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
+    """One bar a client, as high as it has rows, stacked by label.
+
+    labels: one label a row of the table
+    parts:  one array of row numbers a client, as `performative.partition` gives them
+    ax:     matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
+    Up to 21 labels are told apart by colour and hatching; more of them by a colour scale in their sorted order.
+    """
+    kinds, held = np.unique(np.asarray(labels)), counts_of(labels, parts)
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
+    looks: list[tuple[Any, str]]
+    if few := len(kinds) <= len(COLOURS) * len(_HATCHES):
+        looks = [(COLOURS[k % len(COLOURS)], _HATCHES[k // len(COLOURS)]) for k in range(len(kinds))]
+    else:
+        from matplotlib import colormaps
+
+        looks = [(colormaps["viridis"](k / (len(kinds) - 1)), "") for k in range(len(kinds))]
+    clients, floor = np.arange(len(held)), np.zeros(len(held), int)
+    edge = {"edgecolor": "white", "linewidth": 0.5 if len(held) <= 50 else 0.0}
+    for kind, (colour, hatch) in enumerate(looks):
+        label = str(kinds[kind]) if few else None
+        ax.bar(clients, held[:, kind], 0.9, floor, color=colour, hatch=hatch, label=label, **edge)
+        floor = floor + held[:, kind]
+    ax.set_xlabel("client")
+    ax.set_ylabel("rows")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.margins(x=0.01)
+    ax.set_ylim(0, 1.05 * max(floor.max(), 1))
+    if few:
+        # In the order of the bars: the last label lies on top.
+        ax.legend(title="label", reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    else:
+        _colour_scale(ax, kinds)
+    return ax
+
+
+def _colour_scale(ax: Any, kinds: np.ndarray) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    scale = ax.figure.colorbar(ScalarMappable(Normalize(0, len(kinds) - 1), "viridis"), ax=ax, label="label")
+    at = np.unique(np.linspace(0, len(kinds) - 1, 6).round().astype(int))
+    scale.set_ticks(at, labels=[str(kinds[k]) for k in at])
 
 
 def _pick(history: "History", quantity: str | None) -> str:

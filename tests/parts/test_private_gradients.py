@@ -25,6 +25,10 @@ def inner_product(theta, z):
     return jnp.sum(theta["a"] * z[:2]) + theta["b"] * z[2]
 
 
+def along(theta, z):
+    return jnp.sum(jnp.tanh(theta * z))
+
+
 TWO_LEAVES = {"a": jnp.zeros(2), "b": jnp.zeros(())}
 
 
@@ -151,6 +155,35 @@ def test_nobody_adds_more_than_the_clip_after_rounding():
         sums = clipped_sum(inner_product, TWO_LEAVES, gradients(row), clip, step)
         length = np.linalg.norm(np.concatenate([sums.total["a"], sums.total["b"][None]]) * 0.05)
         assert 0.8 < length <= 1.0
+
+
+def test_a_broken_gradient_leaves_the_memory_alone():
+    estimator = on_device(Dice(1.0, 2.0, 0.0), jnp.float32)
+    memory = estimator.init(TWO_LEAVES, None, inner_product)
+    out = estimate(estimator, jnp.zeros(3), gradients([[np.nan, 1.0, 0.0], [0.5, 0.0, 0.0]]), memory, 2.0)
+    np.testing.assert_allclose(out.direction["a"], [0.25, 0.0])
+    np.testing.assert_array_equal(out.memory.error["a"], [0.0, 0.0])
+    assert (int(out.metrics["rejected"]), int(out.metrics["clipped"])) == (1, 0)
+
+
+@pytest.mark.parametrize("clip", [1e-25, 1e-12, 1e12])
+def test_clips_of_any_size_hold(clip):
+    tree = {"a": jnp.asarray([100 * clip, 0.0], jnp.float32), "b": jnp.asarray(0.0)}
+    kept, shortened, _ = clip_tree(tree, jnp.asarray(clip, jnp.float32))
+    np.testing.assert_allclose(kept["a"][0], clip, rtol=1e-5)
+    assert bool(shortened)
+
+
+def test_blocks_bound_the_memory_that_is_needed():
+    theta, z = jnp.zeros(4096), jnp.zeros((64, 4096))
+
+    def bytes_for(block):
+        def total(theta, z):
+            return clipped_sum(along, theta, Batch(z, None, None), jnp.asarray(1.0), block=block).total
+
+        return jax.jit(total).lower(theta, z).compile().memory_analysis().temp_size_in_bytes
+
+    assert bytes_for(4) < 0.5 * max(bytes_for(64), z.nbytes)
 
 
 # In a run.

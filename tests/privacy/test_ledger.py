@@ -78,14 +78,48 @@ def test_secure_noise_that_was_lost_is_counted_twice(tmp_path):
     assert run(8, privacy, **options).meta["privacy"]["epsilon"] == spent(8)
     # A kill after the noise of rounds 9 to 12 was drawn and before they were written down.
     book = tmp_path / "run" / "ledger.json"
-    assert json.loads(book.read_text()) == {"wasted": 0, "drawn": 8}
-    book.write_text(json.dumps({"wasted": 0, "drawn": 12}))
+    told = json.loads(book.read_text())
+    assert (told["wasted"], told["drawn"], told["noise"], told["delta"]) == (0, 8, "secure", DELTA)
+    book.write_text(json.dumps({**told, "drawn": 12}))
     history = run(16, privacy, resume=True, **options)
     assert history.meta["privacy"]["epsilon"] == spent(16 + 4)
-    assert json.loads(book.read_text()) == {"wasted": 4, "drawn": 16}
+    told = json.loads(book.read_text())
+    assert (told["wasted"], told["drawn"]) == (4, 16)
     # The budget counts them too.
     budget = 0.5 * (spent(24) + spent(25))
     assert run(30, pf.Privacy(DELTA, budget, noise="secure"), resume=True, **options).rounds[-1] == 20
+
+
+def test_a_ledger_cannot_be_left_behind(tmp_path):
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 2}
+    run(4, pf.Privacy(DELTA), **options)
+    with pytest.raises(ValueError, match="keeps a ledger; give privacy="):
+        run(8, None, resume=True, **options)
+    with pytest.raises(ValueError, match='has fast noise; go on with noise="fast"'):
+        run(8, pf.Privacy(DELTA, noise="secure"), resume=True, **options)
+    late = run(8, pf.Privacy(DELTA, 0.9 * spent(4)), resume=True, **options)
+    assert late.rounds[-1] == 4 and "it is exceeded" in late.meta["privacy"]["stopped"]
+
+
+def test_secure_runs_hide_who_was_drawn():
+    algorithm = pf.pcsgd(0.1, clip=1.0, noise_multiplier=2.0, batch=pf.Poisson(0.5, 3))
+    first, second = (
+        pf.run(PROBLEM, algorithm, 20, theta=0.0, risk=False, privacy=pf.Privacy(DELTA, noise="secure")) for _ in "ab"
+    )
+    assert np.any(first["samples"] != second["samples"]) and first.meta["seed"] is None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [
+        (pf.pcsgd(0.1, 1.0, 1e-5), "may not fit"),
+        (pf.pcsgd(0.1, 1.0, 1e5), "would take"),
+        (pf.p_fedavg(0.1, channel=pf.channels.ClippedNoise(1.0, 0.0)), "above 0"),
+    ],
+)
+def test_noise_that_does_not_fit_the_grid_is_refused(algorithm, says):
+    with pytest.raises(ValueError, match=says):
+        pf.run(PROBLEM, algorithm, 3, theta=0.0, risk=False, privacy=pf.Privacy(DELTA, noise="secure"))
 
 
 def test_a_budget_that_has_room_for_nothing_is_refused():

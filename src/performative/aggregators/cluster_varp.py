@@ -21,18 +21,18 @@ class ClusterVarp(AbstractAggregator):
         then y_c <- the mean of delta_k over the members that took part, by a_k; y_c stays where none did
 
     clusters: a count C (client i belongs to i modulo C), or one cluster number 0, 1, ... a client.
-    The server keeps C updates instead of `Varp`'s N. C = N is Varp. Unbiased whatever the clusters are; it takes away
-    the variance between clusters, and leaves that between members of one. Besides its K updates a round adds up the N
-    weights. Jhunjhunwala et al. 2022, Section 4.
+    The server keeps C updates instead of `Varp`'s N. C = N is Varp. Unbiased whatever the clusters are. It takes away
+    the variance between clusters; members that are unlike spoil their common memory, and it can then vary more than
+    `Mean`. Besides its K updates a round adds up the N weights. Jhunjhunwala et al. 2022, Section 4.
     """
 
-    clusters: int = eqx.field(static=True)
+    count: int = eqx.field(static=True)
     member: Counts | None
 
     def __init__(self, clusters: Any):
         if np.ndim(clusters) == 0:
             check_counts(**{"ClusterVarp: clusters": clusters})
-            self.clusters, self.member = int(clusters), None
+            self.count, self.member = int(clusters), None
             return
         member = np.asarray(clusters)
         if member.ndim != 1 or member.dtype.kind not in "iu" or member.min(initial=0) < 0 or not len(member):
@@ -40,22 +40,22 @@ class ClusterVarp(AbstractAggregator):
                 "ClusterVarp: clusters must be a count, or a list with the cluster 0, 1, ... of each client; "
                 f"got {clusters!r}."
             )
-        self.clusters, self.member = int(member.max()) + 1, member.astype(np.int32)
+        self.count, self.member = int(member.max()) + 1, member.astype(np.int32)
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
-        return jax.tree.map(lambda leaf: jnp.zeros((self.clusters, *leaf.shape), leaf.dtype), theta)
+        return jax.tree.map(lambda leaf: jnp.zeros((self.count, *leaf.shape), leaf.dtype), theta)
 
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
         here = jnp.ones(cohort.ids.shape, bool) if cohort.active is None else cohort.active
-        mine = jnp.where(here, self._cluster_of(cohort.ids), self.clusters)  # past the end: dropped
+        mine = jnp.where(here, self._cluster_of(cohort.ids), self.count)  # past the end: dropped
         news = jax.tree.map(lambda d, y: d - jnp.take(y, mine, axis=0, mode="clip"), upload.delta, memory)
         everyone = self._cluster_of(jnp.arange(weights.shape[0], dtype=jnp.int32))
-        share = jnp.zeros(self.clusters, weights.dtype).at[everyone].add(weights)
+        share = jnp.zeros(self.count, weights.dtype).at[everyone].add(weights)
         move = jax.tree.map(jnp.add, weighted_sum(news, cohort.weight, here), weighted_sum(memory, share))
 
-        came = jnp.zeros(self.clusters, cohort.weight.dtype).at[mine].add(cohort.weight, mode="drop")
+        came = jnp.zeros(self.count, cohort.weight.dtype).at[mine].add(cohort.weight, mode="drop")
 
         def learn(y: Array, delta: Array) -> Array:
             rows = (slice(None), *(None,) * (delta.ndim - 1))
@@ -72,13 +72,13 @@ class ClusterVarp(AbstractAggregator):
                 f"ClusterVarp: clusters names the cluster of {len(self.member)} clients; there are {len(weights)}."
             )
         if self.member is not None and is_concrete(self.member):
-            empty = np.setdiff1d(np.arange(self.clusters), np.asarray(self.member))
+            empty = np.setdiff1d(np.arange(self.count), np.asarray(self.member))
             if len(empty):
                 raise ValueError(f"ClusterVarp: no client belongs to cluster {empty[0]}; number them 0, 1, ...")
-        if self.clusters > len(weights):
-            raise ValueError(f"ClusterVarp(clusters={self.clusters}) has only {len(weights)} clients to group.")
+        if self.count > len(weights):
+            raise ValueError(f"ClusterVarp(clusters={self.count}) has only {len(weights)} clients to group.")
 
     def _cluster_of(self, ids: Int[Array, " K"]) -> Int[Array, " K"]:
         if self.member is None:
-            return ids % self.clusters
+            return ids % self.count
         return jnp.take(jnp.asarray(self.member), ids, mode="clip")

@@ -62,11 +62,11 @@ class Median(AbstractAggregator):
     ) -> tuple[Theta, Memory]:
         share, present = _shares(cohort), _present(cohort)
         parts = jnp.round(share * _PARTS).astype(jnp.int32)
-        total, rounding = jnp.sum(parts), share.shape[0]
+        total, rounding = jnp.sum(parts, dtype=jnp.int32), share.shape[0]
 
         def middle(leaf: Array) -> Array:
             values, weighs = _sorted(leaf, parts, present)
-            past = 2 * jnp.cumsum(weighs, axis=0) - total
+            past = 2 * jnp.cumsum(weighs, axis=0, dtype=jnp.int32) - total
             low = jnp.argmax(past >= -rounding, axis=0, keepdims=True)
             high = jnp.argmax(past > rounding, axis=0, keepdims=True)
             ends = [jnp.take_along_axis(values, at, axis=0)[0] for at in (low, high)]
@@ -139,7 +139,7 @@ class Krum(AbstractAggregator):
     updates, over all leaves. n counts the different clients of the round: one drawn twice by `SchemeOne` has one vote,
     as it is one client that may be hostile. Two that are each other's nearest tie; the one closer to all wins.
     It withstands `byzantine` hostile clients where n >= 2 byzantine + 3. A run is refused where no round can have that
-    many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) do what they can, with one neighbour at least.
+    many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) take one neighbour at least, without warrant.
     Costs K^2 distances a round, K the rows that the executor computes. Blanchard et al. 2017.
     """
 
@@ -159,11 +159,9 @@ class Krum(AbstractAggregator):
         n = jnp.sum(present, dtype=jnp.int32)
         neighbours = jnp.clip(n - self.byzantine - 2, jnp.minimum(1, n - 1), n - 1)
         rows = jnp.arange(apart.shape[0], dtype=jnp.int32)
-        near = jnp.where(rows < neighbours, jnp.sort(apart, axis=1), 0)
-        total = jnp.sum(jnp.where(jnp.isfinite(apart), apart, 0), axis=1)
-        missing = jnp.asarray(jnp.inf, apart.dtype)
-        score = jnp.where(present, jnp.sum(near, axis=1), missing)
-        # Absent rows come after all that are there, whose score may have overflowed.
+        nearest = jnp.sort(apart, axis=1)
+        score, total = (jnp.sum(jnp.where(rows < count, nearest, 0), axis=1) for count in (neighbours, n - 1))
+        # Absent rows come last, after those whose distances are too large for a number.
         order = jnp.lexsort((total, score, ~present))
         chosen = jnp.zeros(present.shape, bool).at[order[: self.multi]].set(True) & present
         share = jnp.where(chosen, cohort.weight, 0)

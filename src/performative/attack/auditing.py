@@ -5,8 +5,8 @@ from performative.attack.planting import canaries as plant_canaries
 from performative.attack.report import Finding
 from performative.attack.target import read_target
 from performative.attack.trials import release, try_messages, try_neighbours
-from performative.channels import ClippedNoise
 from performative.participation import Full, LocalWork
+from performative.privacy.certification import read_unit
 from performative.problem import Problem
 
 _ROWS = 100
@@ -36,8 +36,7 @@ def audit(
     repeats:  runs on each of two neighbours;  canaries: 0 for none
     Every finding holds with this confidence by itself. No alarm is no proof.
     """
-    if unit is None:
-        unit = "client" if isinstance(algorithm.channel, ClippedNoise) else "example"
+    unit = read_unit(unit, algorithm)
     rows = _rows(problem, algorithm, unit) if rows is None else rows
     target = read_target(algorithm, rows, unit)
     trials = try_neighbours(algorithm, rows, rounds, repeats, seed, unit, None)

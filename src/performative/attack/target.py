@@ -15,6 +15,7 @@ from performative.channels import ClippedNoise, Plain
 from performative.estimators import Clipped, Minibatch
 from performative.participation import Full, LocalWork
 from performative.populations import Database
+from performative.privacy.certification import guarantee, read_unit
 from performative.problem import Problem
 from performative.types import Cohort, Memory, Theta, Upload
 
@@ -50,10 +51,7 @@ class Target:
 
 def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
     """One local step a round, everyone present for examples; the plainest client inside for clients."""
-    if unit is None:
-        unit = "client" if isinstance(algorithm.channel, ClippedNoise) else "example"
-    if unit not in ("example", "client"):
-        raise ValueError(f'unit must be "example" or "client"; got {unit!r}.')
+    unit = read_unit(unit, algorithm)
     same: dict[str, Any] = {"local_steps": 1, "deploy": "never"}
     part: Any
     if unit == "client":
@@ -88,6 +86,4 @@ def problem_of(target: Target, table: np.ndarray, other: np.ndarray | None = Non
 
 def accounted(target: Target, problem: Problem, rounds: int, delta: float) -> float:
     """What the accountant says of these parts."""
-    from performative.privacy.certification import guarantee  # the accountant takes a while to import
-
     return float(guarantee(problem, target.algorithm, target.unit).spent(rounds, delta).epsilon)

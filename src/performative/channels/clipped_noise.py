@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from performative.channels.base import AbstractChannel
-from performative.clipping import check_noise, clip_tree, safe_norm
+from performative.clipping import check_noise, clip_factor, clip_tree
 from performative.noise import add_noise, draw_noise, grid_step
 from performative.types import Broadcast, Memory, Noise, Numbers, Theta, number
 
@@ -39,6 +39,5 @@ class ClippedNoise(AbstractChannel):
         return jax.tree.map(lambda sent, was: sent.astype(was.dtype), noisy, delta), memory
 
     def counts(self, delta: Theta) -> dict[str, Array]:
-        norm, finite = safe_norm(delta)
-        long = finite & (norm > jnp.asarray(self.clip))
+        _, long, finite = clip_factor(delta, jnp.asarray(self.clip))
         return {"clipped_updates": long.astype(jnp.int32), "rejected_updates": (~finite).astype(jnp.int32)}

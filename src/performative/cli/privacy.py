@@ -27,8 +27,10 @@ class Sampler(StrEnum):
     SHUFFLED = "shuffled"
 
 
-Delta = Annotated[float, typer.Option("--delta", help="The chance that the promise may fail; well below 1 / rows.")]
-Steps = Annotated[int, typer.Option("--steps", help="Noisy sums released: rounds times local steps.")]
+_DELTA = typer.Option("--delta", help="The chance that the promise may fail; well below 1 / rows.")
+_STEPS = typer.Option("--steps", help="Noisy sums released: rounds times local steps.")
+Delta, MaybeDelta = Annotated[float, _DELTA], Annotated[float | None, _DELTA]
+Steps, MaybeSteps = Annotated[int, _STEPS], Annotated[int | None, _STEPS]
 Sampling = Annotated[Sampler, typer.Option("--sampling", help="How a step really picks rows (or a round, clients).")]
 Size = Annotated[int | None, typer.Option("--batch", help="Rows a step: n; for poisson the mean number.")]
 Rows = Annotated[int | None, typer.Option("--rows", help="Rows of the table; to protect clients, their number.")]
@@ -39,8 +41,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 def spent(
     file: Annotated[Path | None, typer.Argument(help="TOML file of a run; or give the numbers by option.")] = None,
     noise: Annotated[float | None, typer.Option("--noise", help="Noise multiplier: deviation over the clip.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="Noisy sums released: rounds times local steps.")] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="The chance that the promise may fail.")] = None,
+    steps: MaybeSteps = None,
+    delta: MaybeDelta = None,
     sampling: Sampling = Sampler.EVERYONE,
     batch: Size = None,
     rows: Rows = None,
@@ -62,9 +64,7 @@ def spent(
         with _bad_input():
             found = ask(noise, steps, delta, batch=_batch(sampling, batch, rows), rows=rows)
         reporter.show(f"epsilon = {found.epsilon:.4g} at delta = {delta:g}")
-        reporter.show(
-            f"{sampling.value} sampling, neighbours: {found.neighbours.replace('_', ' ')}; by {found.method}."
-        )
+        reporter.show(_how(sampling, found))
         reporter.result({"status": "completed", "sampling": sampling.value, "noise_multiplier": noise, "steps": steps}
                         | vars(found))  # fmt: skip
 
@@ -89,9 +89,7 @@ def calibrate(
             noise = ask(epsilon, delta, steps, **how)
             found = check(noise, steps, delta, **how)
         reporter.show(f"noise multiplier {noise:.4g}: epsilon = {found.epsilon:.4g} at delta = {delta:g}")
-        reporter.show(
-            f"{sampling.value} sampling, neighbours: {found.neighbours.replace('_', ' ')}; by {found.method}."
-        )
+        reporter.show(_how(sampling, found))
         reporter.result({"status": "completed", "noise_multiplier": noise, "sampling": sampling.value, "steps": steps}
                         | vars(found))  # fmt: skip
 
@@ -125,6 +123,10 @@ def audit(
         if delta is None and promise is None:
             raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
         with _bad_input(), reporter.errors.status("attacking"):
+            if claimed is None and promise is not None and promise.conservative:
+                from performative.privacy.ledger import Ledger
+
+                claimed = Ledger(promise, experiment.problem, experiment.algorithm).spent(rounds).epsilon
             findings = attack(
                 experiment.problem, experiment.algorithm, rows, rounds, promise.delta if delta is None else delta,
                 repeats, canaries, seed, claimed=claimed, unit=None if promise is None else promise.unit,
@@ -161,8 +163,9 @@ def _tell_file(reporter: Reporter, file: Path, delta: float | None) -> None:
         if delta is not None:
             promise = Privacy(delta) if promise is None else dataclasses.replace(promise, delta=delta)
         ledger = Ledger(promise, experiment.problem, experiment.algorithm)
-    rounds = experiment.options["rounds"]
-    facts = ledger.summary(ledger.most_rounds(rounds), rounds)
+        rounds = experiment.options["rounds"]
+        allowed = ledger.most_rounds(rounds)
+    facts = ledger.summary(allowed, rounds, allowed < rounds)
     for line in privacy_lines(facts):
         reporter.show(line)
     reporter.result({"status": "completed", "file": str(file), "rounds": rounds, **facts})
@@ -173,8 +176,9 @@ def _batch(sampling: Sampler, size: int | None, rows: int | None) -> Any:
     from performative import batches
 
     if sampling is Sampler.EVERYONE:
-        if size is not None:
-            raise ValueError(f"--batch {size}: say how they are picked, with --sampling.")
+        for option, given in (("--batch", size), ("--rows", rows)):
+            if given is not None:
+                raise ValueError(f"{option} {given}: say how rows are picked, with --sampling.")
         return None
     if size is None or rows is None:
         raise ValueError(f"--sampling {sampling.value} needs --batch and --rows.")

@@ -14,16 +14,11 @@ import jax
 import numpy as np
 
 from performative.describe import differences
+from performative.files import write_by, write_whole
 
 
-def _write(path: Path, write: Any) -> None:
-    """Write beside, flush to the disk, rename."""
-    part = path.with_name(f".{path.name}.part")
-    with open(part, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    write_by(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 class Checkpoint:
@@ -79,12 +74,12 @@ class Checkpoint:
         known = set(json.loads(self.book.read_text())["records"]) if self.book.exists() else set()
         for name, chunk in zip(names, chunks, strict=True):
             if name not in known:
-                _write(self.folder / name, lambda file, chunk=chunk: np.savez(file, allow_pickle=False, **chunk))
+                _write_arrays(self.folder / name, chunk)
         leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         current = f"state-{len(chunks):06d}.npz"
-        _write(self.folder / current, lambda file: np.savez(file, allow_pickle=False, **leaves))
+        _write_arrays(self.folder / current, leaves)
         book = {"identity": self.identity, "state": current, "records": names, "notes": notes}
-        _write(self.book, lambda file: file.write(json.dumps(book).encode()))
+        write_whole(self.book, json.dumps(book).encode())
         for old in self.folder.glob("state-*.npz"):
             if old.name != current:
                 old.unlink()

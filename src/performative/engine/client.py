@@ -101,7 +101,10 @@ def client_round(
     theta, world, estimator_memory = after
 
     done = jnp.asarray(E, jnp.int32) if steps is None else steps
-    mean_loss = counted.pop("loss") / done if asks_loss else None
+    mean_loss = None
+    if asks_loss:
+        total = counted.pop("loss")
+        mean_loss = total / done.astype(total.dtype)
     counted |= {name: count * done for name, count in known.items()}
     delta = jax.tree.map(jnp.subtract, theta, broadcast.theta)
     draft = Upload(delta, done, None, counted)

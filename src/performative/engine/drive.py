@@ -109,8 +109,9 @@ def drive(
             count = min(length, total - done)
             reached = min((done + count) * watch.every, rounds)
             secrets = None
-            if ledger is not None and secure:
-                ledger.drawing(reached)
+            if ledger is not None:
+                ledger.write(reached)
+            if secure:
                 secrets = draw_secrets(fixed, start, watch, reached - done * watch.every, capacity * watch.every)
             span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), bound, secrets)
             looked = time.perf_counter()

@@ -68,8 +68,14 @@ def loop_round(setup: Setup, state: State, keys: RunKeys, secrets: Secrets | Non
             raise FloatingPointError(f"client {int(client)} sent a non-finite update in round {int(state.round)}.")
         uploads.append(upload)
         clients = put_rows(clients, at, jax.tree.map(lambda leaf: leaf[None], after))
-    template = next(upload for upload in uploads if upload is not None)
-    blank = jax.tree.map(jnp.zeros_like, template)
+    template = next((upload for upload in uploads if upload is not None), None)
+    if template is None:  # nobody is there: rows that weigh nothing, of the shape that an upload would have
+        first = jax.tree.map(lambda leaf: leaf[0], state.clients)
+        steps = None if cohort.steps is None else cohort.steps[0]
+        mine = jax.tree.map(operator.itemgetter(0), secrets)
+        client = jnp.zeros((), cohort.ids.dtype)
+        template, _ = eqx.filter_eval_shape(_one_client, setup, broadcast, first, keys, client, steps, mine)
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), template)
     rows = jax.tree.map(_stack, *[blank if u is None else u for u in uploads])
     return _close(setup, state, cohort, broadcast, rows, clients, chosen)
 

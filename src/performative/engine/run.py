@@ -18,6 +18,7 @@ from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
+from performative.engine.secrets import check_grid, secret_keys
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, check_finite
 from performative.history import History
@@ -107,9 +108,13 @@ def run(
                 "clock": describe(clock),
             }
             books = Checkpoint(checkpoint, identity, resume)
-        ledger = None if privacy is None else read_ledger(privacy, problem, algorithm, books)
-        wanted, rounds = rounds, rounds if ledger is None else allowed_rounds(ledger, rounds, books)
-        fixed = Frozen(setup, targets, repeat_keys(seed, repeats))
+        ledger = read_ledger(privacy, problem, algorithm, books)
+        wanted, rounds = rounds, rounds if ledger is None else ledger.most_rounds(rounds)
+        secure = ledger is not None and ledger.secure
+        if secure:
+            check_grid(problem, algorithm, start)
+        # Who is drawn must be as hard to guess as the noise.
+        fixed = Frozen(setup, targets, secret_keys(repeats) if secure else repeat_keys(seed, repeats))
         if books is not None and checkpoint_every is None:
             checkpoint_every = max(1, rounds // RISK_POINTS)
         state, chunks, seconds = drive(
@@ -120,7 +125,7 @@ def run(
         meta = {
             "algorithm": algorithm.name,
             "config": describe(algorithm),
-            "seed": seed,
+            "seed": None if secure else seed,
             "dtype": str(setup.weights.dtype),
             "seconds": round(seconds, 4),
         }
@@ -128,41 +133,31 @@ def run(
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=2)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
-        return history if ledger is None else add_ledger(history, ledger, wanted)
+        return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
 
 
 def read_ledger(privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None) -> Any:
-    """The books of privacy, with what an earlier part of the run has spent."""
+    """The books of privacy, with what an earlier part of the run has spent; None where none are kept."""
+    if privacy is None:
+        if books is not None and books.round > 0 and (books.folder / "ledger.json").exists():
+            raise ValueError("privacy: the run in the checkpoint keeps a ledger; give privacy= to go on with it.")
+        return None
     from performative.privacy.ledger import Ledger  # the accountant takes a while to import
 
     if not isinstance(privacy, Privacy):
         raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
     ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder)
-    if books is not None:
-        ledger.resume(books.round)
+    ledger.resume(0 if books is None else books.round)
     return ledger
 
 
-def allowed_rounds(ledger: Any, rounds: int, books: Checkpoint | None) -> int:
-    """As many rounds as the budget has room for; what is done stays done."""
-    done = 0 if books is None else books.round
-    allowed = max(ledger.most_rounds(rounds), min(done, rounds))
-    if allowed == 0:
-        one = ledger.spent(1).epsilon
-        raise ValueError(
-            f"privacy: one round alone spends epsilon = {one:.4g}, the budget is {ledger.privacy.epsilon:.4g}; "
-            "use more noise (pf.privacy.calibrate), smaller samples, or a larger budget."
-        )
-    return allowed
-
-
-def add_ledger(history: History, ledger: Any, wanted: int) -> History:
+def add_ledger(history: History, ledger: Any, allowed: int, wanted: int) -> History:
     """The history with epsilon at each record, and what is promised among its facts."""
     column = np.broadcast_to(ledger.column(history.rounds), (history.repeats, len(history.rounds)))
     return dataclasses.replace(
         history,
         records={**history.records, "epsilon": np.array(column)},
-        meta={**history.meta, "privacy": ledger.summary(int(history.rounds[-1]), wanted)},
+        meta={**history.meta, "privacy": ledger.summary(int(history.rounds[-1]), wanted, allowed < wanted)},
     )
 
 

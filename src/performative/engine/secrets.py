@@ -1,15 +1,22 @@
 """Noise from the system's entropy, drawn ahead for the rounds of a chunk."""
 
+import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative.algorithm import Algorithm
 from performative.engine.chunk import Frozen, Watch
-from performative.noise import GRID
+from performative.noise import GRID, size_of
 from performative.privacy.secure import discrete_gaussian
+from performative.problem import Problem
 from performative.types import Secrets, Theta
+
+# What rounding may take of a clip, and the largest sum of whole steps: half of what an int32 holds.
+_MOST_LOST = 0.1
+_LARGEST = 2**30
 
 
 def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Secrets:
@@ -44,6 +51,49 @@ def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: i
         return jnp.asarray(filled)
 
     return jax.tree.map(draw, shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
+
+
+def secret_keys(repeats: int) -> Any:
+    """Keys for samples and cohorts that no seed gives away, one a repeat."""
+    words = np.frombuffer(os.urandom(8 * repeats), np.uint32).reshape(repeats, 2)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+
+def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
+    """Refuse numbers for which sums of whole steps would not fit, or rounding would take much of the clip."""
+    shares = {}
+    if algorithm.estimator.grid_noise:
+        part: Any = algorithm.estimator
+        while hasattr(part, "inner"):
+            part = part.inner
+        shares[type(part).__name__] = (part, 1.0, _most_rows(problem, algorithm))
+    if algorithm.channel.grid_noise:
+        size = algorithm.participation.size(problem.clients)
+        shares[type(algorithm.channel).__name__] = (algorithm.channel, float(np.sqrt(size)), 1)
+    for name, (part, share, rows) in shares.items():
+        noise = float(np.asarray(part.noise_multiplier)) / share
+        if noise == 0:
+            raise ValueError(f'privacy: noise="secure" needs {name}(noise_multiplier) above 0.')
+        lost = noise * float(np.sqrt(size_of(start))) / (2 * GRID)
+        if lost > _MOST_LOST:
+            raise ValueError(
+                f'privacy: noise="secure" rounds to a grid that would take {100 * lost:.0f} % of {name}\'s clip, with '
+                f"noise_multiplier {noise:.4g} and {size_of(start)} parameters; use less noise and larger samples."
+            )
+        replays = 1 + (
+            float(np.asarray(part.memory_clip) / np.asarray(part.clip)) if hasattr(part, "memory_clip") else 0
+        )
+        if rows * replays * GRID / noise > _LARGEST:
+            raise ValueError(
+                f'privacy: noise="secure" counts in whole numbers, and a sum of {rows} gradients with noise_multiplier '
+                f"{noise:.4g} of {name} may not fit; use more noise or smaller samples."
+            )
+
+
+def _most_rows(problem: Problem, algorithm: Algorithm) -> int:
+    """The largest batch."""
+    batch: Any = algorithm.batch
+    return int(getattr(batch, "n", None) or getattr(batch, "n_max", None) or problem.population.capacity or 1)
 
 
 def _is_shape(leaf: Any) -> bool:

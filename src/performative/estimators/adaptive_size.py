@@ -117,3 +117,6 @@ class AdaptiveSize(AbstractWrapper):
         size, inside = memory
         extra, inside = self.inner.finish(upload, local, inside)
         return extra, (size, inside)
+
+    def review(self, memory: Memory) -> list[str]:
+        return self.inner.review(memory[1])

@@ -5,9 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from performative.clipping import check_noise, clipped_sum, to_grid
+from performative.clipping import check_noise, clip_tree, clipped_sum
 from performative.errors import check_counts
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
@@ -29,15 +29,22 @@ class AbstractPrivate(AbstractEstimator):
     def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
         return draw_noise(key, theta, (steps,))
 
-    def release(self, noise: Noise, theta: Theta, batch: Batch, local: Local, replay: Theta | None = None) -> "Release":
-        """(sum_j clip(g_j) + n replay + noise) / n, with n the expected size of the batch."""
+    def release(
+        self, noise: Noise, theta: Theta, batch: Batch, local: Local, replay: tuple[Theta, Array] | None = None
+    ) -> "Release":
+        """(sum_j clip(g_j) + n clip(e) + noise) / n, with n the expected size of the batch.
+
+        `replay` is e and its clip; on a grid both sums are rounded to it, and stay within their clips.
+        """
         deviation = jnp.asarray(self.noise_multiplier * self.clip)
         step = grid_step(noise, deviation)
         sums = clipped_sum(local.loss, theta, batch, jnp.asarray(self.clip), step, self.block)
         size = jnp.asarray(batch.rows if local.expected is None else local.expected)
         total = sums.total
         if replay is not None:
-            more = to_grid(jax.tree.map(lambda r: r * size.astype(r.dtype), replay), step)
+            error, bound = replay
+            many = jax.tree.map(lambda leaf: leaf * size.astype(leaf.dtype), error)
+            more, _, _ = clip_tree(many, bound * size.astype(bound.dtype), step)
             total = jax.tree.map(jnp.add, total, more)
 
         def mean(tree: Theta) -> Theta:

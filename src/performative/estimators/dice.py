@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from performative.client_axis import client_axes
-from performative.clipping import check_noise, clip_factor, clip_tree, safe_norm
+from performative.clipping import check_noise, clip_factor, safe_norm
 from performative.errors import check_counts
 from performative.estimators.clipped import AbstractPrivate
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Numbers, Theta, number, whole
@@ -53,8 +53,7 @@ class Dice(AbstractPrivate):
         return DiceMemory(jax.tree.map(jnp.zeros_like, theta), jnp.zeros((), jnp.int32))
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
-        replay, _, _ = clip_tree(memory.error, jnp.asarray(self.memory_clip))
-        release = self.release(noise, theta, batch, local, replay)
+        release = self.release(noise, theta, batch, local, (memory.error, jnp.asarray(self.memory_clip)))
         error = jax.tree.map(lambda e, g, v: e + g - v, memory.error, release.whole, release.plain)
         return Estimate(release.noisy, DiceMemory(error, memory.steps + 1), release.metrics)
 
@@ -101,8 +100,7 @@ def needed_memory_clip(problem: Any, theta: Theta, clip: Any) -> Float[np.ndarra
 
         def cut(u: Any) -> Theta:
             gradient = jax.grad(problem.loss)(theta, population.sample(u, world, theta))
-            norm, finite = safe_norm(gradient)
-            factor = clip_factor(norm, finite, jnp.asarray(clip, norm.dtype))
+            factor, _, _ = clip_factor(gradient, jnp.asarray(clip))
             return jax.tree.map(lambda g: (1 - factor.astype(g.dtype)) * g, gradient)
 
         each = jax.vmap(cut)(noise)

@@ -31,8 +31,7 @@ class AdaComm(eqx.Module):
     F is the mean loss that the clients of a round report, weighed by a_i; round t goes by the report of the round
     before. Where the loss grows (data that react can make it), tau stays at `first`. It needs a loss that is positive
     at the start; else tau is `first` throughout. A round without a finite report changes nothing.
-    Wang and Joshi, SysML 2019, Eq. (18). Differs from the paper: the loss is looked at each round, not once in a
-    span of time.
+    Wang and Joshi, SysML 2019. Differs from the paper: the loss is looked at each round, not once in a span of time.
     """
 
     first: int = whole()

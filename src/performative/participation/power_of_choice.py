@@ -32,8 +32,8 @@ class PowerOfChoice(AbstractParticipation):
               training, the mean over their local steps (asks nobody: saves communication), unseen clients first
 
     The draw costs O(d). Only where p are so unequal that d - 1 clients can hold nearly all weight it costs O(N).
-    Cho, Wang and Joshi, AISTATS 2022 (pow-d, cpow-d, rpow-d). Differs from the paper, whose rpow-d weighs all alike:
-    a client whose first update was broken counts as seen, so that it is not asked for ever.
+    Cho, Wang and Joshi, AISTATS 2022 (pow-d, cpow-d, rpow-d). Differs from the paper: a client whose first update was
+    broken counts as seen, with a loss below all others, so that it is not chosen for ever.
     """
 
     k: int = whole()

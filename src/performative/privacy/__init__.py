@@ -11,7 +11,8 @@ from performative.privacy.secure import discrete_gaussian
 
 if TYPE_CHECKING:
     from performative.privacy.accounting import Spending
-    from performative.privacy.certification import Guarantee, certified_rows, guarantee, protection
+    from performative.privacy.certification import Guarantee, guarantee
+    from performative.privacy.known_parts import certified_rows, protection
     from performative.privacy.ledger import Ledger
     from performative.privacy.printed import corollary_3_6_as_printed
     from performative.privacy.spending import calibrate, spent
@@ -37,10 +38,10 @@ __getattr__ = later(
         "Ledger": "ledger",
         "Spending": "accounting",
         "calibrate": "spending",
-        "certified_rows": "certification",
+        "certified_rows": "known_parts",
         "corollary_3_6_as_printed": "printed",
         "guarantee": "certification",
-        "protection": "certification",
+        "protection": "known_parts",
         "spent": "spending",
     },
 )

@@ -1,11 +1,11 @@
 """What can be promised about an algorithm on a problem, read off its parts; or why nothing can.
 
-A part that is not known here makes the promise void (epsilon = infinity) and says so. One's own estimator is added by
-`protection.register`, one's own population by `certified_rows.register`.
+Every slot is looked at. A part that is not known here, a subclass of a known one too, makes the promise void (epsilon =
+infinity) and says so. One's own estimator is added by `protection.register`, one's own population by
+`certified_rows.register`.
 """
 
 import dataclasses
-import functools
 import math
 from fractions import Fraction
 from typing import Any
@@ -14,32 +14,20 @@ import numpy as np
 
 from performative.aggregators import Mean
 from performative.algorithm import Algorithm
-from performative.batches import AbstractBatch, Fixed, Poisson, Shuffled, Uniform
+from performative.batches import Fixed, Poisson, Shuffled
 from performative.channels import ClippedNoise
-from performative.estimators import AbstractEstimator, AdaptiveSize, Clipped, Dice, Filtered
-from performative.participation import Full, LocalWork, SchemeTwo
-from performative.populations import (
-    Classes,
-    Contaminated,
-    Database,
-    Gaussian,
-    Mixture,
-    Outliers,
-    Pricing,
-    Regression,
-    Sluggish,
-    Strategic,
-)
-from performative.populations.base import AbstractPopulation
-from performative.privacy.accounting import (
-    Everyone,
-    PoissonSampling,
-    Release,
-    Sampling,
-    Spending,
-    WithoutReplacement,
-    epsilons,
-    most_steps,
+from performative.estimators import Clipped, ClippedModel, Dice, Filtered, Minibatch, Preconditioned, Prox
+from performative.participation import Available, Cyclic, FirstK, Full, LocalWork, SchemeOne, SchemeTwo, UniformSteps
+from performative.populations import Sluggish
+from performative.privacy.accounting import Everyone, Spending, WithoutReplacement, epsilons
+from performative.privacy.known_parts import (
+    Releases,
+    Uncertified,
+    certified_rows,
+    exactly,
+    one_number,
+    protection,
+    releases_of,
 )
 from performative.problem import Problem
 
@@ -48,48 +36,23 @@ UNITS = ("example", "client")
 UNCOVERED = ("losses", "clip counts", "participants", "error memory")
 
 
-class Uncertified(Exception):
-    """Why a combination has no guarantee."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Releases:
-    """What one step, or one round, shows of one person or client, for the accountant.
-
-    noise_multiplier: noise over the clip, on the sum
-    each:             how many releases of that kind it counts for
-    most:             no person is in more than this many, however long the run; None for no such limit
-    """
-
-    noise_multiplier: float
-    sampling: Sampling
-    each: Fraction = Fraction(1)
-    most: int | None = None
-
-
 @dataclasses.dataclass(frozen=True)
 class Guarantee:
     """What an algorithm promises to each example or to each client.
 
-    It covers all models that were ever published and whatever people did in answer to them. `why` holds the reasons
-    where nothing can be promised; `assumes` what has to be true outside of this program.
+    It covers all models that were ever published and whatever people did in answer to them. `releases` holds one entry
+    for each kind of client; the worst counts. `why` holds the reasons where nothing can be promised; `assumes` what has
+    to be true outside of this program.
     """
 
     unit: str
-    releases: Releases | None
+    releases: tuple[Releases, ...]
     why: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
 
     @property
     def certified(self) -> bool:
-        return self.releases is not None
-
-    def release(self, rounds: int) -> Release:
-        """All that `rounds` rounds release."""
-        assert self.releases is not None
-        mine = self.releases
-        count = math.ceil(rounds * mine.each)
-        return Release(mine.noise_multiplier, count if mine.most is None else min(count, mine.most), mine.sampling)
+        return bool(self.releases)
 
     def spent(self, rounds: int, delta: float) -> Spending:
         """Epsilon after `rounds` rounds."""
@@ -97,18 +60,14 @@ class Guarantee:
 
     def spendings(self, rounds: list[int], delta: float, grid: float | None = None) -> list[Spending]:
         """The same for several numbers of rounds. A coarse `grid` is quicker and never too small."""
-        if self.releases is None:
+        if not self.certified:
             return [Spending(math.inf if r else 0.0, delta, "none", None, "", "; ".join(self.why)) for r in rounds]
-        return epsilons(self.release(1), [self.release(r).steps for r in rounds], delta, grid)
+        each = [epsilons(mine.after(1), [mine.after(r).steps for r in rounds], delta, grid) for mine in self.releases]
+        return [max(found, key=lambda spending: spending.epsilon) for found in zip(*each, strict=True)]
 
     def most_rounds(self, epsilon: float, delta: float) -> float | int:
         """The most rounds that stay within epsilon: 0 where not even one does, infinity where none spends more."""
-        if self.releases is None:
-            return 0
-        mine = self.releases
-        if mine.most is not None and self.spent(math.ceil(mine.most / mine.each), delta).epsilon <= epsilon:
-            return math.inf
-        return math.floor(most_steps(self.release(1), epsilon, delta) / mine.each)
+        return min((mine.most_rounds(epsilon, delta) for mine in self.releases), default=0)
 
 
 def guarantee(
@@ -127,160 +86,124 @@ def guarantee(
     conservative: for `Dice`, take the bound that holds whatever its memory replays: T releases without sampling, each
                   moved by up to 2 (C1 + n C2)
     """
-    if unit is None:
-        unit = "client" if isinstance(algorithm.channel, ClippedNoise) else "example"
-    if unit not in UNITS:
-        raise ValueError(f'unit must be "example" or "client"; got {unit!r}.')
+    unit = read_unit(unit, algorithm)
+    if isinstance(published, str):
+        raise ValueError(f"published must be a list, such as [{published!r}]; got {published!r}.")
     for name in published:
         if name not in UNCOVERED:
             raise ValueError(f"published: choose from {', '.join(UNCOVERED)} (models always are); got {name!r}.")
-    assumes: list[str] = []
+    assumes = [_ALWAYS]
     try:
         if published:
-            raise Uncertified(
-                f"{', '.join(published)} {'is' if len(published) == 1 else 'are'} published without noise"
-            )
+            raise Uncertified(f"{', '.join(published)} would be published without noise")
+        _check_choice(algorithm)
         per = _for_clients if unit == "client" else _for_examples
         releases = per(problem, algorithm, conservative, assumes)
     except Uncertified as reason:
-        return Guarantee(unit, None, (str(reason),), tuple(assumes))
+        return Guarantee(unit, (), (str(reason),), tuple(assumes))
     return Guarantee(unit, releases, (), tuple(assumes))
 
 
-def _for_examples(problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]) -> Releases:
+def read_unit(unit: str | None, algorithm: Algorithm) -> str:
+    """Whom the noise protects: clients where the channel adds it, else examples."""
+    if unit is None:
+        return "client" if isinstance(algorithm.channel, ClippedNoise) else "example"
+    if unit not in UNITS:
+        raise ValueError(f'unit must be "example" or "client"; got {unit!r}.')
+    return unit
+
+
+def _scheme(algorithm: Algorithm) -> Any:
+    """Who takes part, whatever work they do."""
+    scheme = algorithm.participation
+    return scheme.inner if type(scheme) is LocalWork else scheme
+
+
+def _check_choice(algorithm: Algorithm) -> None:
+    """Who takes part, and for how many steps, must not depend on anyone's data."""
+    scheme, work = _scheme(algorithm), getattr(algorithm.participation, "steps", None)
+    if work is not None and type(work) is not UniformSteps and not hasattr(work, "dtype"):
+        raise Uncertified(f"{type(work).__name__} may choose the number of steps by the data")
+    if type(scheme) not in _BLIND or algorithm.participation.wants_loss:
+        raise Uncertified(f"{type(scheme).__name__} may choose clients by their data; use Full, SchemeOne or SchemeTwo")
+
+
+def _for_examples(
+    problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]
+) -> tuple[Releases, ...]:
     """Each local step is a release. A client may be asked in every round, so every round counts."""
-    batch, population = algorithm.batch, problem.population
-    tables = certified_rows(population)
-    size = float(np.max(np.asarray(batch.expected(population))))
-    multiplier, sampled = protection(algorithm.estimator, size, conservative)
+    batch = algorithm.batch
+    tables = exactly(certified_rows, problem.population)
+    size = float(np.max(np.asarray(batch.expected(problem.population))))
+    times = batch.n if type(batch) is Fixed else 1  # how often one person can be in one batch
+    multiplier, sampled = exactly(protection, algorithm.estimator, size, times, conservative)
+    if multiplier == 0:
+        raise Uncertified("there is no noise")
+    steps = Fraction(algorithm.steps)
+    if not sampled:
+        return (Releases(multiplier, Everyone(), steps),)
     if tables is None:
         assumes.append("no person is asked twice: the population has no table, every sample is a new person")
-        return Releases(multiplier, Everyone(), Fraction(algorithm.steps), most=1)
-    if not sampled:
-        return Releases(multiplier, Everyone(), Fraction(algorithm.steps))
-    # People of the smallest table are drawn most often; a Poisson sample is cut most often in the largest.
-    if isinstance(batch, Poisson):
+        return (Releases(multiplier, Everyone(), steps, most=1),)
+    if type(batch) is Poisson:
         assumes.append("how many rows each table has is no secret: the sum is divided by rate times that")
-    step = releases_of(batch, max(tables) if isinstance(batch, Poisson) else min(tables), multiplier)
-    return dataclasses.replace(step, each=step.each * algorithm.steps)
+        if len(tables) > _KINDS and batch.n_max < max(tables):
+            raise Uncertified(f"tables of {len(tables)} sizes, cut at n_max={batch.n_max}; use n_max >= {max(tables)}")
+        # Where nothing is cut all tables are alike.
+        sizes = tables if batch.n_max < max(tables) else [max(tables)]
+    else:
+        sizes = [min(tables)]  # people of the smallest table are drawn most often
+    found = [releases_of(batch, rows, multiplier) for rows in sizes]
+    return tuple(dataclasses.replace(step, each=step.each * steps) for step in found)
 
 
-def _for_clients(problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]) -> Releases:
+def _for_clients(
+    problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]
+) -> tuple[Releases, ...]:
     """Each round is a release of the sum of updates, or of every single one where the server uses them singly."""
-    channel, scheme = algorithm.channel, algorithm.participation
-    if not isinstance(channel, ClippedNoise):
+    channel, scheme = algorithm.channel, _scheme(algorithm)
+    if type(channel) is not ClippedNoise:
         raise Uncertified(f"the channel {type(channel).__name__} bounds no client's update; use ClippedNoise")
-    if isinstance(scheme, LocalWork):
-        scheme = scheme.inner
     clients = problem.clients
     size, weights = scheme.size(clients), np.asarray(problem.client_weights, float)
-    z = _number(channel.noise_multiplier, "ClippedNoise: noise_multiplier")
-    if isinstance(algorithm.aggregator, Mean) and isinstance(scheme, (Full, SchemeTwo)):
+    one_number(channel.clip, "ClippedNoise: clip")
+    z = one_number(channel.noise_multiplier, "ClippedNoise: noise_multiplier")
+    if z == 0:
+        raise Uncertified("there is no noise")
+    if type(algorithm.aggregator) is Mean and type(scheme) in (Full, SchemeTwo):
         assumes.append("only sums of updates are looked at: a trusted server, or secure aggregation")
         # Client i moves the sum by a_i c; the noise of the sum is at least that of the lightest other clients.
         heavy, light = weights.max(), weights.min()
-        spread = np.sum(weights**2) if isinstance(scheme, Full) else heavy**2 + (size - 1) * light**2
+        spread = np.sum(weights**2) if type(scheme) is Full else heavy**2 + (size - 1) * light**2
         z = z * math.sqrt(spread / size) / heavy
-        return Releases(z, Everyone() if size == clients else WithoutReplacement(size, clients))
-    inside = type(_innermost(algorithm.estimator))
-    if inside.finish is not AbstractEstimator.finish:
-        raise Uncertified(f"{inside.__name__} sends statistics beside its update, which are not clipped")
+        # Who was drawn is hidden only if it shows neither in the size of the noise nor in what others remember.
+        hidden = size < clients and np.ptp(weights) <= 1e-12 * heavy and not _remembers(problem.population, algorithm)
+        return (Releases(z, WithoutReplacement(size, clients) if hidden else Everyone()),)
+    for part in _chain(algorithm.estimator):
+        if type(part) not in _SILENT:
+            raise Uncertified(f"{type(part).__name__} may send more than its update, and only that is clipped")
     assumes.append("every client may take part in every round; single messages are seen")
-    return Releases(z / math.sqrt(size), Everyone())
+    return (Releases(z / math.sqrt(size), Everyone()),)
 
 
-def releases_of(batch: AbstractBatch | None, rows: int | None, noise_multiplier: float) -> Releases:
-    """What a step with such a batch releases. `None` is a batch of everyone."""
-    if batch is None:
-        return Releases(noise_multiplier, Everyone())
-    if rows is None:
-        raise ValueError(f"rows: how large is the table that {type(batch).__name__} draws from?")
-    if isinstance(batch, Fixed):
-        # n draws with replacement and noise z: a sum of n releases of one draw with noise z / sqrt(n) each.
-        return Releases(noise_multiplier / math.sqrt(batch.n), WithoutReplacement(1, rows), Fraction(batch.n))
-    if isinstance(batch, Uniform):
-        return Releases(noise_multiplier, WithoutReplacement(batch.n, rows))
-    if isinstance(batch, Poisson):
-        return Releases(noise_multiplier, PoissonSampling(_number(batch.rate, "Poisson: rate"), rows, batch.n_max))
-    if isinstance(batch, Shuffled):
-        # A person is in one batch an epoch, and the order tells nobody which: no amplification is claimed.
-        return Releases(noise_multiplier, Everyone(), Fraction(1, max(rows // batch.n, 1)))
-    raise Uncertified(f"how the batch {type(batch).__name__} picks rows is not known to the accountant")
+# Schemes that look at nobody's data.
+_BLIND = (Full, SchemeOne, SchemeTwo, FirstK, Cyclic, Available)
+# Estimators that send nothing but the update, and those of them that remember nothing.
+_SILENT = (Minibatch, Clipped, ClippedModel, Dice, Filtered, Prox, Preconditioned)
+_FORGETFUL = (Minibatch, Clipped, ClippedModel, Filtered, Prox)
+# Sizes of tables that are accounted for one by one.
+_KINDS = 8
+_ALWAYS = "one repeat is published, and its start, scales and settings were not chosen by looking at these people"
 
 
-@functools.singledispatch
-def protection(estimator: AbstractEstimator, size: float, conservative: bool) -> tuple[float, bool]:
-    """Noise over what one person can add to the sum of a batch of `size`, and whether the sampling of rows counts."""
-    raise Uncertified(f"the estimator {type(estimator).__name__} bounds no person's gradient; use Clipped")
+def _chain(estimator: Any) -> list[Any]:
+    """An estimator and what it is wrapped around."""
+    return [estimator, *(_chain(estimator.inner) if hasattr(estimator, "inner") else [])]
 
 
-@protection.register
-def _(estimator: Clipped, size: float, conservative: bool) -> tuple[float, bool]:
-    return _number(estimator.noise_multiplier, "Clipped: noise_multiplier"), True
-
-
-@protection.register
-def _(estimator: Dice, size: float, conservative: bool) -> tuple[float, bool]:
-    if not conservative:
-        raise Uncertified(
-            "Dice's memory replays one person's gradient in later steps, so no sampling protects it and sqrt(96) times "
-            "the noise is no proof; conservative=True takes a bound that holds"
-        )
-    z = _number(estimator.noise_multiplier, "Dice: noise_multiplier")
-    c1, c2 = _number(estimator.clip, "Dice: clip"), _number(estimator.memory_clip, "Dice: memory_clip")
-    return z * c1 / (c1 + size * c2), False
-
-
-@protection.register
-def _(estimator: AdaptiveSize, size: float, conservative: bool) -> tuple[float, bool]:
-    raise Uncertified("AdaptiveSize chooses how many samples to draw by looking at the data")
-
-
-@protection.register
-def _(estimator: Filtered, size: float, conservative: bool) -> tuple[float, bool]:
-    raise Uncertified("Filtered leaves samples out by looking at the others, so one person can move many")
-
-
-@functools.singledispatch
-def certified_rows(population: AbstractPopulation) -> list[int] | None:
-    """Rows of each client's table, all as likely to be drawn as any other; None where every sample is a new person."""
-    raise Uncertified(f"how {type(population).__name__} picks people is not known to the accountant")
-
-
-@certified_rows.register(Strategic)
-@certified_rows.register(Database)
-def _(population: Any) -> list[int] | None:
-    return np.unique(np.asarray(population.rows, int)).tolist()
-
-
-@certified_rows.register(Classes)
-@certified_rows.register(Gaussian)
-@certified_rows.register(Outliers)
-@certified_rows.register(Pricing)
-@certified_rows.register(Regression)
-def _(population: Any) -> list[int] | None:
-    return None
-
-
-@certified_rows.register
-def _(population: Mixture) -> list[int] | None:
-    if any(certified_rows(group) is not None for group in population.groups):
-        raise Uncertified("Mixture picks a group first, so rows of its tables are not equally likely")
-    return None
-
-
-@certified_rows.register(Contaminated)
-@certified_rows.register(Sluggish)
-def _(population: Any) -> list[int] | None:
-    return certified_rows(population.inner)
-
-
-def _innermost(estimator: Any) -> Any:
-    return _innermost(estimator.inner) if hasattr(estimator, "inner") else estimator
-
-
-def _number(value: Any, name: str) -> float:
-    array = np.asarray(value, float)
-    if array.ndim:
-        raise Uncertified(f"{name} varies; a guarantee is for one value")
-    return float(array)
+def _remembers(population: Any, algorithm: Algorithm) -> bool:
+    """Whether clients keep something between rounds that depends on who was drawn before."""
+    inside = [population, *getattr(population, "groups", ())]
+    inside += [getattr(population, name) for name in ("inner", "outlier") if hasattr(population, name)]
+    calm = not any(type(part) is Sluggish for part in inside) and type(algorithm.batch) is not Shuffled
+    return not (calm and all(type(part) in _FORGETFUL for part in _chain(algorithm.estimator)))

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from performative.files import write_whole
 from performative.privacy.accounting import Spending
 from performative.privacy.certification import Guarantee, guarantee
 from performative.privacy.promise import Privacy
 from performative.privacy.secure import describe_noise
 
+# The file in a checkpoint's folder.
+BOOK = "ledger.json"
 # Numbers of rounds at which epsilon is worked out; between two of them the ledger writes the later, larger one.
 _POINTS = 32
 # The grid for that, in parts of the last epsilon.
@@ -19,7 +22,10 @@ _COARSE = 1e-3
 
 
 class Ledger:
-    """The books of one run. `wasted` counts rounds whose noise was drawn and lost: they were spent all the same."""
+    """The books of one run, kept in its checkpoint's folder where it has one.
+
+    `wasted` counts rounds whose noise was drawn and lost: they were spent all the same.
+    """
 
     def __init__(self, privacy: Privacy, problem: Any, algorithm: Any, folder: Path | None = None):
         self.privacy = privacy
@@ -29,31 +35,47 @@ class Ledger:
         self.secure = privacy.noise == "secure"
         if self.secure and not (algorithm.estimator.grid_noise or algorithm.channel.grid_noise):
             raise ValueError('privacy: noise="secure" needs a part that adds noise: Clipped, Dice or ClippedNoise.')
-        self.file = None if folder is None else Path(folder) / "ledger.json"
-        self.wasted = 0
+        self.file = None if folder is None else Path(folder) / BOOK
+        self.wasted = self.done = 0
 
     def resume(self, done: int) -> None:
         """Take up the books of a run that is at round `done`: secure noise that was drawn for more rounds is lost."""
-        if self.file is None or not self.file.exists():
+        self.done = done
+        if self.file is None or not (done or self.file.exists()):
             return
-        book = json.loads(self.file.read_text())
+        book: dict[str, Any] = {"noise": "fast", "wasted": 0, "drawn": done}
+        if self.file.exists():
+            book = json.loads(self.file.read_text())
+        if done and book["noise"] != self.privacy.noise:
+            raise ValueError(
+                f'privacy: the run in the checkpoint has {book["noise"]} noise; go on with noise="{book["noise"]}".'
+            )
         self.wasted = book["wasted"]
-        if self.secure:
+        if book["noise"] == "secure":
             self.wasted += max(0, book["drawn"] - done)
+            # Samples are drawn anew, too: in the epoch that was left a person can come a second time.
+            epochs = [math.ceil(1 / mine.each) for mine in self.guarantee.releases if mine.each < 1]
+            self.wasted += max(epochs, default=0)
 
-    def drawing(self, upto: int) -> None:
-        """Write down, before noise is drawn, up to which round it will be."""
+    def write(self, upto: int) -> None:
+        """Write down, before it begins, up to which round noise will be drawn."""
         if self.file is not None:
-            part = self.file.with_name(f".{self.file.name}.part")
-            part.write_text(json.dumps({"wasted": self.wasted, "drawn": upto}))
-            part.replace(self.file)
+            told = {"noise": self.privacy.noise, "wasted": self.wasted, "drawn": upto}
+            promise = {"delta": self.privacy.delta, "epsilon": self.privacy.epsilon, "unit": self.guarantee.unit}
+            write_whole(self.file, json.dumps({**told, **promise}).encode())
 
     def most_rounds(self, rounds: int) -> int:
-        """How many of `rounds` the budget allows."""
-        if self.privacy.epsilon is None:
+        """How many of `rounds` the budget allows; what is done stays done."""
+        budget, delta = self.privacy.epsilon, self.privacy.delta
+        if budget is None or self.spent(rounds).epsilon <= budget:
             return rounds
-        allowed = self.guarantee.most_rounds(self.privacy.epsilon, self.privacy.delta) - self.wasted
-        return int(min(rounds, max(allowed, 0)))
+        allowed = int(max(self.guarantee.most_rounds(budget, delta) - self.wasted, min(self.done, rounds)))
+        if allowed == 0:
+            raise ValueError(
+                f"privacy: one round alone spends epsilon = {self.spent(1).epsilon:.4g}, the budget is {budget:.4g}; "
+                "use more noise (pf.privacy.calibrate), smaller samples, or a larger budget."
+            )
+        return allowed
 
     def spent(self, rounds: int) -> Spending:
         """Epsilon after `rounds` rounds, what was lost included."""
@@ -71,9 +93,12 @@ class Ledger:
         values = np.minimum(np.maximum.accumulate([spending.epsilon for spending in found]), final)
         return np.where(rounds == 0, 0.0, values[np.searchsorted(marks, rounds)])
 
-    def summary(self, rounds: int, wanted: int) -> dict[str, Any]:
-        """What a result says of privacy."""
+    def summary(self, rounds: int, wanted: int, stopped: bool) -> dict[str, Any]:
+        """What a result says of privacy; `stopped`: the budget is why there are fewer rounds than wanted."""
         spending = self.spent(rounds)
+        words = f"the budget was spent after {rounds} of {wanted} rounds" if stopped else None
+        if self.privacy.epsilon is not None and spending.epsilon > self.privacy.epsilon:
+            words = f"round {rounds} had been reached before this budget was set: it is exceeded"
         return {
             "epsilon": spending.epsilon if math.isfinite(spending.epsilon) else "infinite",
             "delta": self.privacy.delta,
@@ -84,7 +109,7 @@ class Ledger:
             "noise": describe_noise(self.privacy.noise),
             "why": list(self.guarantee.why),
             "assumes": list(self.guarantee.assumes),
-            "stopped": f"the budget was spent after {rounds} of {wanted} rounds" if rounds < wanted else None,
+            "stopped": words,
         }
 
 

@@ -1,6 +1,7 @@
 """What a run is asked to promise."""
 
 import dataclasses
+import math
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +30,10 @@ class Privacy:
                 raise ValueError(f"privacy: {name} must be a number; got {value!r}.")
         if not 0 < self.delta < 1:
             raise ValueError(f"privacy: delta must lie between 0 and 1; got {self.delta}.")
-        if self.epsilon is not None and not self.epsilon > 0:
-            raise ValueError(f"privacy: epsilon must be above 0; got {self.epsilon}.")
+        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
+            raise ValueError(f"privacy: epsilon must be above 0 and finite; got {self.epsilon}.")
         if self.noise not in ("fast", "secure"):
             raise ValueError(f'privacy: noise must be "fast" or "secure"; got {self.noise!r}.')
+        if isinstance(self.published, str):
+            raise ValueError(f"privacy: published must be a list, such as [{self.published!r}].")
         object.__setattr__(self, "published", tuple(self.published))

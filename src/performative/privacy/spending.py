@@ -13,7 +13,7 @@ from performative.privacy.accounting import (
     calibrate_noise,
     spending,
 )
-from performative.privacy.certification import Releases, Uncertified, releases_of
+from performative.privacy.known_parts import Releases, Uncertified, releases_of
 
 
 def spent(

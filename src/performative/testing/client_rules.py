@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.client_axis import TableRow, take_clients
-from performative.engine.round import federated_round
+from performative.engine.round import federated_round, measure_losses
 from performative.participation import Selection
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same
@@ -141,9 +141,12 @@ def relabelling_of_participation(case: Case) -> bool:
         return jnp.zeros_like(rows).at[perm].set(rows)
 
     @compiled
-    def shares(part: Any, p: Any, tables: Any) -> Any:
+    def shares(part: Any, p: Any, tables: Any, origin: Any) -> Any:
+        def measure(ids: Any, key: Any, samples: int | None = None) -> Any:
+            return measure_losses(case.setup, case.state, origin[ids], key, samples)
+
         def one(key: Any) -> Any:
-            selection = Selection(p, tables, jnp.zeros((), jnp.int32), case.state.theta)
+            selection = Selection(p, tables, jnp.zeros((), jnp.int32), case.state.theta, measure)
             cohort, _ = part.select(key, selection, memory)
             steps = jnp.ones_like(cohort.ids) if cohort.steps is None else cohort.steps
             empty = jnp.zeros(clients, dtype)
@@ -152,10 +155,13 @@ def relabelling_of_participation(case: Case) -> bool:
 
         return jax.vmap(one)(keys)
 
-    here = np.asarray(shares(case.part, case.setup.weights, case.setup.tables))
-    tables = jax.tree.map(jnp.asarray, case.part.tables(np.asarray(rename(weights))))
+    same = jnp.arange(clients, dtype=jnp.int32)
+    here = np.asarray(shares(case.part, case.setup.weights, case.setup.tables, same))
+    renamed = _by_client(case.part, clients, rename)
+    tables = jax.tree.map(jnp.asarray, renamed.tables(np.asarray(rename(weights))))
     tables = jax.tree.map(lambda t: t.astype(dtype) if jnp.issubdtype(t.dtype, jnp.floating) else t, tables)
-    moved = shares(_by_client(case.part, clients, rename), rename(case.setup.weights), tables)
+    origin = jnp.asarray(np.argsort(perm), jnp.int32)
+    moved = shares(renamed, rename(case.setup.weights), tables, origin)
     there = np.asarray(moved)[:, :, perm]
     error = np.sqrt((here.var(axis=0) + there.var(axis=0)) / _DRAWS)
     gap = np.abs(here.mean(axis=0) - there.mean(axis=0))

@@ -1,6 +1,7 @@
 """How the engine uses a part of each slot: `use(part, inputs, memory) -> (outputs, memory)`."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from performative.client_axis import client_axes
 from performative.engine.keys import run_keys
 from performative.engine.report import Setup
-from performative.engine.round import run_gathered
+from performative.engine.round import measure_losses, run_gathered
 from performative.participation import Selection
 from performative.populations.base import collect
 from performative.types import Broadcast, Cohort, Local, State, Upload
@@ -117,7 +118,8 @@ def _channel(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
 def _participation(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     def use(participation: Any, inputs: Any, memory: Any) -> Any:
         key, theta, round = inputs
-        selection = Selection(setup.weights, setup.tables, round, theta)
+        measure = functools.partial(measure_losses, setup, dataclasses.replace(state, theta=theta))
+        selection = Selection(setup.weights, setup.tables, round, theta, measure)
         cohort, memory = participation.select(key, selection, memory)
         elapsed = jnp.asarray(cohort.elapsed, setup.weights.dtype)
         return dataclasses.replace(cohort, elapsed=elapsed), memory

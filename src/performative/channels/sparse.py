@@ -1,0 +1,87 @@
+"""Updates of which only the largest entries are sent."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree
+
+from performative.channels.base import AbstractChannel
+from performative.errors import check_finite
+from performative.noise import size_of
+from performative.types import Broadcast, Memory, Noise, Numbers, Theta, as_numbers, is_concrete
+
+
+def owed(delta: Theta, memory: Memory) -> Theta:
+    """The update and what is still owed from rounds before; the update alone where nothing is remembered."""
+    return delta if memory is None else jax.tree.map(jnp.add, delta, memory)
+
+
+def settle(wanted: Theta, sent: Theta, delta: Theta, memory: Memory) -> tuple[Theta, Memory]:
+    """What is sent, and what is left for the next time.
+
+    An update that is not finite goes out as it is, for the server to reject and count; nothing of it is kept.
+    """
+    finite = jnp.all(jnp.isfinite(ravel_pytree(wanted)[0]))
+    message = jax.tree.map(lambda s, d: jnp.where(finite, s, d), sent, delta)
+    if memory is None:
+        return message, None
+    left = jax.tree.map(lambda w, s, old: jnp.where(finite, w - s, old), wanted, sent, memory)
+    return message, left
+
+
+def start_memory(theta: Theta, feedback: bool) -> Memory:
+    return jax.tree.map(jnp.zeros_like, theta) if feedback else None
+
+
+class Sparse(AbstractChannel):
+    """The k entries of largest magnitude, over all leaves; the rest is kept back and added to the next update.
+
+        sent = top_k(delta + e),      e <- delta + e - sent
+
+    k:        a whole number of entries, or a fraction below 1 of all of them (rounded up, one at least). More than the
+              model has sends everything. Of equal magnitudes the first in the model's order go.
+    feedback: False forgets what is not sent. The limit of training is then another point in general: where the same
+              entries stay small, they never move.
+    A client keeps one update, `e`, and it grows old while the client sits out. Stich et al. 2018.
+    `bits_sent` counts k values and their places, at ceil(log2 d) bits a place.
+    """
+
+    k: Numbers
+    feedback: bool = eqx.field(static=True)
+
+    def __init__(self, k: Any, feedback: bool = True):
+        whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k >= 1
+        if not (whole or (is_concrete(k) and np.ndim(k) == 0 and 0 < k < 1) or not is_concrete(k)):
+            raise ValueError(
+                f"Sparse: k must be a whole number of entries >= 1, or a fraction above 0 and below 1; got {k!r}."
+            )
+        check_finite("Sparse", k=k)
+        self.k, self.feedback = as_numbers(k), feedback
+
+    def init(self, theta: Theta) -> Memory:
+        return start_memory(theta, self.feedback)
+
+    def entries(self, delta: PyTree) -> Array:
+        """How many entries of such an update are sent."""
+        size, k = size_of(delta), jnp.asarray(self.k)
+        # 0.1 * 30 is 3.0000000000000004 to a computer, which is not 4 entries.
+        part = jnp.ceil(k * size * (1 - 4 * jnp.finfo(k.dtype).eps))
+        return jnp.clip(jnp.where(k < 1, part, jnp.floor(k)), 1, size).astype(jnp.int32)
+
+    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
+        wanted = owed(delta, memory)
+        flat, unravel = ravel_pytree(wanted)
+        order = jnp.argsort(-jnp.abs(flat), stable=True)
+        kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(flat.size, dtype=jnp.int32) < self.entries(delta))
+        return settle(wanted, unravel(jnp.where(kept, flat, 0)), delta, memory)
+
+    def counts(self, delta: Theta) -> dict[str, Array]:
+        width = 8 * jnp.result_type(*jax.tree.leaves(delta)).itemsize
+        place = math.ceil(math.log2(max(size_of(delta), 2)))
+        # Floating: a large model has more bits than a 32-bit number counts.
+        return {"bits_sent": self.entries(delta).astype(jnp.result_type(float)) * (width + place)}

@@ -1,0 +1,21 @@
+"""Files that appear whole or not at all."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_by(path: Path, write: Callable[[Any], object]) -> None:
+    """Write beside, flush to the disk, rename."""
+    part = path.with_name(f".{path.name}.part")
+    with open(part, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """The same for bytes that are there already."""
+    write_by(path, lambda file: file.write(content))

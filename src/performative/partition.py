@@ -1,0 +1,161 @@
+"""Ways to hand the rows of one labelled table out to clients.
+
+Each function returns one sorted array of row numbers a client, and every row belongs to exactly one of them. The same
+seed gives the same parts.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from performative.errors import check_counts
+
+Parts = list[Int[np.ndarray, " m"]]
+
+
+def iid(rows: int, clients: int, seed: int = 0) -> Parts:
+    """Rows at random, as many to each client as to any other (one more to some where it does not divide)."""
+    _check_sizes("iid", rows, clients)
+    order = np.random.default_rng(seed).permutation(rows)
+    return [np.sort(part) for part in np.array_split(order, clients)]
+
+
+def dirichlet(labels: Any, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
+    """Each label's rows are shared out among clients in proportions drawn anew for it.
+
+        q_c ~ Dirichlet(alpha, ..., alpha) over clients, for each label c
+
+    Small alpha: a label lies with few clients, and clients differ in size too. Large alpha: close to iid.
+    A client with fewer than `least` rows is filled up with rows of the largest ones, drawn at random.
+    Yurochkin et al. 2019. Differs from Hsu et al. 2019, who draw each client's mix of labels at a fixed size.
+    """
+    labels = _read_labels("dirichlet", labels)
+    _check_sizes("dirichlet", len(labels), clients, least)
+    _check_alpha("dirichlet", alpha)
+    rng = np.random.default_rng(seed)
+    owner = np.empty(len(labels), np.int64)
+    for rows in _rows_by_label(labels)[1]:
+        mine = rng.permutation(rows)
+        owner[mine] = _owners(_proportions(rng, alpha, clients), len(mine))
+    return _parts(_fill_up(rng, owner, clients, least), clients)
+
+
+def by_label(labels: Any, clients: int, labels_each: int, seed: int = 0) -> Parts:
+    """Each client holds rows of exactly `labels_each` labels; a label's rows are split evenly among its holders.
+
+    Which labels a client holds is random; each label has as many holders as any other, or one more.
+    McMahan et al. 2017 sort by label and cut shards, which gives a client *at most* so many labels.
+    """
+    labels = _read_labels("by_label", labels)
+    _check_sizes("by_label", len(labels), clients)
+    check_counts(**{"by_label: labels_each": labels_each})
+    kinds, rows_of = _rows_by_label(labels)
+    if labels_each > len(kinds):
+        raise ValueError(f"by_label: labels_each={labels_each}, but there are only {len(kinds)} labels.")
+    if clients * labels_each < len(kinds):
+        raise ValueError(
+            f"by_label: {clients} clients with {labels_each} labels each cannot hold all {len(kinds)} labels; "
+            f"use labels_each >= {-(-len(kinds) // clients)} or more clients."
+        )
+    rng = np.random.default_rng(seed)
+    left = np.full(len(kinds), clients * labels_each // len(kinds))
+    left[rng.permutation(len(kinds))[: clients * labels_each % len(kinds)]] += 1
+    holds = np.zeros((clients, len(kinds)), bool)
+    for client in rng.permutation(clients):
+        # Those with most places left first: then the last client still finds as many different labels as it needs.
+        mine = np.lexsort((rng.random(len(kinds)), -left))[:labels_each]
+        holds[client, mine] = True
+        left[mine] -= 1
+    owner = np.empty(len(labels), np.int64)
+    for kind, (label, rows) in enumerate(zip(kinds, rows_of, strict=True)):
+        holders = rng.permutation(np.flatnonzero(holds[:, kind]))
+        if len(rows) < len(holders):
+            raise ValueError(
+                f"by_label: label {label} has {len(rows)} rows for {len(holders)} clients; "
+                "use fewer clients or labels_each."
+            )
+        for client, part in zip(holders, np.array_split(rng.permutation(rows), len(holders)), strict=True):
+            owner[part] = client
+    return _parts(owner, clients)
+
+
+def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
+    """Rows at random, but unequally many: sizes in proportions q ~ Dirichlet(alpha, ..., alpha) over clients.
+
+    A client with fewer than `least` rows is filled up with rows of the largest ones. Li et al. 2022.
+    """
+    _check_sizes("by_quantity", rows, clients, least)
+    _check_alpha("by_quantity", alpha)
+    rng = np.random.default_rng(seed)
+    owner = np.empty(rows, np.int64)
+    owner[rng.permutation(rows)] = _owners(_proportions(rng, alpha, clients), rows)
+    return _parts(_fill_up(rng, owner, clients, least), clients)
+
+
+def counts_of(labels: Any, parts: Sequence[Any]) -> Int[np.ndarray, "N C"]:
+    """How many rows of each label (in sorted order) each client holds."""
+    kinds, kind = np.unique(np.asarray(labels), return_inverse=True)
+    return np.stack([np.bincount(kind[np.asarray(part, int)], minlength=len(kinds)) for part in parts])
+
+
+def _rows_by_label(labels: np.ndarray) -> tuple[np.ndarray, Parts]:
+    """The labels in sorted order, and the rows of each."""
+    kinds, count = np.unique(labels, return_counts=True)
+    return kinds, np.split(np.argsort(labels, kind="stable"), np.cumsum(count)[:-1])
+
+
+def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> np.ndarray:
+    """One draw of Dirichlet(alpha, ..., alpha), for any alpha > 0.
+
+    log Gamma(alpha) = log Gamma(alpha + 1) + log(U) / alpha: NumPy's own draw is 0/0 where alpha is small.
+    """
+    log = np.log(rng.gamma(alpha + 1, size=clients)) + np.log1p(-rng.random(clients)) / alpha
+    share = np.exp(log - log.max())
+    return share / share.sum()
+
+
+def _owners(share: np.ndarray, rows: int) -> np.ndarray:
+    """Clients of `rows` rows in order, cut where the running shares say."""
+    cuts = np.round(np.cumsum(share)[:-1] * rows).astype(int)
+    return np.repeat(np.arange(len(share)), np.diff(cuts, prepend=0, append=rows))
+
+
+def _fill_up(rng: np.random.Generator, owner: np.ndarray, clients: int, least: int) -> np.ndarray:
+    size = np.bincount(owner, minlength=clients)
+    for poor in np.flatnonzero(size < least):
+        for _ in range(least - size[poor]):
+            rich = int(np.argmax(size))
+            owner[rng.choice(np.flatnonzero(owner == rich))] = poor
+            size[rich] -= 1
+            size[poor] += 1
+    return owner
+
+
+def _parts(owner: np.ndarray, clients: int) -> Parts:
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(owner, minlength=clients))[:-1])
+
+
+def _read_labels(owner: str, labels: Any) -> np.ndarray:
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise ValueError(f"{owner}: labels must be one label a row; got shape {array.shape}.")
+    if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+        raise ValueError(f"{owner}: labels must be finite, but some are NaN or infinite. Drop or fill them first.")
+    return array
+
+
+def _check_sizes(owner: str, rows: Any, clients: Any, least: Any = 1) -> None:
+    check_counts(**{f"{owner}: rows": rows, f"{owner}: clients": clients})
+    if isinstance(least, bool) or not isinstance(least, (int, np.integer)) or least < 0:
+        raise ValueError(f"{owner}: least must be a whole number of rows >= 0; got {least!r}.")
+    if rows < clients * least:
+        raise ValueError(f"{owner}: {rows} rows are too few for {clients} clients with at least {least} each.")
+
+
+def _check_alpha(owner: str, alpha: Any) -> None:
+    number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
+    if not (number and np.isfinite(alpha) and alpha > 0):
+        raise ValueError(f"{owner}: alpha must be a number above 0; got {alpha!r}.")
