@@ -133,9 +133,6 @@ def uncertified():
         "ControlVariate may send more": (CLIENTS, control),
         "how Reweighted picks people": (pf.Problem(pf.losses.squared, reweighted), pcsgd()),
         "Performative may send more": (CLIENTS, seen),
-            CLIENTS,
-            pf.p_fedavg(0.1, channel=NOISY, estimator=window, participation=pf.SchemeOne(5)),
-        ),
     }
 
 
