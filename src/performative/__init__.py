@@ -25,10 +25,35 @@ from performative.deploy import Every
 from performative.domains import Ball, Box
 from performative.engine import Clock, run
 from performative.history import History
-from performative.participation import FirstK, Full, LocalWork, SchemeOne, SchemeTwo
+from performative.participation import (
+    Available,
+    Cyclic,
+    FirstK,
+    Full,
+    LocalWork,
+    PowerOfChoice,
+    SchemeOne,
+    SchemeTwo,
+)
 from performative.privacy import Privacy
 from performative.problem import Problem
-from performative.recipes import dicesgd, fedavg, multi_agent_pp, p_fedavg, pcsgd, pg, pofl, profl
+from performative.recipes import (
+    cluster_fedvarp,
+    dicesgd,
+    fedavg,
+    fedexp,
+    fednova,
+    fedprox,
+    fedvarp,
+    multi_agent_pp,
+    p_fedavg,
+    pcsgd,
+    pg,
+    pofl,
+    profl,
+    scaffold,
+)
+from performative.skew import selection_skew
 from performative.solve import (
     Solution,
     equilibria,
@@ -42,9 +67,11 @@ from performative.types import number, per_client
 
 __all__ = [
     "Algorithm",
+    "Available",
     "Ball",
     "Box",
     "Clock",
+    "Cyclic",
     "Every",
     "FirstK",
     "Fixed",
@@ -52,6 +79,7 @@ __all__ = [
     "History",
     "LocalWork",
     "Poisson",
+    "PowerOfChoice",
     "Privacy",
     "Problem",
     "SchemeOne",
@@ -64,12 +92,17 @@ __all__ = [
     "batches",
     "cases",
     "channels",
+    "cluster_fedvarp",
     "compare",
     "dicesgd",
     "equilibria",
     "estimators",
     "families",
     "fedavg",
+    "fedexp",
+    "fednova",
+    "fedprox",
+    "fedvarp",
     "losses",
     "multi_agent_pp",
     "number",
@@ -87,7 +120,9 @@ __all__ = [
     "repeated_gradient_descent",
     "repeated_risk_minimization",
     "run",
+    "scaffold",
     "schedules",
+    "selection_skew",
     "stable_point",
     "sweep",
     "theory",

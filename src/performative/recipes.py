@@ -3,10 +3,20 @@
 import dataclasses
 from typing import Any
 
-from performative.aggregators import PooledJacobian
+from performative.aggregators import ClusterVarp, Extrapolate, Mean, Nova, PooledJacobian, Scaffold, Varp
 from performative.algorithm import Algorithm
 from performative.errors import nearest
-from performative.estimators import AbstractEstimator, AdaptiveSize, Clipped, Dice, Filtered, Performative
+from performative.estimators import (
+    AbstractEstimator,
+    AdaptiveSize,
+    Clipped,
+    ControlVariate,
+    Dice,
+    Filtered,
+    Minibatch,
+    Performative,
+    Prox,
+)
 from performative.participation import Full
 
 
@@ -89,6 +99,43 @@ def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **par
     Li, Yemini and Wai 2024, Algorithm 1, which has no domain.
     """
     return _combine("dicesgd", rate, {"estimator": Dice(clip, memory_clip, noise_multiplier)}, parts)
+
+
+def fedprox(rate: Any, mu: Any, **parts: Any) -> Algorithm:
+    """FedProx: local steps that are pulled back to the server's model. Li et al. 2020."""
+    return _combine("fedprox", rate, {}, _wrapped(parts, "estimator", lambda inner: Prox(inner, mu)))
+
+
+def scaffold(rate: Any, **parts: Any) -> Algorithm:
+    """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020."""
+    parts = _wrapped(parts, "estimator", ControlVariate)
+    return _combine("scaffold", rate, {"aggregator": Scaffold()}, parts)
+
+
+def fednova(rate: Any, **parts: Any) -> Algorithm:
+    """FedNova: clients that do unequal work count by their gradients, not by their steps. Wang et al. 2020."""
+    return _combine("fednova", rate, {}, _wrapped(parts, "aggregator", Nova))
+
+
+def fedexp(rate: Any, cap: Any = None, **parts: Any) -> Algorithm:
+    """FedExP: the server steps further the less clients agree, at most `cap` times. Jhunjhunwala et al. 2023."""
+    return _combine("fedexp", rate, {}, _wrapped(parts, "aggregator", lambda inner: Extrapolate(inner, cap=cap)))
+
+
+def fedvarp(rate: Any, **parts: Any) -> Algorithm:
+    """FedVARP: the last known update stands in for clients that sit out. Jhunjhunwala et al. 2022."""
+    return _combine("fedvarp", rate, {"aggregator": Varp()}, parts)
+
+
+def cluster_fedvarp(rate: Any, clusters: Any, **parts: Any) -> Algorithm:
+    """ClusterFedVARP: one remembered update for each cluster of clients. Jhunjhunwala et al. 2022."""
+    return _combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)
+
+
+def _wrapped(parts: dict[str, Any], slot: str, wrap: Any) -> dict[str, Any]:
+    """The parts with a wrapper around what is given for a slot, or around its default."""
+    default: Any = {"estimator": Minibatch(), "aggregator": Mean()}[slot]
+    return {**parts, slot: wrap(parts.get(slot, default))}
 
 
 def _central(name: str, parts: dict[str, Any]) -> dict[str, Any]:
