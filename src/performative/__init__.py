@@ -13,13 +13,14 @@ from performative import (
     losses,
     optimisers,
     participation,
+    partition,
     populations,
     privacy,
     schedules,
     theory,
 )
 from performative.algorithm import Algorithm
-from performative.batches import Fixed, Poisson, Shuffled, Uniform
+from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.compare import compare
 from performative.deploy import Every
 from performative.domains import Ball, Box
@@ -87,6 +88,7 @@ __all__ = [
     "Shuffled",
     "Solution",
     "Uniform",
+    "Whole",
     "aggregators",
     "attack",
     "batches",
@@ -110,6 +112,7 @@ __all__ = [
     "optimisers",
     "p_fedavg",
     "participation",
+    "partition",
     "pcsgd",
     "per_client",
     "pg",

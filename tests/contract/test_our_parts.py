@@ -45,6 +45,7 @@ def test_participation(part, rules):
         (pf.Uniform(2), set()),
         (pf.Shuffled(2), {"saves"}),
         (pf.Poisson(0.5, 4), {"sweeps"}),
+        slowly(pf.Whole(), set()),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -204,3 +205,41 @@ def test_pooled():
 def test_company_can_be_given():
     one = pf.Algorithm(rate=0.1, participation=pf.SchemeOne(3))
     assert "relabelling" in check_part(pf.aggregators.Mean(of="models"), algorithm=one, skip=["in_a_round"])
+
+
+CONTROLLED = pf.scaffold(0.1, batch=pf.Fixed(2), participation=pf.SchemeTwo(3))
+PRIOR = {"padding", "relabelling", "in_a_round"}
+DIFFER = {
+    "Prox": (pf.estimators.Prox(pf.estimators.Minibatch(), 0.5), None, {"padding", "in_a_round", "sweeps"}),
+    "Preconditioned": (
+        pf.estimators.Preconditioned(pf.estimators.Minibatch(), pf.optimisers.Adam()), None,
+        {"padding", "in_a_round", "saves", "sweeps"},
+    ),
+    "ControlVariate": (CONTROLLED.estimator, CONTROLLED, {"padding", "in_a_round", "saves"}),
+    "Scaffold": (CONTROLLED.aggregator, CONTROLLED, PRIOR | {"saves"}),
+    "Nova": (pf.aggregators.Nova(), None, PRIOR | {"saves", "sitting_out"}),
+    "ServerOpt": (
+        pf.aggregators.ServerOpt(pf.aggregators.Mean(), pf.optimisers.Yogi()), None, PRIOR | {"saves", "sweeps"},
+    ),
+    "Median": (pf.aggregators.Median(), None, PRIOR),
+    "TrimmedMean": (pf.aggregators.TrimmedMean(0.34), None, PRIOR | {"sweeps"}),
+    "Krum": (pf.aggregators.Krum(1, 2), pf.p_fedavg(0.1, participation=pf.SchemeTwo(5)), PRIOR),
+    "Extrapolate": (pf.aggregators.Extrapolate(cap=3.0), None, PRIOR | {"sweeps"}),
+    "ClusterVarp": (pf.aggregators.ClusterVarp([0, 1, 2, 0, 1, 2, 0]), None, PRIOR | {"saves"}),
+    "Sparse": (pf.channels.Sparse(2), None, {"saves", "sweeps", "in_a_round"}),
+    "Quantised": (pf.channels.Quantised(4), None, {"saves", "sweeps", "in_a_round"}),
+    "PowerOfChoice": (pf.PowerOfChoice(2, 4), None, {"cohort", "relabelling", "in_a_round"}),
+    "Cyclic": (pf.Cyclic([[0, 1, 2], [3, 4], [5, 6]]), None, {"cohort", "relabelling", "in_a_round"}),
+    "Available": (pf.Available(0.7), None, {"cohort", "relabelling", "in_a_round", "sweeps"}),
+    "AdaComm": (
+        pf.LocalWork(pf.SchemeTwo(3), pf.participation.AdaComm(4)), None,
+        {"cohort", "relabelling", "in_a_round", "saves"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFER)
+def test_parts_for_clients_that_differ(name):
+    part, algorithm, rules = DIFFER[name]
+    assert set(check_part(part, algorithm=algorithm)) == COMMON | rules

@@ -18,7 +18,8 @@ from performative.families import Location
 
 CLIENTS, COHORT, ROUNDS = 7, 5, 3
 TABLE = pf.populations.Database(
-    np.random.default_rng(0).normal(1.0, 1.0, (CLIENTS, 6)), pf.populations.shifts.Linear(np.linspace(0.0, 0.5, CLIENTS))
+    np.random.default_rng(0).normal(1.0, 1.0, (CLIENTS, 6)),
+    pf.populations.shifts.Linear(np.linspace(0.0, 0.5, CLIENTS)),
 )
 PROBLEM = pf.Problem(pf.losses.squared, TABLE, np.arange(1.0, 8.0) / 28, domain=pf.Box(-9.0, 9.0))
 
