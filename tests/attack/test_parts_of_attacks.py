@@ -106,6 +106,7 @@ def test_canaries_run_the_same_rounds_as_run():
     np.testing.assert_allclose(scores[0], -history.final[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_audit_of_examples():
     problem = pf.Problem(pf.losses.squared, pf.populations.Database(np.arange(20.0)))
     algorithm = pf.pcsgd(pf.schedules.harmonic(1.0, 10.0), 1.0, 2.0, batch=pf.Fixed(1), local_steps=3)

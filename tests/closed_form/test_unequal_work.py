@@ -192,6 +192,7 @@ def test_on_average_every_scheme_ends_at_fednovas_point(name):
     assert abs(ends(solver, REACTING, eta=0.1)[0] - point) > 20 * error  # FedAvg's point would have been told apart
 
 
+@pytest.mark.slow
 def test_the_mean_reach_of_a_cohort_takes_fednova_back_to_fedavg():
     """With one client a round r = r_k, and the printed form changes nothing; the mean over all clients does."""
     work = {"participation": pf.LocalWork(pf.SchemeOne(1), TAU), "rounds": 80, "repeats": 300, "rate": 0.1}

@@ -43,7 +43,7 @@ def test_participation(part, rules):
     [
         (pf.Fixed(2), set()),
         (pf.Uniform(2), set()),
-        (pf.Shuffled(2), {"saves"}),
+        slowly(pf.Shuffled(2), {"saves"}),
         (pf.Poisson(0.5, 4), {"sweeps"}),
         slowly(pf.Whole(), set()),
     ],
@@ -139,7 +139,7 @@ def test_reweighted():
         (pf.estimators.Clipped(0.5, 1.0), {"padding", "in_a_round", "sweeps"}),
         slowly(pf.estimators.Clipped(0.5, 1.0, block=3), {"padding", "in_a_round", "sweeps"}),
         (pf.estimators.Dice(0.5, 1.0, 1.0), {"padding", "in_a_round", "sweeps", "saves"}),
-        (pf.estimators.ClippedModel(), {"padding", "in_a_round", "sweeps"}),
+        slowly(pf.estimators.ClippedModel(), {"padding", "in_a_round", "sweeps"}),
         (pf.channels.Plain(), {"in_a_round"}),
         (pf.channels.ClippedNoise(0.5, 1.0), {"in_a_round", "sweeps"}),
         (pf.aggregators.Mean(), {"padding", "relabelling", "in_a_round"}),
@@ -167,8 +167,8 @@ FAST = COMMON - {"jit_equals_eager"}
         (WINDOW, {"saves", "sweeps"}),
         slowly(pf.estimators.Performative(7, term="pathwise", reset_after=3), {"saves", "sweeps"}),
         (pf.estimators.Performative(None, term="pathwise"), {"sweeps", "jit_equals_eager"}),
-        (pf.estimators.Filtered(pf.estimators.Minibatch()), {"sweeps", "jit_equals_eager"}),
-        (pf.estimators.AdaptiveSize(WINDOW, 1.0, least=2), {"saves", "sweeps"}),
+        slowly(pf.estimators.Filtered(pf.estimators.Minibatch()), {"sweeps", "jit_equals_eager"}),
+        slowly(pf.estimators.AdaptiveSize(WINDOW, 1.0, least=2), {"saves", "sweeps"}),
     ],
     ids=["score", "pathwise", "known reaction", "Filtered", "AdaptiveSize"],
 )
@@ -181,7 +181,7 @@ def test_performative_gradients(part, rules):
     ("part", "rules"),
     [
         slowly(pf.aggregators.PooledJacobian(memory=9), set()),
-        (pf.aggregators.PooledJacobian(pf.aggregators.Varp(), clusters=2, memory=9), {"sitting_out"}),
+        slowly(pf.aggregators.PooledJacobian(pf.aggregators.Varp(), clusters=2, memory=9), {"sitting_out"}),
     ],
     ids=["one estimate", "clusters"],
 )

@@ -98,6 +98,7 @@ def test_each_setting_is_judged_by_its_own_weights():
         np.testing.assert_allclose(together.weights, weights, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_a_constructor_works_out_is_worked_out_again():
     algorithm = pf.p_fedavg(rate=0.1, participation=pf.LocalWork(pf.Full(), [1, 1, 1, 1]))
     over = {"participation.steps": [np.asarray([1, 1, 1, 1]), np.asarray([5, 5, 5, 5])]}

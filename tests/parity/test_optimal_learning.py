@@ -110,6 +110,7 @@ def test_a_run_that_stopped_goes_on(tmp_path):
     assert unbroken["samples"][0, -1] < unbroken["uploads"][0, -1] * 50  # the sizes were remembered too
 
 
+@pytest.mark.slow
 def test_sweeps_over_rates_and_over_what_is_inside():
     two_goods = Pricing(np.linspace(6.0, 7.0, 2 * CLIENTS).reshape(CLIENTS, 2), np.linspace(1.0, 2.0, CLIENTS), 1.0)
     problem = pf.Problem(pf.losses.negative_revenue, two_goods)

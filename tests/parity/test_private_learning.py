@@ -35,8 +35,14 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("company", COMPANY)
-@pytest.mark.parametrize("recipe", RECIPES)
+PAIRS = [(r, c) for r in RECIPES for c in COMPANY]
+# One of each kind in every run of the tests, the others in the long one.
+SOON = [("pcsgd", "poisson, Scheme I, work"), ("dicesgd", "uniform, Scheme II, Varp")]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "company"), [pytest.param(*pair, marks=() if pair in SOON else pytest.mark.slow) for pair in PAIRS]
+)
 def test_executors_agree(recipe, company):
     algorithm = RECIPES[recipe](**COMPANY[company])
     runs = {
@@ -60,6 +66,7 @@ def test_a_run_that_stopped_goes_on(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_noise_and_clip_can_be_swept():
     algorithm = RECIPES["dicesgd"](batch=pf.Uniform(3))
     grid = {"estimator.noise_multiplier": [0.0, 2.0], "estimator.clip": [0.5, 1.0]}

@@ -158,6 +158,7 @@ def test_the_server_keeps_the_exact_mean(scheme):
         np.testing.assert_allclose(state.server.aggregator.control, mean, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_broken_client_leaves_the_control_variates_alone():
     broken = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, -2.0, 4.0], [0.5, 0.2, -0.3], 0.5))
     broken = eqx.tree_at(lambda p: p.population.mean, broken, np.asarray([1.0, np.nan, 4.0]))
@@ -183,6 +184,7 @@ def test_client_and_server_must_both_know_of_control_variates():
         pf.run(GAUSSIAN, alone, 2)
 
 
+@pytest.mark.slow
 def test_what_wraps_hands_on():
     """Counts, facts, checks and memories of the parts inside."""
     estimator = Preconditioned(ControlVariate(Prox(AdaptiveSize(Performative(5), 1.0), 0.1)), DAMPED)

@@ -171,6 +171,7 @@ def test_one_estimate_is_the_mean_slope(steps):
     np.testing.assert_allclose(np.asarray(shared.jacobian).ravel(), [-3.0], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_clusters_keep_two_kinds_of_clients_apart():
     algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), aggregator=PooledJacobian(clusters=2))
     shared = after_rounds(two_kinds(), algorithm, 30, seeds=(0, 1, 2)).server.aggregator.shared

@@ -165,6 +165,7 @@ def test_a_million_clients_and_no_second_compilation():
     assert (landscape._gradient._cached._cache_size(), landscape._hessian._cached._cache_size()) == compiled
 
 
+@pytest.mark.slow
 def test_class_weights_that_follow_the_losses():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, size=(2, 40))
