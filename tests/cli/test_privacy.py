@@ -77,6 +77,26 @@ def test_what_is_not_certified_says_why(tmp_path):
     assert refused.exit_code == 2 and "no budget can be kept" in refused.stderr
 
 
+def test_an_audit_ends_with_a_code_that_says_whether_the_claim_is_kept(tmp_path):
+    file = write(tmp_path, more='batch = { name = "Fixed", n = 1 }')
+    file.write_text(file.read_text().replace("noise_multiplier = 4.0", "noise_multiplier = 0.3"))
+    small = ("--rounds", 20, "--repeats", 400, "--canaries", 0, "--rows", 4, "--json")
+    kept = invoke("privacy", "audit", file, *small)
+    assert kept.exit_code == 0
+    findings = json.loads(kept.stdout)["findings"]
+    assert len(findings) >= 3 and not any(finding["alarm"] for finding in findings)
+    assert all(0 <= finding["lower"] <= finding["claimed"] for finding in findings)
+    broken = invoke("privacy", "audit", file, *small, "--claimed", 0.1)
+    told = json.loads(broken.stdout)
+    assert (broken.exit_code, told["status"], told["findings"][0]["alarm"]) == (1, "alarm", True)
+    assert "the promise is not kept" in broken.stderr
+
+
+def test_an_audit_needs_a_delta(tmp_path):
+    result = invoke("privacy", "audit", write(tmp_path, privacy=""))
+    assert result.exit_code == 2 and "give --delta" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -80,6 +80,7 @@ def test_secure_noise_that_was_lost_is_counted_twice(tmp_path):
     book = tmp_path / "run" / "ledger.json"
     told = json.loads(book.read_text())
     assert (told["wasted"], told["drawn"], told["noise"], told["delta"]) == (0, 8, "secure", DELTA)
+    assert told["spent"] == spent(8)
     book.write_text(json.dumps({**told, "drawn": 12}))
     history = run(16, privacy, resume=True, **options)
     assert history.meta["privacy"]["epsilon"] == spent(16 + 4)

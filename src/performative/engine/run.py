@@ -22,7 +22,7 @@ from performative.engine.secrets import check_grid, secret_keys
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, check_finite
 from performative.history import History
-from performative.privacy.promise import Privacy
+from performative.privacy.promise import BOOK, Privacy
 from performative.problem import Problem
 
 RISK_POINTS = 20
@@ -139,7 +139,7 @@ def run(
 def read_ledger(privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None) -> Any:
     """The books of privacy, with what an earlier part of the run has spent; None where none are kept."""
     if privacy is None:
-        if books is not None and books.round > 0 and (books.folder / "ledger.json").exists():
+        if books is not None and books.round > 0 and (books.folder / BOOK).exists():
             raise ValueError("privacy: the run in the checkpoint keeps a ledger; give privacy= to go on with it.")
         return None
     from performative.privacy.ledger import Ledger  # the accountant takes a while to import

@@ -10,11 +10,9 @@ import numpy as np
 from performative.files import write_whole
 from performative.privacy.accounting import Spending
 from performative.privacy.certification import Guarantee, guarantee
-from performative.privacy.promise import Privacy
+from performative.privacy.promise import BOOK, Privacy
 from performative.privacy.secure import describe_noise
 
-# The file in a checkpoint's folder.
-BOOK = "ledger.json"
 # Numbers of rounds at which epsilon is worked out; between two of them the ledger writes the later, larger one.
 _POINTS = 32
 # The grid for that, in parts of the last epsilon.
@@ -60,7 +58,9 @@ class Ledger:
     def write(self, upto: int) -> None:
         """Write down, before it begins, up to which round noise will be drawn."""
         if self.file is not None:
+            spent = self.spent(upto).epsilon
             told = {"noise": self.privacy.noise, "wasted": self.wasted, "drawn": upto}
+            told |= {"spent": spent if math.isfinite(spent) else "infinite"}
             promise = {"delta": self.privacy.delta, "epsilon": self.privacy.epsilon, "unit": self.guarantee.unit}
             write_whole(self.file, json.dumps({**told, **promise}).encode())
 

@@ -3,6 +3,9 @@
 import dataclasses
 import math
 
+# Where a checkpoint's folder keeps the ledger.
+BOOK = "ledger.json"
+
 
 @dataclasses.dataclass(frozen=True)
 class Privacy:
