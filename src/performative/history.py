@@ -21,7 +21,7 @@ class History:
     rounds:        the round of each record, [records]
     records:       consensus, time, uploads, samples, communications, distance_to_stable, ... [repeats, records]
     risk_rounds:   the rounds at which risks were measured, [points]; the start is not among them
-    risks:         decoupled_risk and performative_risk, [repeats, points]
+    risks:         decoupled_risk, performative_risk and risk_spread (between clients), [repeats, points]
     weights:       p_i, [N]
     participation: mean weight that each client really had, [repeats, N], to hold against `weights`; None where
                    everyone always takes part

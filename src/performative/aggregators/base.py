@@ -29,5 +29,9 @@ class AbstractAggregator(eqx.Module):
     ) -> tuple[Theta, Memory]:
         """The move, from uploads with a leading axis of K rows. Inactive rows weigh 0 and may hold anything."""
 
+    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
+        """Numbers of this round that are worth a record, by name."""
+        return {}
+
     def check(self, weights: Any, participation: Any) -> None:
         """Refuse what this rule cannot serve; called once, before a run."""

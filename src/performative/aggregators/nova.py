@@ -87,6 +87,9 @@ class Nova(AbstractAggregator):
         move, inside = self.inner.aggregate(theta, evened, cohort, weights, inside)
         return move, (inside if last is None else NovaMemory(last, total, seen, inside))
 
+    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort)
+
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)
 

@@ -102,6 +102,9 @@ class PooledJacobian(AbstractAggregator):
         seen, new, known = jax.vmap(one)(clusters, memory.seen, memory.shared.jacobian, memory.shared.known)
         return move, PooledMemory(seen, SharedReaction(new, known, label), centres, inside)
 
+    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort)
+
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)
         if self.clusters > len(weights):

@@ -54,5 +54,8 @@ class Scaffold(AbstractAggregator):
         news = weighted_sum(upload.extra["control"], share, cohort.active)
         return move, ScaffoldMemory(jax.tree.map(jnp.add, memory.control, news), inside)
 
+    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort)
+
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)

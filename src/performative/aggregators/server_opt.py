@@ -60,5 +60,8 @@ class ServerOpt(AbstractAggregator):
 
         return jax.tree.map(step, direction), OptimisedServer(state, inside)
 
+    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort)
+
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)

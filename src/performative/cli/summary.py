@@ -12,6 +12,7 @@ _SHOWN = {
     "distance_to_optimal": "distance to the optimal point",
     "performative_risk": "performative risk",
     "decoupled_risk": "decoupled risk",
+    "risk_spread": "spread of the risk between clients",
     "consensus": "consensus error",
     "time": "simulated time",
     "samples": "samples drawn",

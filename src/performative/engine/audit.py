@@ -10,7 +10,7 @@ from performative.client_axis import client_axes, take_rows
 from performative.engine.chunk import Frozen, Targets, over_settings
 from performative.engine.report import Setup
 from performative.problem import Problem
-from performative.risk import decoupled_risk
+from performative.risk import client_risks, decoupled_risk
 from performative.types import State
 
 # Up to this many clients all are measured; beyond, as many are drawn once in proportion to their weights.
@@ -32,15 +32,22 @@ def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: 
     """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about.
 
     A client of weight p_i that was expected c_i times in the subset counts p_i / c_i, which is unbiased for every
-    setting of a sweep, whatever weights it has.
+    setting of a sweep, whatever weights it has. risk_spread: how unlike the clients' own performative risks f_i are,
+
+        sqrt(sum_i p_i (f_i - f)^2)
+
+    the usual figure of fairness between clients.
     """
 
     def one(setup: Setup, state: State) -> dict[str, Array]:
         part, share = _subset(setup, ids), setup.weights[ids] / expected
         world = None if state.clients.world is None else take_rows(state.clients.world, ids)
+        each = client_risks(part, state.theta, state.theta, None, _NODES)
+        spread = jnp.sqrt(jnp.sum(share * jnp.square(each - jnp.sum(share * each) / jnp.sum(share))))
         return {
             "decoupled_risk": decoupled_risk(part, share, state.theta, state.deployed, world, _NODES),
-            "performative_risk": decoupled_risk(part, share, state.theta, state.theta, None, _NODES),
+            "performative_risk": jnp.sum(share * each),
+            "risk_spread": spread,
         }
 
     def repeats(setup: Setup, targets: Targets, state: State) -> dict[str, Array]:

@@ -30,7 +30,7 @@ class Watch(eqx.Module):
 
 def record(state: State, report: Report, targets: Targets, watch: Watch, limit: Array) -> dict[str, Any]:
     """One row of the history: levels as they are now, counts since the last row, and whether the model is sound."""
-    levels = {} if report.consensus is None else {"consensus": report.consensus}
+    levels = dict(report.levels)
     for name in ("stable", "optimal"):
         target = getattr(targets, name)
         if target is not None:
@@ -48,7 +48,7 @@ def record(state: State, report: Report, targets: Targets, watch: Watch, limit: 
 def add_reports(total: Report, last: Report) -> Report:
     """Counts add up; levels are the last round's."""
     return Report(
-        last.consensus,
+        last.levels,
         total.time + last.time,
         total.uploads + last.uploads,
         jax.tree.map(jnp.add, total.metrics, last.metrics),

@@ -26,9 +26,9 @@ class Setup(eqx.Module):
 
 
 class Report(eqx.Module):
-    """What a round tells: how far its clients ended from each other (None if not asked), and sums over them."""
+    """What a round tells: levels (how far its clients ended from each other, the aggregator's own), sums over them."""
 
-    consensus: Float[Array, "..."] | None
+    levels: dict[str, Array]
     time: Float[Array, "..."]
     uploads: Float[Array, "..."]
     metrics: dict[str, Array]
@@ -62,7 +62,7 @@ def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
 
 
 def report_round(setup: Setup, cohort: Cohort, upload: Upload, rejected: Array) -> Report:
-    """The consensus error, the simulated time, and the sums of clients' counts."""
+    """The consensus error where it is asked for, the simulated time, and the sums of clients' counts."""
     active, dtype = cohort.active, setup.weights.dtype
     present = jnp.ones(cohort.weight.shape, bool) if active is None else active
 
@@ -71,8 +71,11 @@ def report_round(setup: Setup, cohort: Cohort, upload: Upload, rejected: Array) 
 
     took = setup.clock.time(cohort.ids, upload.steps.astype(dtype))
     time = jnp.max(jnp.where(present, took, 0)) + cohort.elapsed
+    levels = setup.algorithm.aggregator.levels(upload, cohort)
+    if setup.consensus:
+        levels = levels | {"consensus": consensus_error(cohort, upload)}
     return Report(
-        consensus=consensus_error(cohort, upload).astype(dtype) if setup.consensus else None,
+        levels={name: level.astype(dtype) for name, level in levels.items()},
         time=jnp.asarray(time, dtype),
         uploads=total(present),
         metrics={name: total(values) for name, values in upload.metrics.items()} | {"broken_updates": rejected},

@@ -1,0 +1,128 @@
+"""Drift at a point, spread between clients, the server's step, and local GD, SGD and shuffled SGD in a cycle."""
+
+import numpy as np
+import pytest
+
+import performative as pf
+from performative.aggregators import Extrapolate, Nova, Scaffold
+from performative.batches import Whole
+from performative.estimators import ControlVariate, Minibatch
+
+P, M = np.asarray([0.4, 0.3, 0.2, 0.1]), np.asarray([1.0, -2.0, 3.0, 5.0])
+REACTING, STATIC = np.asarray([0.5, -0.3, 0.8, 0.2]), np.zeros(4)
+ETA, E = 0.2, 5
+
+
+def gaussian(eps, scale=0.0):
+    return pf.Problem(pf.losses.squared, pf.populations.Gaussian(M, eps, scale), P)
+
+
+@pytest.mark.parametrize("eps", [STATIC, REACTING], ids=["static", "performative"])
+def test_average_drift_at_the_stable_point(eps):
+    """|sum_i p_i R_i (m_i - lambda_i theta)| / (eta E), R_i = (1 - (1 - eta lambda_i)^E) / lambda_i; 0 for E = 1."""
+    lam = 1 - eps
+    stable = P @ M / (P @ lam)
+    pull = (1 - (1 - ETA * lam) ** E) / lam * (M - lam * stable)
+    expected = abs(P @ pull) / (ETA * E)
+    drift = pf.average_drift(gaussian(eps), pf.p_fedavg(ETA, local_steps=E), stable)
+    np.testing.assert_allclose(drift.value, expected, rtol=1e-12, atol=1e-14)
+    assert (expected > 0.05) == (eps is REACTING)  # clients of equal curvature cancel however long they work
+    once = pf.average_drift(gaussian(eps), pf.p_fedavg(ETA), stable)
+    assert once.value < 1e-14
+
+
+def test_drift_with_noise_unequal_work_and_control_variates():
+    stable, tau = P @ M / (P @ (1 - REACTING)), [5, 1, 3, 2]
+    lam = 1 - REACTING
+    pull = (1 - (1 - ETA * lam) ** np.asarray(tau)) / lam * (M - lam * stable)
+    algorithm = pf.p_fedavg(ETA, participation=pf.LocalWork(pf.SchemeOne(2), tau))
+    drift = pf.average_drift(gaussian(REACTING, 1.0), algorithm, stable, repeats=4000)
+    assert abs(drift.value - abs(P @ pull) / (ETA * E)) < 4 * drift.standard_error
+    assert 0 < drift.standard_error < 0.02
+    scaffold = pf.average_drift(gaussian(REACTING), pf.scaffold(ETA, local_steps=E), stable)
+    plain = pf.average_drift(gaussian(REACTING), pf.p_fedavg(ETA, local_steps=E), stable)
+    np.testing.assert_allclose(scaffold.value, plain.value, rtol=1e-12)  # nothing has been learnt yet
+
+
+def test_the_spread_of_risks_between_clients():
+    """f_i(theta) = ((theta (1 - eps_i) - m_i)^2 + scale^2) / 2."""
+    history = pf.run(
+        gaussian(REACTING, 0.7), pf.p_fedavg(0.1, participation=pf.SchemeTwo(2)), 6, theta=0.3, risk=3, dtype="float64"
+    )
+    theta = history.theta[0][history.risk_rounds]
+    each = (np.square(np.outer(theta, 1 - REACTING) - M) + 0.49) / 2
+    spread = np.sqrt(np.square(each - (each @ P)[:, None]) @ P)
+    np.testing.assert_allclose(history["risk_spread"][0], spread, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "aggregator, estimator",
+    [
+        (Extrapolate(cap=2.0), Minibatch()),
+        (Nova(Extrapolate(cap=2.0)), Minibatch()),
+        (Scaffold(Extrapolate(cap=2.0)), ControlVariate(Minibatch())),
+    ],
+    ids=["alone", "in Nova", "in Scaffold"],
+)
+def test_the_step_of_the_server_is_recorded(aggregator, estimator):
+    algorithm = pf.p_fedavg(ETA, aggregator=aggregator, estimator=estimator)
+    history = pf.run(gaussian(STATIC), algorithm, 1, theta=0.5, dtype="float64", risk=False)
+    delta = ETA * (M - 0.5)
+    stretch = P @ delta**2 / (2 * ((P @ delta) ** 2 + 1e-3))
+    assert 1 < stretch < 50
+    np.testing.assert_allclose(history["server_step"][0, 1], min(stretch, 2.0), rtol=1e-12)
+
+
+class TestCyclesOfLocalWork:
+    """Groups {0, 1} and {2, 3} in turn, one epoch a round. Data react between rounds; within one theta is all that moves:
+
+    theta_i = (1 - eta)^E theta + sum_e w_e z_e,      w_e = eta (1 - eta)^(E - 1 - e)
+    """
+
+    ROWS, SHIFT = 6, np.asarray([0.5, 0.2, 0.6, 0.1])
+    WEIGHTS = np.asarray([0.1, 0.3, 0.4, 0.2])
+    TABLE = np.random.default_rng(4).normal(np.asarray([1.0, 2.0, -1.0, 4.0])[:, None], 1.0, (4, 6))
+    GROUPS = ((0, 1), (2, 3))
+    W = ETA * (1 - ETA) ** np.arange(ROWS - 1, -1, -1)
+
+    def after(self, batch, rounds, repeats):
+        population = pf.populations.Database(self.TABLE, pf.populations.shifts.Linear(self.SHIFT))
+        problem = pf.Problem(pf.losses.squared, population, self.WEIGHTS)
+        algorithm = pf.p_fedavg(
+            ETA, local_steps=self.ROWS, batch=batch, deploy="round",
+            participation=pf.Cyclic([list(group) for group in self.GROUPS]),
+        )  # fmt: skip
+        history = pf.run(
+            problem, algorithm, rounds, theta=0.5, repeats=repeats, dtype="float64", risk=False, record_theta="last"
+        )
+        return history.theta[:, -1]
+
+    def expected(self, rounds):
+        """Mean of theta, and its variance under SGD and shuffled SGD, by the recursion of two moments."""
+        mean, sgd, shuffled = 0.5, 0.0, 0.0
+        for t in range(rounds):
+            group = list(self.GROUPS[t % 2])
+            share = self.WEIGHTS[group] / self.WEIGHTS[group].sum()
+            keep = (1 - ETA) ** self.ROWS + self.W.sum() * (share @ self.SHIFT[group])
+            mean = keep * mean + self.W.sum() * (share @ self.TABLE[group].mean(axis=1))
+            rows = share**2 @ self.TABLE[group].var(axis=1)
+            sgd = keep**2 * sgd + rows * (self.W**2).sum()
+            uneven = self.ROWS / (self.ROWS - 1) * np.square(self.W - self.W.mean()).sum()
+            shuffled = keep**2 * shuffled + rows * uneven
+        return mean, sgd, shuffled
+
+    def test_local_gradient_descent(self):
+        np.testing.assert_allclose(self.after(Whole(), 60, 1), self.expected(60)[0], rtol=1e-12)
+
+    @pytest.mark.parametrize("batch, moment", [(pf.Fixed(1), 1), (pf.Shuffled(1), 2)], ids=["sgd", "shuffled"])
+    def test_local_sgd(self, batch, moment):
+        repeats = 8000
+        theta, wanted = self.after(batch, 11, repeats), self.expected(11)
+        variance = wanted[moment]
+        assert abs(theta.mean() - wanted[0]) < 4 * np.sqrt(variance / repeats)
+        # The variance of a variance is about 2 v^2 / n for what is nearly normal; sums of few uniform rows are tamer.
+        assert abs(theta.var() - variance) < 4 * variance * np.sqrt(2 / repeats)
+
+    def test_shuffling_takes_most_of_the_noise(self):
+        _, sgd, shuffled = self.expected(50)
+        assert shuffled < 0.25 * sgd
