@@ -1,4 +1,4 @@
-"""Imports point one way: types <- parts <- problem and algorithm <- risk <- engine <- recipes, solve <- cli."""
+"""Imports point one way: types <- parts <- problem and algorithm <- risk <- engine <- recipes, solve <- certify <- plan, audit <- cli."""
 
 import ast
 from pathlib import Path
@@ -19,8 +19,10 @@ LAYERS = [
     {"frames", "problem", "algorithm"},
     {"risk", "privacy"},
     {"engine", "history", "plotting"},
-    {"recipes", "sweep", "compare", "solve", "skew", "testing", "cases", "attack"},
-    {"config", "report", "demo", "bench", "cli", "__main__"},
+    {"recipes", "sweep", "compare", "solve", "drift", "skew", "testing", "cases", "attack"},
+    {"certify", "report"},
+    {"plan", "audit"},
+    {"config", "demo", "bench", "cli", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # The package's own face re-exports everything, so it stands above all.

@@ -1,10 +1,12 @@
 """Input that would run and mislead: refused, with the reason."""
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
 import performative as pf
+from performative.types import Estimate
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.5, 1.0))
 FRAME = pd.DataFrame({"bank": ["a", "a", "b", "b"], "income": [1.0, 2.0, 3.0, 4.0], "default": [0, 1, 0, 1]})
@@ -43,3 +45,29 @@ def test_shapes_clocks_and_nests_that_do_not_fit():
     x, y = np.ones((2, 4, 1)), np.asarray([[0, 1, 0, 1], [1, 0, 1, 0]])
     moved = pf.Problem(pf.losses.logistic(0.1), pf.populations.Reweighted(x, y, 1.0))
     refused("vary the whole population", pf.sweep, moved, pf.p_fedavg(rate=0.1), {"population.y": [y]}, 2, np.zeros(1))
+
+
+class Tall(pf.aggregators.AbstractAggregator):
+    """A move of shape (1,), which would broadcast."""
+
+    def aggregate(self, theta, upload, cohort, weights, memory):
+        return jnp.sum(upload.delta)[None], memory
+
+
+class Pair(pf.channels.AbstractChannel):
+    def send(self, noise, delta, broadcast, memory):
+        return (delta, delta), memory
+
+
+class Column(pf.estimators.AbstractEstimator):
+    def estimate(self, noise, theta, batch, local, memory):
+        return Estimate((theta - batch.z.mean())[None], memory, {})
+
+
+def test_updates_of_another_shape_are_never_averaged():
+    for part, message in (
+        ({"aggregator": Tall()}, r"the move of Tall must have the shape of theta, \(\); got \(1,\)"),
+        ({"channel": Pair()}, "what Pair sends must have the structure of theta"),
+        ({"estimator": Column()}, r"the direction of Column must have the shape of theta, \(\); got \(1,\)"),
+    ):
+        refused(message, pf.run, PROBLEM, pf.p_fedavg(rate=0.1, **part), 2, theta=0.0)

@@ -21,9 +21,11 @@ from performative import (
 )
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
+from performative.certify import Certificate, certify
 from performative.compare import compare
 from performative.deploy import Every
 from performative.domains import Ball, Box
+from performative.drift import average_drift
 from performative.engine import Clock, run
 from performative.history import History
 from performative.participation import (
@@ -71,6 +73,7 @@ __all__ = [
     "Available",
     "Ball",
     "Box",
+    "Certificate",
     "Clock",
     "Cyclic",
     "Every",
@@ -91,8 +94,10 @@ __all__ = [
     "Whole",
     "aggregators",
     "attack",
+    "average_drift",
     "batches",
     "cases",
+    "certify",
     "channels",
     "cluster_fedvarp",
     "compare",

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from performative.types import is_concrete
@@ -25,6 +27,18 @@ def check_finite(owner: str, **arrays: Any) -> None:
                 f"{owner}: {name} must be finite, but {len(bad)} of {values.size} entries are NaN or infinite, "
                 f"the first at index {tuple(int(i) for i in bad[0])}. Drop or fill them first."
             )
+
+
+def check_like(owner: str, got: Any, theta: Any) -> None:
+    """Refuse what should be shaped like the model and is not; a shape that broadcasts would change the model's."""
+    expected, given = jax.tree.structure(theta), jax.tree.structure(got)
+    if given != expected:
+        raise ValueError(f"{owner} must have the structure of theta, {expected}; got {given}.")
+    leaves = zip(jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(theta), strict=True)
+    for (path, leaf), like in leaves:
+        if jnp.shape(leaf) != jnp.shape(like):
+            where = f" at {jax.tree_util.keystr(path)}" if path else ""
+            raise ValueError(f"{owner} must have the shape of theta{where}, {jnp.shape(like)}; got {jnp.shape(leaf)}.")
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Int
 
 from performative.algorithm import Algorithm
 from performative.engine.keys import ClientKeys
+from performative.errors import check_like
 from performative.populations.base import collect
 from performative.problem import Problem
 from performative.types import Broadcast, ClientMemory, Local, Secrets, Upload, masked_mean
@@ -72,6 +73,7 @@ def client_round(
         here = local(theta, world, e)
         batch = collect(population, step_noise, step_mask, world, here.deployed)
         out = algorithm.estimator.estimate(step_extra, theta, batch, here, estimator_memory)
+        check_like(f"the direction of {type(algorithm.estimator).__name__}", out.direction, theta)
         moved = jax.tree.map(lambda v, g: v - here.rate.astype(v.dtype) * g, theta, out.direction)
         if problem.domain is not None:
             moved = problem.domain.project(moved)
@@ -113,6 +115,7 @@ def client_round(
     )
     channel_noise = algorithm.channel.draw(keys.channel, delta) if secrets.channel is None else secrets.channel
     sent, channel_memory = algorithm.channel.send(channel_noise, delta, broadcast, memory.channel)
+    check_like(f"what {type(algorithm.channel).__name__} sends", sent, delta)
     counted |= algorithm.channel.counts(delta)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
     return Upload(sent, done, extra, counted, _reach(algorithm, broadcast, done), mean_loss), after_memory

@@ -12,6 +12,7 @@ from performative.client_axis import client_axes, put_rows, take_clients, take_r
 from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
 from performative.engine.report import Report, Setup, reject_broken, report_round
+from performative.errors import check_like
 from performative.participation import Selection
 from performative.risk import NODES
 from performative.types import (
@@ -154,6 +155,7 @@ def close_round(
     move, aggregated = algorithm.aggregator.aggregate(
         state.theta, upload, cohort, setup.weights, state.server.aggregator
     )
+    check_like(f"the move of {type(algorithm.aggregator).__name__}", move, state.theta)
     theta = jax.tree.map(jnp.add, state.theta, move)
     if problem.domain is not None:
         theta = problem.domain.project(theta)

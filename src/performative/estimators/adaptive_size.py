@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PyTree
 
 from performative.errors import check_counts, check_finite
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.theory.profl_size import sample_size_terms
 from performative.types import (
     Batch,
     Estimate,
@@ -41,10 +42,10 @@ def sample_size(
     """
     tiny = jnp.finfo(facts["loss"].dtype).tiny
     apart = 1 / jnp.maximum(jnp.square(facts["reach"]), tiny)
-    worst = jnp.square(facts["loss"])
-    above = 2 * worst * facts["spread"] * jnp.log(2 / confidence) * (2 * window * apart + jnp.square(facts["jacobian"]))
-    bias = jnp.square(curvature) * rate**4 * facts["gradient"] ** 4 * float(window) ** 6 * worst * apart
-    left = 2 * tolerance - bias
+    spread = facts["spread"] * jnp.log(2 / confidence)
+    above, left = sample_size_terms(
+        tolerance, spread, curvature, float(window), rate, facts["loss"], facts["gradient"], facts["jacobian"], apart
+    )
     return jnp.where(left > 0, above / jnp.where(left > 0, left, 1), jnp.inf)
 
 

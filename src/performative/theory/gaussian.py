@@ -45,19 +45,26 @@ def weight_moments(weights: np.ndarray, scheme: str, k: int | None) -> WeightMom
     Jin et al. 2024, Section 2.4; updates are averaged, not models.
     """
     p, N = weights, len(weights)
-    if scheme == "full":
-        if k is not None:
-            raise ValueError(f'k is for scheme "one" or "two"; with "full" leave it out (got k={k}).')
+    check_scheme(scheme, k, N)
+    if scheme == "full" or k is None:
         return WeightMoments(1.0, np.zeros(N), p**2)
-    if scheme not in ("one", "two"):
-        raise ValueError(f'scheme must be "full", "one" or "two"; got {scheme!r}.')
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 or (scheme == "two" and k > N):
-        limit = f" and k <= {N} clients" if scheme == "two" else ""
-        raise ValueError(f'scheme "{scheme}" needs a whole number of clients k >= 1{limit}; got k={k!r}.')
     if scheme == "one":
         return WeightMoments(1.0 - 1.0 / k, p / k, (1.0 - 1.0 / k) * p**2 + p / k)
     pair = N * (k - 1) / (k * (N - 1)) if N > 1 else 1.0
     return WeightMoments(pair, (N / k - pair) * p**2, N / k * p**2)
+
+
+def check_scheme(scheme: str, k: int | None, clients: int) -> None:
+    """A known scheme, with k of the right size where it takes one."""
+    if scheme not in ("full", "one", "two"):
+        raise ValueError(f'scheme must be "full", "one" or "two"; got {scheme!r}.')
+    if scheme == "full":
+        if k is not None:
+            raise ValueError(f'k is for scheme "one" or "two"; with "full" leave it out (got k={k}).')
+        return
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 or (scheme == "two" and k > clients):
+        limit = f" and k <= {clients} clients" if scheme == "two" else ""
+        raise ValueError(f'scheme "{scheme}" needs a whole number of clients k >= 1{limit}; got k={k!r}.')
 
 
 def gaussian_moments(
@@ -191,9 +198,15 @@ def read_clients(
 
 def read_steps(eta: Any, local_steps: int) -> np.ndarray:
     """Steps by round, [rounds, E]."""
-    if isinstance(local_steps, bool) or not isinstance(local_steps, (int, np.integer)) or local_steps < 1:
-        raise ValueError(f"local_steps must be a whole number E >= 1; got {local_steps!r}.")
+    read_local_steps(local_steps)
     eta = np.asarray(eta, np.float64)
     if eta.ndim != 1 or len(eta) % local_steps:
         raise ValueError(f"eta must hold the step of each local step, [rounds * {local_steps}]; got shape {eta.shape}.")
     return eta.reshape(-1, local_steps)
+
+
+def read_local_steps(local_steps: int) -> int:
+    """E, a whole number of at least 1."""
+    if isinstance(local_steps, bool) or not isinstance(local_steps, (int, np.integer)) or local_steps < 1:
+        raise ValueError(f"local_steps must be a whole number E >= 1; got {local_steps!r}.")
+    return int(local_steps)

@@ -1,161 +1,59 @@
 """The convergence theorems of P-FedAvg: what they assume, their constants, the steps they allow.
 
-    E |theta_t - theta_PS|^2 <= v / (gamma + t)      with      eta_t = 2 / (mu_tilde (t + gamma))
+    E |theta_t - theta_PS|^2 <= v / (gamma + t)      with      eta_t = beta / (t + gamma)
 
 Jin et al. 2024 (the paper) and its 2023 preprint, Theorems 3.1 to 3.3 and Table 2. The bounds are far above
-the real error on the paper's own example (see `gaussian_moments` for that), so the steps are safe and slow.
+the real error on the paper's own example (`gaussian_beside` puts the two side by side), so the steps are safe
+and slow.
 """
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from performative.theory.assumptions import Assumptions, infinite
+from performative.theory.gaussian import check_scheme, read_local_steps
 
-@dataclasses.dataclass(frozen=True)
-class Assumptions:
-    """What the theorems take for granted, as numbers.
-
-    mu:          f(. ; theta) is mu-strongly convex (2.1); L: the loss is L-smooth in theta and z (2.2)
-    sigma:       E |grad l - grad f_i|^2 <= sigma^2 (1 + |theta - theta_PS|^2) (2.5)
-    varsigma:    |grad f - grad f_i|^2 <= varsigma^2 (1 + |theta - theta_PS|^2) (2.6)
-    eps_bar, eps_max: mean and largest sensitivity of D_i in Wasserstein distance (2.3)
-    distance:    E |theta_0 - theta_PS|^2
-    clients:     N, and heaviest: N max_i p_i, 1 for equal weights; lightest: N min_i p_i
-    delta:       free parameter > 0 of mu_tilde = mu - (1 + delta) eps_bar L; None halves mu - eps_bar L
-    """
-
-    mu: float
-    L: float
-    sigma: float
-    varsigma: float
-    eps_bar: float
-    eps_max: float
-    distance: float
-    clients: int = 1
-    heaviest: float = 1.0
-    lightest: float = 1.0
-    delta: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("mu", "L", "eps_bar", "eps_max", "distance"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be a positive number; got {value}.")
-        for name in ("sigma", "varsigma"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must not be negative; got {value}.")
-        if self.eps_bar > self.eps_max * (1 + 1e-12):
-            raise ValueError(f"eps_bar must not exceed eps_max; got {self.eps_bar:g} > {self.eps_max:g}.")
-        if self.clients < 1:
-            raise ValueError(f"clients must be a whole number N >= 1; got {self.clients}.")
-        if not self.mu_tilde > 0:
-            raise ValueError(
-                f"mu - (1 + delta) eps_bar L must be positive; it is {self.mu_tilde:.6g} (mu={self.mu:g}, "
-                f"L={self.L:g}, eps_bar={self.eps_bar:g}, delta={self.slack:g}). The theorems cover "
-                "eps_bar < mu / L" + (" only." if self.eps_bar * self.L >= self.mu else ": take a smaller delta.")
-            )
-
-    @property
-    def slack(self) -> float:
-        """delta, spelled out."""
-        return (self.mu / (self.eps_bar * self.L) - 1.0) / 2.0 if self.delta is None else self.delta
-
-    @property
-    def mu_tilde(self) -> float:
-        """mu - (1 + delta) eps_bar L."""
-        return self.mu - (1.0 + self.slack) * self.eps_bar * self.L
-
-    @classmethod
-    def of_clients(
-        cls, mu: float, L: float, sigma: float, varsigma: float, eps: Any, distance: float,
-        weights: Any = None, delta: float | None = None,
-    ) -> "Assumptions":  # fmt: skip
-        """From the sensitivities eps_i and weights p_i of each client."""
-        eps = np.atleast_1d(np.asarray(eps, np.float64))
-        p = np.full(len(eps), 1.0 / len(eps)) if weights is None else np.asarray(weights, np.float64)
-        if p.shape != eps.shape or np.any(p < 0) or abs(p.sum() - 1.0) > 1e-6:
-            raise ValueError(f"weights must hold one p_i >= 0 for each of the {len(eps)} eps and sum to one.")
-        q = len(eps) * p
-        return cls(
-            mu, L, sigma, varsigma, float(p @ eps), float(eps.max()), distance,
-            len(eps), float(q.max()), float(q.min()), delta,
-        )  # fmt: skip
-
-    @classmethod
-    def of_gaussian(
-        cls, mean: Any, sensitivity: Any, scale: Any, *, weights: Any = None, batch: int = 1,
-        start: float = 0.0, delta: float | None = None,
-    ) -> "Assumptions":  # fmt: skip
-        """Constants that hold for Z_i ~ N(m_i + eps_i theta, scale_i^2) with the squared loss: mu = L = 1.
-
-        grad f - grad f_i = a_i (theta - theta_PS) + b_i, so varsigma^2 = max_i a_i^2 + b_i^2 serves (2.6).
-        """
-        m, eps, sd = (np.asarray(v, np.float64) for v in np.broadcast_arrays(mean, sensitivity, scale))
-        m, eps, sd = np.atleast_1d(m), np.atleast_1d(eps), np.atleast_1d(sd)
-        p = np.full(len(m), 1.0 / len(m)) if weights is None else np.asarray(weights, np.float64)
-        eps_bar, m_bar = float(p @ eps), float(p @ m)
-        stable = m_bar / (1.0 - eps_bar)
-        a = eps - eps_bar
-        varsigma = float(np.sqrt(np.max(a**2 + (a * stable + m - m_bar) ** 2)))
-        sigma = float(sd.max()) / math.sqrt(batch)
-        return cls.of_clients(1.0, 1.0, sigma, varsigma, np.abs(eps), (start - stable) ** 2, p, delta)
-
-    def rescaled(self, printed: bool = False) -> "Assumptions":
-        """The assumptions of the equally weighted problem g_i = N p_i f_i, to which Theorem 3.3 applies.
-
-        Its clients step along N p_i grad f_i; for E > 1 that is not Scheme II with weights p_i N / K on plain
-        updates. With q = N max_i p_i:
-
-            L' = q L,   sigma' = q sigma,   varsigma' = q varsigma + max_i |1 - N p_i| L (1 + eps_bar)
-
-        mu' = mu and eps_bar' L' = eps_bar L, for f is unchanged. Differs from the paper, which prints
-        mu' = N min_i p_i mu and square roots of q, and lacks the last term: equal f_i with unequal p_i have
-        varsigma = 0, yet the gradients of g_i differ.
-        """
-        q = self.heaviest
-        if printed:
-            root = math.sqrt(q)
-            return dataclasses.replace(
-                self, mu=self.lightest * self.mu, L=q * self.L, sigma=root * self.sigma,
-                varsigma=root * self.varsigma, heaviest=1.0, lightest=1.0,
-            )  # fmt: skip
-        uneven = max(q - 1.0, 1.0 - self.lightest)
-        return dataclasses.replace(
-            self, L=q * self.L, sigma=q * self.sigma, eps_bar=self.eps_bar / q,
-            varsigma=q * self.varsigma + uneven * self.L * (1.0 + self.eps_bar), heaviest=1.0, lightest=1.0,
-        )  # fmt: skip
+NAMES = {"full": "3.1", "one": "3.2", "two": "3.3"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Theorem:
-    """The constants of one theorem.
+    """What one theorem says of one problem.
 
-    eta_0 is its hat or tilde eta_0, an upper limit; the first step is 2 / (mu_tilde gamma). `drift` is the
-    factor of the consensus error: (2E^2 - E) log E with full participation, else c6 = (2E^2 + 3E + 1) log(E
-    + 1).
+    name:      its number; printed: whether in the paper's own form
+    beta, gamma: eta_t = beta / (t + gamma); NaN where a theorem that chooses them refuses
+    v:         of the bound v / (gamma + t)
+    constants: the rest, by the paper's names. drift is the factor of the consensus error: (2E^2 - E) log E
+               with full participation, else c6 = (2E^2 + 3E + 1) log(E + 1). eta_0 is the theorem's hat or tilde
+               eta_0, an upper limit; the first step is beta / gamma.
+    unmet:     preconditions that the problem or the steps break; if there are any, nothing is proved
     """
 
-    mu_tilde: float
-    c1: float
-    c2: float
-    c3: float
-    c4: float
-    c5: float
-    drift: float
-    eta_0: float
-    B: float
+    name: str
+    local_steps: int
+    scheme: str
+    k: int | None
+    beta: float
     gamma: float
     v: float
+    constants: Mapping[str, float]
+    unmet: tuple[str, ...] = ()
+    printed: bool = False
 
     def eta(self, t: Any) -> Any:
         """The step of local step t."""
-        return 2.0 / (self.mu_tilde * (t + self.gamma))
+        if math.isnan(self.gamma):
+            raise ValueError(f"Theorem {self.name} allows no step; unmet: {'; '.join(self.unmet)}.")
+        return self.beta / (t + self.gamma)
 
     def bound(self, t: Any) -> Any:
-        """The bound on E |theta_t - theta_PS|^2."""
+        """The bound on E |theta_t - theta_PS|^2; infinite if a precondition is unmet."""
+        if self.unmet:
+            return np.full(np.shape(t), math.inf) if np.ndim(t) else math.inf
         return self.v / (self.gamma + t)
 
 
@@ -168,6 +66,10 @@ def p_fedavg(
 ) -> Theorem:
     """Theorem 3.1 ("full"), 3.2 (Scheme "one", k draws) or 3.3 (Scheme "two", k of N, equal weights).
 
+        beta = 2 / mu_tilde,   gamma = max(2 / (mu_tilde eta_0), E, 2 sqrt(root c3) / mu_tilde, 2 c2 / mu_tilde^2)
+        v = max(4 B / mu_tilde^2, gamma E |theta_0 - theta_PS|^2)
+
+    root: 4E^2 + 2E with full participation, else 4E^2 + 10E + 6.
     Differs from the paper, unless printed=True:
     - 2 sigma^2 in eta_0 is divided by E |theta_0 - theta_PS|^2, as Lemma B.2 has it;
     - gamma also honours eta_0 <= mu_tilde / c2, which Lemma B.1 needs;
@@ -176,56 +78,97 @@ def p_fedavg(
       1/K or (N-K)/(K(N-1))): true where L is about 1 or more, else the left side at the largest step is used.
     c2 has the factor 4 in both forms (Table 2 of the paper prints "A" for it) and c1 has L, not L^2.
     """
-    E = local_steps
-    if isinstance(E, bool) or not isinstance(E, (int, np.integer)) or E < 1:
-        raise ValueError(f"local_steps must be a whole number E >= 1; got {E!r}.")
-    a, chance = assumptions, _participation_variance(assumptions, scheme, k)
-    mu, slack, s2, reach = a.mu_tilde, a.slack, a.sigma**2, (1.0 + a.eps_max) ** 2
-    c1 = a.L * reach / (2.0 * slack * a.eps_bar)
-    c2 = 4.0 * (s2 + a.L**2 * reach)
-    c3 = 6.0 * (2.0 * s2 + 3.0 * a.L**2 * reach)
-    c4 = 16.0 * s2 + 12.0 * a.varsigma**2 + (8.0 * s2 + 12.0 * a.varsigma**2) / a.distance
-    c5 = 3.0 * c4 * a.distance
-    if scheme == "full":
-        drift, root = (2 * E**2 - E) * math.log(E), (4 * E**2 + 2 * E) * c3
-    else:
-        drift = (2 * E**2 + 3 * E + 1) * math.log(E + 1)
-        root = (4 * E**2 + 10 * E + 6) * (c5 if printed and scheme == "two" else c3)
-    brackets = c1 * c3 + c2 / 6.0
-    start_noise = 2.0 * s2
-    limits = [float(E), 2.0 / mu * math.sqrt(root)]
+    a, E = assumptions, read_local_steps(local_steps)
+    chance, uneven = participation(a, scheme, k)
+    name, unmet = NAMES.get(scheme, ""), preconditions(a) + uneven
+    if unmet:
+        return Theorem(name, E, scheme, k, math.nan, math.nan, math.inf, {"mu_tilde": a.mu_tilde}, unmet, printed)
+    mu, c = a.mu_tilde, table_2(a, E, scheme)
+    root = (4 * E**2 + 2 * E) if scheme == "full" else (4 * E**2 + 10 * E + 6)
+    c_root = c["c5"] if printed and scheme == "two" else c["c3"]
+    limits = [float(E), 2.0 / mu * math.sqrt(root * c_root)]
     if not printed:
-        start_noise /= a.distance
-        limits.append(2.0 * c2 / mu**2)
-        largest = 2.0 / (mu * max(limits))
-        brackets = max(brackets, 3.0 * (4.0 * c1 * largest + 4.0 * c2 * largest**2 + chance))
-    denominator = start_noise + brackets * c4 * drift
-    eta_0 = mu / denominator if denominator > 0 else math.inf
-    B = 2.0 * s2
-    if c5 * drift > 0:
-        B += (4.0 * c1 * eta_0 + 4.0 * c2 * eta_0**2 + chance) * c5 * drift
+        limits.append(2.0 * c["c2"] / mu**2)
+    eta_0 = largest_first_step(a, c, chance, printed, 2.0 / (mu * max(limits)))
+    B = 2.0 * a.sigma**2 + consensus(c, eta_0, chance)
     gamma = max(2.0 / (mu * eta_0), *limits)
     v = max(4.0 * B / mu**2, gamma * a.distance)
-    return Theorem(mu, c1, c2, c3, c4, c5, drift, eta_0, B, gamma, v)
+    return Theorem(name, E, scheme, k, 2.0 / mu, gamma, v, {**c, "eta_0": eta_0, "B": B}, (), printed)
 
 
-def _participation_variance(assumptions: Assumptions, scheme: str, k: int | None) -> float:
+def theorem_3_1(assumptions: Assumptions, local_steps: int, printed: bool = False) -> Theorem:
+    """Theorem 3.1: full participation; see `p_fedavg`."""
+    return p_fedavg(assumptions, local_steps, "full", None, printed)
+
+
+def theorem_3_2(assumptions: Assumptions, local_steps: int, k: int, printed: bool = False) -> Theorem:
+    """Theorem 3.2: Scheme I, k draws with replacement; see `p_fedavg`."""
+    return p_fedavg(assumptions, local_steps, "one", k, printed)
+
+
+def theorem_3_3(assumptions: Assumptions, local_steps: int, k: int, printed: bool = False) -> Theorem:
+    """Theorem 3.3: Scheme II, k of N without replacement, equal weights; see `p_fedavg`."""
+    return p_fedavg(assumptions, local_steps, "two", k, printed)
+
+
+def participation(assumptions: Assumptions, scheme: str, k: int | None) -> tuple[float, tuple[str, ...]]:
+    """u of E |mean of the drawn - mean of all|^2 <= u sum_i p_i |w_i - mean|^2, and what the scheme asks for."""
     N = assumptions.clients
-    if scheme == "full":
-        if k is not None:
-            raise ValueError(f'k is for scheme "one" or "two"; with "full" leave it out (got k={k}).')
-        return 0.0
-    if scheme not in ("one", "two"):
-        raise ValueError(f'scheme must be "full", "one" or "two"; got {scheme!r}.')
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 or (scheme == "two" and k > N):
-        limit = f" and k <= {N} clients" if scheme == "two" else ""
-        raise ValueError(f'scheme "{scheme}" needs a whole number of clients k >= 1{limit}; got k={k!r}.')
+    check_scheme(scheme, k, N)
+    if scheme == "full" or k is None:
+        return 0.0, ()
     if scheme == "one":
-        return 1.0 / k
+        return 1.0 / k, ()
     if assumptions.heaviest > 1.0 + 1e-9:
-        raise ValueError(
-            "Theorem 3.3 (Scheme II) needs equal weights; the heaviest client has "
+        return 0.0, (
+            "equal weights (Scheme II): the heaviest client has "
             f"{assumptions.heaviest:.4g} times an equal share. Use scheme one, or assumptions.rescaled() for "
-            "clients that step along N p_i grad f_i."
+            "clients that step along N p_i grad f_i",
         )
-    return (N - k) / (k * (N - 1)) if N > 1 else 0.0
+    return ((N - k) / (k * (N - 1)) if N > 1 else 0.0), ()
+
+
+def preconditions(a: Assumptions) -> tuple[str, ...]:
+    """What Theorems 3.1 to 3.3, B.4 and C.5 ask of the problem."""
+    found = a.unmet() + infinite(a, (("sigma", "2.5"), ("varsigma", "2.6")))
+    if not 0 < a.distance < math.inf:
+        # The induction keeps the distance below its start, which noise forbids if the start is theta_PS.
+        found += (f"0 < E |theta_0 - theta_PS|^2 < inf: it is {a.distance:.6g}",)
+    return found
+
+
+def table_2(a: Assumptions, E: int, scheme: str) -> dict[str, float]:
+    """The constants of Table 2."""
+    s2, reach = a.sigma**2, (1.0 + a.eps_max) ** 2
+    c4 = 16.0 * s2 + 12.0 * a.varsigma**2 + (8.0 * s2 + 12.0 * a.varsigma**2) / a.distance
+    drift = (2 * E**2 - E) * math.log(E) if scheme == "full" else (2 * E**2 + 3 * E + 1) * math.log(E + 1)
+    return {
+        "mu_tilde": a.mu_tilde,
+        "c1": descent_c1(a),
+        "c2": 4.0 * (s2 + a.L**2 * reach),
+        "c3": 6.0 * (2.0 * s2 + 3.0 * a.L**2 * reach),
+        "c4": c4,
+        "c5": 3.0 * c4 * a.distance,
+        "drift": drift,
+    }
+
+
+def descent_c1(a: Assumptions) -> float:
+    """c1 = L (1 + eps_max)^2 / (2 delta eps_bar), written so that eps_bar = 0 is no exception."""
+    return a.L**2 * (1.0 + a.eps_max) ** 2 / (2.0 * a.margin)
+
+
+def consensus(c: Mapping[str, float], eta: float, chance: float) -> float:
+    """(4 c1 eta + 4 c2 eta^2 + u) c5 drift: what the clients' spread adds to B."""
+    spread = c["c5"] * c["drift"]
+    return (4.0 * c["c1"] * eta + 4.0 * c["c2"] * eta**2 + chance) * spread if spread > 0 else 0.0
+
+
+def largest_first_step(a: Assumptions, c: Mapping[str, float], chance: float, printed: bool, largest: float) -> float:
+    """hat or tilde eta_0; largest: a step that no step exceeds for other reasons."""
+    noise, brackets = 2.0 * a.sigma**2, c["c1"] * c["c3"] + c["c2"] / 6.0
+    if not printed:
+        noise /= a.distance
+        brackets = max(brackets, 3.0 * (4.0 * c["c1"] * largest + 4.0 * c["c2"] * largest**2 + chance))
+    denominator = noise + brackets * c["c4"] * c["drift"]
+    return c["mu_tilde"] / denominator if denominator > 0 else math.inf

@@ -1,21 +1,264 @@
-"""What is proved of learning with the performative gradient (Zheng et al. 2024)."""
+"""Descent along an estimated performative gradient (PROFL, POFL): how far above the least risk it can end.
 
+    theta_i <- theta_i - eta g_i,   g_i ~ grad L_i(theta_i),   averaged over the clients every R steps
+
+Zheng et al. 2024, Theorem 5.10 and Corollary 5.11. The errors of g_i are bounded in `profl_lemmas`;
+`PricingDescent` has the exact risk for one problem.
+"""
+
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
 
-def mixture_sensitivity(group_sensitivity: Any, distance: Any, share_slope: Any) -> Any:
-    """Sensitivity of a mixture of two groups whose shares answer to the model (Lemma C.3).
+@dataclasses.dataclass(frozen=True)
+class PerformativeAssumptions:
+    """What Theorem 5.10 and its lemmas take for granted, as numbers; inf where no bound is known.
 
-        W_1(D(theta), D(theta')) <= (gamma + W_1(D_1(theta), D_2(theta)) F) |theta - theta'|
+    L:          |grad l(z; theta) - grad l(z'; theta')| <= L (|theta - theta'| + |z - z'|)  (5.2)
+    gamma:      sensitivity of D_i(theta) in Wasserstein distance (5.1), a number or one a client
+    rho:        PL constant of the risk of *all* clients: |grad L|^2 / 2 >= rho (L - L(theta_PO)); 0 if it has none
+    gap:        E L(theta_0) - L(theta_PO)
+    smoothness: grad L_i is Lipschitz with this constant, a number or one a client; see `location_smoothness`
+    G:          |g_i| <= G, the direction that a client really takes (root mean square is enough for the theorem)
+    F, M:       |df_i/dtheta| <= F and |d^2 f_i/dtheta^2| <= M  (5.3, Lemma 5.6)
+    l_max:      |l(z; theta)| <= l_max, for the lemmas
+    weights:    alpha_i, None: equal
+    dimension:  d of theta, and of f
 
-    group_sensitivity: gamma, the larger sensitivity of the groups' own data; 0 where they are fixed
-    distance:          W_1 between the groups, the largest where it depends on theta
-    share_slope:       F >= |d nu_1 / d theta|
+    Differs from the paper:
+    - (5.4) asks for PL of each client's own risk; the proof uses it for their sum. One does not give the other:
+      x^2 + 3 sin^2 x is PL, and its mean with a copy moved by pi has a maximum in the middle.
+    - L (1 + gamma_i) stands in the proof for `smoothness`. It bounds the change of grad l, not of grad L_i, which
+      has a second term: pricing has 2 gamma_i.
+    - G bounds grad l (Lemma 5.6); the proof uses it for grad L_i and for g_i, which may be larger.
     """
-    given = {"group_sensitivity": group_sensitivity, "distance": distance, "share_slope": share_slope}
-    for name, value in given.items():
-        if not np.all(np.isfinite(value)) or np.any(np.asarray(value) < 0):
-            raise ValueError(f"mixture_sensitivity: {name} must be finite and not negative; got {value}.")
-    return group_sensitivity + distance * share_slope
+
+    L: float
+    gamma: Any
+    rho: float
+    gap: float
+    smoothness: Any = math.inf
+    G: float = math.inf
+    F: float = math.inf
+    M: float = math.inf
+    l_max: float = math.inf
+    weights: Any = None
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("L", "gamma", "rho", "gap", "smoothness", "G", "F", "M", "l_max"):
+            value = np.asarray(getattr(self, name), np.float64)
+            finite = name in ("L", "gamma", "rho", "gap")
+            if np.any(np.isnan(value)) or np.any(value < 0) or (finite and not np.all(np.isfinite(value))):
+                raise ValueError(f"{name} must not be negative{' and be finite' if finite else ''}; got {value}.")
+        if self.dimension < 1:
+            raise ValueError(f"dimension must be a whole number d >= 1; got {self.dimension}.")
+        alpha = self.alpha
+        if np.any(alpha < 0) or abs(alpha.sum() - 1.0) > 1e-6:
+            raise ValueError(f"weights must not be negative and must sum to one; they sum to {alpha.sum():.6g}.")
+        for name in ("gamma", "smoothness"):
+            if np.size(getattr(self, name)) not in (1, len(alpha)):
+                raise ValueError(f"{name} must be a number or one a client, [{len(alpha)}]; got {getattr(self, name)}.")
+
+    @property
+    def alpha(self) -> np.ndarray:
+        """alpha_i, [N]."""
+        if self.weights is not None:
+            return np.atleast_1d(np.asarray(self.weights, np.float64))
+        N = max(np.size(self.gamma), np.size(self.smoothness))
+        return np.full(N, 1.0 / N)
+
+    @property
+    def gammas(self) -> np.ndarray:
+        """gamma_i, [N]."""
+        return np.broadcast_to(np.asarray(self.gamma, np.float64), self.alpha.shape)
+
+    @property
+    def lipschitz(self) -> np.ndarray:
+        """Lambda_i, the Lipschitz constant of grad L_i, [N]."""
+        return np.broadcast_to(np.asarray(self.smoothness, np.float64), self.alpha.shape)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RiskBound:
+    """A bound on E L(theta_t) - L(theta_PO) at t = 0, ..., T, the start first, by its causes.
+
+    transient: what is left of the start; noise: errors of g with mean zero
+    error:     the rest: bias of g, clients that drift apart between averages, steps that are too long
+    unmet:     preconditions that the given numbers break; if there are any, nothing is proved
+    """
+
+    transient: np.ndarray
+    error: np.ndarray
+    noise: np.ndarray
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> np.ndarray:
+        """The bound."""
+        return self.transient + self.error + self.noise
+
+
+def location_smoothness(
+    gamma: Any, *, model: float = 0.0, cross: float = 0.0, data: float = 0.0, curvature: float = 0.0, slope: float = 0.0
+) -> Any:
+    """The Lipschitz constant of grad L_i where z = xi + f_i(theta) and |df_i/dtheta| <= gamma.
+
+        Lambda = L_theta + 2 gamma L_cross + gamma^2 L_z + M sup |E grad_z l|
+
+    model, cross, data: bounds of the second derivatives of l by theta twice, by theta and z, by z twice
+    curvature, slope:   M and a bound of |E grad_z l|
+    Pricing has cross = 1 and no more: 2 gamma. The printed L (1 + gamma) is not in this form (see the class).
+    """
+    return model + 2.0 * gamma * cross + gamma**2 * data + curvature * slope
+
+
+def client_drift(given: PerformativeAssumptions, eta: float, local_steps: int) -> float:
+    """|sum alpha_i (grad L_i(theta_bar) - grad L_i(theta_i))|, root mean square, within R steps of an average.
+
+        (R - 1) eta G sqrt(sum alpha_i Lambda_i^2)
+
+    By Cauchy-Schwarz, and since sum alpha_i |theta_bar - theta_i|^2 <= ((R - 1) eta G)^2: what the proof of Theorem
+    5.10 wanted of Lemma C.1.
+    """
+    if local_steps == 1:
+        return 0.0
+    return (local_steps - 1) * eta * given.G * math.sqrt(float(given.alpha @ given.lipschitz**2))
+
+
+def theorem_5_10(
+    given: PerformativeAssumptions,
+    eta: float,
+    steps: int,
+    *,
+    local_steps: int = 1,
+    error: float = 0.0,
+    variance: float = 0.0,
+    smallest: float = 0.0,
+    printed: bool = False,
+) -> RiskBound:
+    """Theorem 5.10: E L(theta_bar_t) - L(theta_PO) for t = 0, ..., T = steps, with a constant step eta.
+
+        a_{t+1} <= (1 - rho eta) a_t + eta (drift + sqrt(error))^2 / 2 + Lambda eta^2 variance / 2
+                   + eta max(0, Lambda eta - 1) G^2 / 2,        Lambda = sum alpha_i Lambda_i
+
+    error:    bound on E |sum alpha_i (E_t g_i - grad L_i(theta_i))|^2, all of Lemma C.2 if nothing else is known
+    variance: E |g - E_t g|^2 of the averaged g, if a part of its error is known to have mean zero; else 0
+    smallest: g_min^2, a lower bound of E |g_t|^2; in the printed form only
+    All clients take part, and no projection is active. t counts local steps.
+
+    Differs from the paper, unless printed=True:
+    - a_{t+1} <= (1 - rho eta) a_t + C gives a_t <= (1 - rho eta)^t a_0 + C / (rho eta); C alone is printed. A
+      constant error b of the gradient in pricing ends b^2 / (4 gamma) above the least risk whatever eta, while C
+      goes to 0 with eta. The form above is exact there.
+    - L (1 + gamma) is no smoothness constant of the risk (see `PerformativeAssumptions`).
+    - Not needed: the term L (1 + gamma) G^2 eta^2, if eta <= 1 / Lambda, and g_min.
+    - |x + y|^2 / 2 <= |x|^2 + |y|^2, so that the drift has the factor 1, not 1/2, in the printed C.
+    - The proof has no projection and sums over all clients; Algorithm 1 projects, and takes a subset.
+    """
+    _check_run(eta, steps, local_steps, error=error, variance=variance, smallest=smallest)
+    t = np.arange(steps + 1)
+    unmet = _unmet(given, eta, local_steps, printed)
+    if unmet and not (printed and given.rho > 0):
+        return _nothing(steps, unmet)
+    if printed:
+        return _printed(given, eta, t, local_steps, error + variance, smallest, unmet)
+    keep = max(0.0, 1.0 - given.rho * eta)
+    smooth = float(given.alpha @ given.lipschitz)
+    long = max(0.0, smooth * eta - 1.0)
+    step = eta / 2.0 * (client_drift(given, eta, local_steps) + math.sqrt(error)) ** 2
+    step += eta / 2.0 * long * given.G**2 if long > 0 else 0.0
+    total = (1.0 - keep**t) / (1.0 - keep)
+    return RiskBound(keep**t * given.gap, total * step, total * smooth * eta**2 * variance / 2.0)
+
+
+def corollary_5_11(
+    given: PerformativeAssumptions,
+    eta: float,
+    steps: int,
+    *,
+    relative: float | None = None,
+    local_steps: int = 1,
+    error: float = 0.0,
+    variance: float = 0.0,
+    smallest: float = 0.0,
+    printed: bool = False,
+) -> RiskBound:
+    """Corollary 5.11: Theorem 5.10 without contamination, and when it leaves no floor.
+
+        E |g_t - grad L(theta_t)|^2 <= kappa^2 E |grad L(theta_t)|^2, kappa < 1, R = 1, eta <= 1 / Lambda:
+        a_t <= (1 - (1 - kappa^2) rho eta)^t a_0
+
+    relative: kappa, an error that shrinks with the gradient; None: Theorem 5.10 with the given error
+    Differs from the paper, which asks for an error below g_min^2 / 2 over the whole run and drops all that is left of
+    C. Where the model converges g_min is 0, so that this cannot hold to the end: with a constant error b of the
+    gradient in pricing it fails while the risk is still (sqrt 2 - 1)^2 b^2 / (4 gamma) too high. Its second case
+    asks for the same with g_min = 0.
+    """
+    if relative is None and not printed:
+        return theorem_5_10(given, eta, steps, local_steps=local_steps, error=error, variance=variance)
+    _check_run(eta, steps, local_steps, error=error, variance=variance, smallest=smallest)
+    unmet = list(_unmet(given, eta, local_steps, printed))
+    t, zero = np.arange(steps + 1), np.zeros(steps + 1)
+    if printed:
+        if not error + variance < smallest / 2.0:
+            unmet.append(f"omega_D^2 < g_min^2 / 2 = {smallest / 2:.4g}: it is {error + variance:.4g}")
+        return _nothing(steps, unmet) if unmet else RiskBound((1.0 - given.rho * eta) ** t * given.gap, zero, zero)
+    assert relative is not None
+    if not 0 <= relative < 1:
+        unmet.append(f"kappa < 1: the error is {relative:.4g} of the gradient")
+    smooth = float(given.alpha @ given.lipschitz)
+    if eta * smooth > 1.0 + 1e-12:
+        unmet.append(f"eta <= 1 / Lambda = {1 / smooth:.4g}: the step is {eta:.4g}")
+    if local_steps > 1:
+        unmet.append(f"R = 1: with R = {local_steps} the drift does not shrink with the gradient")
+    if unmet:
+        return _nothing(steps, unmet)
+    return RiskBound((1.0 - (1.0 - relative**2) * given.rho * eta) ** t * given.gap, zero, zero)
+
+
+def _printed(
+    given: PerformativeAssumptions, eta: float, t: np.ndarray, R: int, error: float, smallest: float, unmet: Any
+) -> RiskBound:
+    alpha, gamma, L, G2 = given.alpha, given.gammas, given.L, given.G**2
+    apart = 0.5 * L**2 * (R - 1) ** 2 * G2 * float(alpha @ (1.0 + gamma) ** 2) * eta**3 if R > 1 else 0.0
+    C = (error - smallest / 2.0) * eta + L * (1.0 + float(alpha @ gamma)) * (error + G2) * eta**2 + apart
+    return RiskBound((1.0 - given.rho * eta) ** t * given.gap, np.full(len(t), C), np.zeros(len(t)), unmet)
+
+
+def _unmet(given: PerformativeAssumptions, eta: float, local_steps: int, printed: bool) -> tuple[str, ...]:
+    found, smooth = [], float(given.alpha @ given.lipschitz)
+    if not given.rho > 0:
+        found.append("rho > 0: the risk of all clients must satisfy the PL condition")
+    if printed:
+        if given.rho * eta > 1:
+            found.append(f"eta <= 1 / rho = {1 / given.rho:.4g}: the step is {eta:.4g}")
+        if math.isinf(given.G):
+            found.append("G must be finite: the gradients must be bounded")
+        return tuple(found)
+    if math.isinf(smooth):
+        found.append("smoothness must be finite: grad L_i must be Lipschitz")
+    elif given.rho > smooth * (1.0 + 1e-9):
+        found.append(f"rho <= Lambda = {smooth:.4g}, as for every smooth risk: rho is {given.rho:.4g}")
+    if math.isinf(given.G) and (local_steps > 1 or eta * smooth > 1):
+        found.append("G must be finite where R > 1 or eta > 1 / Lambda: the directions must be bounded")
+    return tuple(found)
+
+
+def _nothing(steps: int, unmet: Any) -> RiskBound:
+    infinite = np.full(steps + 1, math.inf)
+    return RiskBound(infinite, infinite, infinite, tuple(unmet))
+
+
+def _check_run(eta: float, steps: int, local_steps: int, **errors: float) -> None:
+    if not (math.isfinite(eta) and eta > 0):
+        raise ValueError(f"eta must be a positive number; got {eta}.")
+    for name, value in (("steps", steps), ("local_steps", local_steps)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")
+    for name, size in errors.items():
+        if not size >= 0:
+            raise ValueError(f"{name} must not be negative; got {size}.")

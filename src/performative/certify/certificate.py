@@ -1,0 +1,157 @@
+"""What is known of a problem before a deployment: numbers, a verdict, and the reasons."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative.certify import words
+from performative.solve.solution import Solution
+from performative.types import Theta
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Certificate:
+    """Will retraining settle, where, and what does that cost? `print` it for the answer in words.
+
+    What is sufficient for every start (Jin et al. 2024, Proposition 2.8):
+
+    mu, L:       f(. ; deployed) is mu-strongly convex (2.1); the gradient of one sample's loss changes by at most
+                 L (|theta - theta'| + |z - z'|) (2.2): L = max(L_theta, L_data)
+    mu_exact, L_exact: whether they hold everywhere. Else they were measured at `models` models and `rows` samples,
+                 in the ball around the stable point that holds start, static and optimal point and the nearest other
+                 equilibria: the true mu can be smaller and the true L larger
+    sensitivity: eps_i [N] of W_1(D_i(theta), D_i(theta')) <= eps_i |theta - theta'| (2.3), with `lower` and `upper`:
+                 95 % limits for the largest over the `pairs` of models compared, from `draws` samples a client;
+                 all three alike where sensitivity_source is "analytic" and not "estimated"
+    eps_bar:     sum_i p_i eps_i, from eps_bar_lower to eps_bar_upper; eps_max the largest eps_i
+    threshold:   mu / L
+    sufficient:  eps_bar < mu / L; None where the limits do not decide it, or nothing was computed
+
+    What holds near the stable point, necessary and sufficient there:
+
+    contraction: spectral radius of d Phi / d theta, Phi the retraining map; NaN where Phi is not defined
+    multiplier:  what one retraining multiplies an error by, signed where that is one real number
+    attracting:  whether retraining settles there from nearby; settles: whether small gradient steps do
+    on_edge:     whether the point lies on the edge of the domain, held there by a gradient that points outside
+    others:      further equilibria that were found. unique: True where that is proved, False where there are
+                 others, None where no other was found (no proof), or none at all
+
+    What it costs, at theta_0 = start:
+
+    stable, optimal, static: points shaped like the model, None where there is none; static is what training once on
+                 the data of the start gives, or the model that was handed in
+    *_risk:      performative risks f(theta; theta); NaN where there is no point
+    distance:    |stable - optimal|; relative_cost: (stable_risk - optimal_risk) / |optimal_risk|
+    static_gap:  |static - stable|; error: of training, as stated or from the sizes of the tables; detectable:
+                 static_gap > error, None where one of them is not known
+    """
+
+    clients: int
+    mu: float
+    L: float
+    L_theta: float
+    L_data: float
+    mu_exact: bool
+    L_exact: bool
+    models: int
+    rows: int
+    sensitivity: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    sensitivity_source: str
+    draws: int
+    pairs: int
+    eps_bar: float
+    eps_bar_lower: float
+    eps_bar_upper: float
+    eps_max: float
+    threshold: float
+    sufficient: bool | None
+    contraction: float
+    multiplier: float
+    attracting: bool | None
+    settles: bool | None
+    on_edge: bool
+    stable: Theta
+    optimal: Theta
+    static: Theta
+    start: Theta
+    distance: float
+    stable_risk: float
+    optimal_risk: float
+    static_risk: float
+    relative_cost: float
+    static_gap: float
+    error: float | None
+    error_source: str | None
+    detectable: bool | None
+    others: tuple[Solution, ...]
+    stateful: bool
+    no_stable: str | None = None
+    no_optimal: str | None = None
+    no_static: str | None = None
+    falls_far_out: bool = False
+
+    @property
+    def contracts(self) -> bool:
+        """eps_bar < mu / L_data, upper limit and all: what retraining to the minimum really needs.
+
+            |Phi(theta) - Phi(theta')| <= eps_bar L_data / mu |theta - theta'|
+
+        L_theta does not enter. Perdomo et al. 2020, Theorem 3.5. False where a second equilibrium rules it out.
+        """
+        return self.mu > 0 and self.eps_bar_upper * self.L_data < self.mu and not self.others
+
+    @property
+    def proved(self) -> bool:
+        """Whether `contracts` is known with numbers that hold everywhere: then retraining settles from every start."""
+        return self.contracts and self.mu_exact and self.L_exact and self.sensitivity_source == "analytic"
+
+    @property
+    def unique(self) -> bool | None:
+        """Whether the stable point is the only one."""
+        if self.stable is None or self.others:
+            return None if self.stable is None else False
+        return True if self.proved else None
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one sentence."""
+        return words.verdict(self)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences: what the theorems promise, what was measured, what it costs."""
+        return tuple(sentence for group in words.reasons(self).values() for sentence in group)
+
+    def __str__(self) -> str:
+        return words.summary(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for JSON: arrays as lists, None for what is not a number."""
+        out = {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        out["others"] = [
+            {name: plain(getattr(point, name)) for name in ("theta", "risk", "contraction", "attracting", "settles")}
+            for point in self.others
+        ]
+        facts = {name: getattr(self, name) for name in ("contracts", "proved", "unique")}
+        return out | facts | {"verdict": self.verdict, "reasons": list(self.reasons)}
+
+
+def plain(value: Any) -> Any:
+    """Numbers, text, lists and dictionaries only."""
+    if value is None or isinstance(value, (bool, str, int)):
+        return value
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return plain(np.asarray(value).tolist())
+    leaves = jax.tree.leaves(value)  # a model of the user's own class
+    return [plain(leaf) for leaf in leaves] if leaves and leaves[0] is not value else str(value)

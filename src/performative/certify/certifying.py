@@ -1,0 +1,163 @@
+"""`certify`: all that can be said of a problem before a deployment."""
+
+import math
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from performative.certify.certificate import Certificate
+from performative.certify.client_data import first_client
+from performative.certify.curvature import measure_curvature
+from performative.certify.known_sensitivity import known_sensitivity
+from performative.certify.points import Points, find_points
+from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
+from performative.certify.training import sampling_error
+from performative.problem import Problem
+from performative.risk import count_nodes
+from performative.solve.landscape import Landscape, survey
+
+# Models at which all is measured beside the points themselves; none where one look at all clients costs more than so
+# many numbers, or there are more clients than that.
+_SCATTERED = 4
+_COSTLY = 1 << 26
+_MANY = 1000
+
+
+def certify(
+    problem: Problem, *, theta: Any = None, static: Any = None, error: float | None = None, seed: int = 0,
+    samples: int = 4096,
+) -> Certificate:  # fmt: skip
+    """Will retraining settle, where, and what does it cost to settle there?
+
+        eps_bar = sum_i p_i eps_i < mu / L      sufficient: one stable point, which attracts from every start
+        rho(d Phi / d theta) < 1                necessary and sufficient for a stable point to attract from nearby
+
+    theta:   the model in the world's hands before anything is learnt, None for zeros
+    static:  the model that was learnt once, None for the minimiser of the risk on the data of `theta`
+    error:   how far off training is, in the units of theta; None for what the sizes of the clients' tables say
+    seed:    of the draws that sensitivities are estimated from, where the population does not tell them
+    samples: draws a client for that, fewer where there are many clients
+
+    See `Certificate`. Jin et al. 2024, Assumptions 2.1 to 2.3 and Proposition 2.8. Differs from the paper: an eps_bar
+    above mu / L does not rule out that retraining settles. Mu and L of most losses are known only where they were
+    measured; points are searched for from several starts, and a list of what was found is no proof.
+    """
+    _check(error, samples)
+    with jax.enable_x64(True), warnings.catch_warnings():
+        # What solvers warn of stands in the certificate, in words.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        land, start = survey(problem, theta)
+        points = find_points(problem, land, start, static)
+        around, radius = _region(land, points, seed)
+        curvature = measure_curvature(land, around, problem.population.smooth, seed)
+        sensitivity = _sensitivity(problem, land, points, around, radius, samples, seed)
+        source = None if error is None else "given"
+        if error is None and points.stable is not None:
+            error = sampling_error(land, points.stable)
+            source = None if error is None else "sampling"
+        return _certificate(problem, land, points, curvature, sensitivity, error, source)
+
+
+def _certificate(
+    problem: Problem, land: Landscape, points: Points, curvature: Any, eps: Sensitivity, error: float | None,
+    source: str | None,
+) -> Certificate:  # fmt: skip
+    p = np.asarray(problem.client_weights, np.float64)
+    mean, low, high = (float(p @ v) for v in (eps.value, eps.lower, eps.upper))
+    # A loss whose gradient never changes has L = 0, and nothing that it could need.
+    threshold = curvature.mu / curvature.L if curvature.L > 0 else (np.nan if math.isnan(curvature.L) else np.inf)
+    sufficient = None
+    if points.others:
+        sufficient = False  # the condition allows one stable point only
+    elif high < threshold or low >= threshold:  # neither where the threshold is not a number
+        sufficient = bool(high < threshold)
+    gap = _distance(points.static, points.stable)
+    shaped: dict[str, Any] = {
+        name: None if x is None else land.shaped(x)
+        for name, x in (("stable", points.stable), ("optimal", points.optimal), ("static", points.static))
+    }
+    risk: dict[str, Any] = {f"{name}_risk": _risk(land, getattr(points, name)) for name in shaped}
+    return Certificate(
+        clients=problem.clients,
+        mu=curvature.mu, L=curvature.L, L_theta=curvature.L_theta, L_data=curvature.L_data,
+        mu_exact=curvature.mu_exact, L_exact=curvature.L_exact, models=curvature.models, rows=curvature.samples,
+        sensitivity=eps.value, lower=eps.lower, upper=eps.upper,
+        sensitivity_source="analytic" if eps.exact else "estimated", draws=eps.draws, pairs=eps.pairs,
+        eps_bar=mean, eps_bar_lower=low, eps_bar_upper=high, eps_max=float(np.max(eps.value)),
+        threshold=threshold, sufficient=sufficient,
+        contraction=points.contraction, multiplier=points.multiplier, attracting=points.attracting,
+        settles=points.settles, on_edge=points.on_edge,
+        start=land.shaped(points.start), **shaped, **risk,
+        distance=_distance(points.stable, points.optimal),
+        relative_cost=_relative(risk["stable_risk"], risk["optimal_risk"]),
+        static_gap=gap, error=error, error_source=source,
+        detectable=None if error is None or math.isnan(gap) else bool(gap > error),
+        others=points.others,
+        stateful=_stateful(land),
+        no_stable=points.no_stable, no_optimal=points.no_optimal, no_static=points.no_static,
+        falls_far_out=points.falls_far_out,
+    )  # fmt: skip
+
+
+def _region(land: Landscape, points: Points, seed: int) -> tuple[list[np.ndarray], float]:
+    """Models in the ball around the stable point that holds the other points, the centre first; and its radius."""
+    centre = points.centre
+    known = _different([centre, *points.named])
+    # Points that coincide still leave a neighbourhood to look at.
+    least = 0.1 * (1.0 + float(np.linalg.norm(centre)))
+    radius = max([least, *(float(np.linalg.norm(x - centre)) for x in known)])
+    clients = land.problem.clients
+    costly = clients > _MANY or clients * count_nodes(land.problem, land.like) * land.size**2 > _COSTLY
+    rng = np.random.default_rng(seed)
+    for _ in range(0 if costly else _SCATTERED):
+        way = rng.standard_normal(len(centre))
+        reach = radius * rng.uniform() ** (1.0 / len(way))  # uniform in the ball
+        known.append(land.project(centre + reach * way / np.linalg.norm(way)))
+    return known, radius
+
+
+def _sensitivity(
+    problem: Problem, land: Landscape, points: Points, around: list[np.ndarray], radius: float, samples: int, seed: int
+) -> Sensitivity:
+    known = known_sensitivity(problem.population)
+    if known is not None:
+        return Sensitivity(known, known, known)
+    apart = _different([points.centre, *points.named])[1:]
+    return estimate_sensitivity(land, around, apart, radius, samples, seed)
+
+
+def _different(points: list[np.ndarray]) -> list[np.ndarray]:
+    """The points without those that are there already."""
+    out: list[np.ndarray] = []
+    for x in points:
+        if all(np.linalg.norm(x - other) > 1e-9 * (1.0 + np.linalg.norm(x)) for other in out):
+            out.append(x)
+    return out
+
+
+def _stateful(land: Landscape) -> bool:
+    """Whether clients' data remember past models."""
+    population, loss = first_client(land.problem.population), land.problem.loss
+    return bool(jax.tree.leaves(eqx.filter_eval_shape(population.init, land.like, loss)))
+
+
+def _risk(land: Landscape, x: np.ndarray | None) -> float:
+    return math.nan if x is None else land.value(x, x)[0]
+
+
+def _distance(x: np.ndarray | None, y: np.ndarray | None) -> float:
+    return math.nan if x is None or y is None else float(np.linalg.norm(x - y))
+
+
+def _relative(stable: float, optimal: float) -> float:
+    return (stable - optimal) / abs(optimal) if abs(optimal) > 1e-12 else math.nan
+
+
+def _check(error: Any, samples: Any) -> None:
+    if error is not None and not (np.ndim(error) == 0 and np.isfinite(error) and error >= 0):
+        raise ValueError(f"error must be a number >= 0, how far off training is in units of theta; got {error!r}.")
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 64:
+        raise ValueError(f"samples must be a whole number of draws a client, 64 or more; got {samples!r}.")

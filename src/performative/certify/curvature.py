@@ -1,0 +1,166 @@
+"""mu and L: how much the risk curves, and how fast the gradient of one sample changes."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from performative import losses
+from performative.certify.client_data import as_model, as_row, sample_width, split_clients
+from performative.losses import Quadratic, Ridge
+from performative.populations import Regression
+from performative.solve.landscape import Landscape
+
+# Samples whose second derivatives are formed at each model, and numbers that these may hold (64 MB).
+_SAMPLES = 1 << 14
+_NUMBERS = 1 << 23
+
+
+@dataclasses.dataclass(frozen=True)
+class Curvature:
+    """Constants of Assumptions 2.1 and 2.2; NaN where they were not computed.
+
+    mu: f(. ; deployed) is mu-strongly convex. L = max(L_theta, L_data): how fast the gradient of ONE sample's loss
+    changes with theta, and with the sample. The flags say whether they hold everywhere; else `models` and `samples`
+    say at how many they were measured: the true mu can be smaller, the true L larger.
+    """
+
+    mu: float
+    L_theta: float
+    L_data: float
+    mu_exact: bool
+    L_exact: bool
+    models: int = 0
+    samples: int = 0
+
+    @property
+    def L(self) -> float:
+        return float(np.maximum(self.L_theta, self.L_data))  # NaN stays NaN
+
+
+def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, seed: int) -> Curvature:
+    """mu and L over the `points` (the first is the centre), or everywhere where the loss tells.
+
+        mu = min lambda_min(d^2 f(theta; deployed) / d theta^2)
+        L_theta = max |d^2 l / d theta^2|_2,      L_data = max |d^2 l / d theta dz|_2
+
+    mu: theta and deployed both run over the points, one of them at the centre or both alike. L: over the rows of the
+    clients' tables, or over draws; labels (whole numbers) are held. Where the model moves the chances of who is
+    sampled (`smooth` is False), L_data is also the largest |grad l(theta; z) - grad l(theta; z')| / |z - z'| over
+    pairs of samples, labels included.
+    """
+    known = _known(land.problem.loss)
+    if known is not None:
+        return Curvature(*known, mu_exact=True, L_exact=True)
+    if not land.dense:
+        return Curvature(np.nan, np.nan, np.nan, False, False)
+    centre, d = points[0], land.size
+    pairs = [(x, x) for x in points] + [(x, y) for other in points[1:] for x, y in ((other, centre), (centre, other))]
+    hessians = [land.curvature(x, y)[:d, :d] for x, y in pairs]
+    mu = float(np.min([np.linalg.eigvalsh(h)[0] if np.all(np.isfinite(h)) else np.nan for h in hessians]))
+    clients, rows = _how_many(land)
+    steepness = _steepness(land, jnp.asarray(np.stack(points)), jax.random.key(seed), clients, rows, not smooth)
+    L_theta, L_data = (float(v) for v in steepness)
+    # The ridge loss is quadratic in theta, and these x do not react: its curvature is the same everywhere.
+    fixed = isinstance(land.problem.loss, Ridge) and isinstance(land.problem.population, Regression)
+    return Curvature(mu, L_theta, L_data, fixed, False, len(points), _looked_at(land, clients, rows))
+
+
+def _known(loss: Any) -> tuple[float, float, float] | None:
+    """mu, L_theta and L_data that hold everywhere."""
+    if loss is losses.squared:
+        return 1.0, 1.0, 1.0
+    if isinstance(loss, Quadratic):
+        return 1.0, 1.0, abs(float(loss.scale))
+    if loss is losses.negative_revenue:
+        return 0.0, 0.0, 1.0
+    return None
+
+
+def _how_many(land: Landscape) -> tuple[int, int]:
+    """Clients, and samples of each, at which L is measured."""
+    population: Any = land.problem.population
+    width = land.size * (land.size + sample_width(land) + 1)
+    budget = int(np.clip(_NUMBERS // width, 16, _SAMPLES))
+    clients = min(land.problem.clients, max(budget // 16, 1))
+    rows = max(budget // clients, 1)
+    return clients, rows if population.capacity is None else min(rows, population.capacity)
+
+
+def _looked_at(land: Landscape, clients: int, rows: int) -> int:
+    """Different samples among clients * rows: a table may be shorter than the longest one."""
+    population: Any = land.problem.population
+    if population.capacity is None:
+        return clients * rows
+    held = np.broadcast_to(np.asarray(population.rows), land.problem.clients)[_spread(land, clients)]
+    return int(np.sum(np.minimum(held, rows)))
+
+
+def _spread(land: Landscape, clients: int) -> np.ndarray:
+    """So many clients, evenly over all."""
+    return np.linspace(0, land.problem.clients - 1, clients).astype(int)
+
+
+@eqx.filter_jit
+def _steepness(
+    land: Landscape, points: Float[Array, "P d"], key: Any, clients: int, rows: int, jumps: bool
+) -> tuple[Array, Array]:
+    """L_theta and L_data over the points, the deployed model being the same."""
+    each_row, shared = split_clients(land.problem.population)
+    some = jax.tree.map(lambda leaf: leaf[_spread(land, clients)], each_row)
+
+    def at(theta: Array) -> tuple[Array, Array]:
+        def client(mine: Any, key: Any) -> tuple[Array, Array]:
+            return _one_client(land, eqx.combine(mine, shared), theta, key, rows, jumps)
+
+        each = jax.vmap(client)(some, jax.random.split(key, clients))
+        return jnp.max(each[0]), jnp.max(each[1])
+
+    found = jax.lax.map(at, points)
+    return jnp.max(found[0]), jnp.max(found[1])
+
+
+def _one_client(
+    land: Landscape, population: Any, theta: Float[Array, " d"], key: Any, rows: int, jumps: bool
+) -> tuple[Array, Array]:
+    deployed = as_model(land, theta)
+    world = population.settle(deployed, land.problem.loss)
+    which = None
+    if population.capacity is not None:
+        # Evenly over the client's real rows: each of them where there is room for all.
+        real = jnp.asarray(population.rows, jnp.int32)
+        which = (jnp.arange(rows, dtype=jnp.int32) * real) // rows
+    noise = population.draw(key, (rows,), deployed, which)
+
+    def one(u: Any) -> tuple[Array, Array, Array, Array]:
+        z = population.sample(u, world, deployed)
+        numbers, labels = eqx.partition(z, eqx.is_inexact_array)
+        flat, back = ravel_pytree(numbers)
+
+        def gradient(theta: Array, flat: Array) -> Array:
+            z = eqx.combine(back(flat), labels)
+            return ravel_pytree(jax.grad(land.problem.loss)(as_model(land, theta), z))[0]
+
+        by_theta, by_data = jax.jacfwd(gradient, argnums=(0, 1))(theta, flat)
+        return _norm(by_theta), _norm(by_data), gradient(theta, flat), as_row(z)
+
+    by_theta, by_data, gradient, z = jax.vmap(one)(noise)
+    most = jnp.max(by_data)
+    if jumps:
+        way = jnp.linalg.norm(z - jnp.roll(z, 1, axis=0), axis=1)
+        change = jnp.linalg.norm(gradient - jnp.roll(gradient, 1, axis=0), axis=1)
+        most = jnp.maximum(most, jnp.max(jnp.where(way > 0, change / jnp.where(way > 0, way, 1), 0.0)))
+    return jnp.max(by_theta), most
+
+
+def _norm(matrix: Float[Array, "d k"]) -> Array:
+    """The spectral norm, by the smaller of the two Gram matrices."""
+    gram = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+    if gram.shape[0] == 0:
+        return jnp.zeros((), matrix.dtype)
+    return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(gram)[-1], 0.0))

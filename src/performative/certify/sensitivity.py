@@ -1,0 +1,136 @@
+"""Sensitivities eps_i: how far do a client's data move between two models?"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from performative.certify.client_data import as_model, mean_under, sample_width, samples_under, split_clients
+from performative.certify.transport import paired_distance
+from performative.solve.landscape import Landscape
+
+# Draws of all clients together, and numbers that are held at once (32 MB; sorting needs a few times as much).
+_DRAWS = 1 << 21
+_NUMBERS = 1 << 22
+_NODES = 256
+_POWER_STEPS = 8
+# How far apart neighbouring models lie, as a share of the radius. Where theta moves chances rather than samples, few
+# draws differ between near models, so that these are further apart.
+_NEAR, _NEAR_JUMPING = 1 / 16, 1 / 2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """eps_i with limits, each [N].
+
+    `draws` a client, and `pairs` of models that were compared: both 0 where eps_i is known for all models.
+    """
+
+    value: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    draws: int = 0
+    pairs: int = 0
+
+    @property
+    def exact(self) -> bool:
+        return self.pairs == 0
+
+
+def estimate_sensitivity(
+    land: Landscape, around: list[np.ndarray], apart: list[np.ndarray], radius: float, samples: int, seed: int
+) -> Sensitivity:
+    """W_1(D_i(theta), D_i(theta')) / |theta - theta'|, the largest over pairs of models.
+
+    around: each of these with its neighbour, along the direction in which the client's own mean moves most there
+            (found by autodiff); the first is the centre
+    apart:  each of these with the centre
+
+    Both models of a pair see the same randomness; for the limits see `paired_distance`. They cover the largest ratio
+    over the pairs compared, not over all models. Worlds with a memory have settled; labels count as numbers.
+    """
+    clients = land.problem.clients
+    draws = int(np.clip(_DRAWS // clients, min(samples, 256), samples))
+    block = int(np.clip(_NUMBERS // (draws * (sample_width(land) + 4)), 1, clients))
+    near = radius * (_NEAR if land.problem.population.smooth else _NEAR_JUMPING)
+    rows, shared = split_clients(land.problem.population)
+    keys = jax.random.split(jax.random.key(seed), clients)
+    pairs = len(around) + len(apart)
+    found = np.zeros((3, clients))
+    for first in range(0, clients, block):
+        # The last block is filled up with the last client: another length would compile again.
+        ids = np.minimum(np.arange(first, first + block), clients - 1)
+        some = jax.tree.map(lambda leaf, ids=ids: leaf[ids], rows)
+        best = np.zeros((3, block))
+        for here, there in _pairs(land, some, shared, keys[ids], around, apart, near):
+            gap = np.linalg.norm(there - here, axis=1)
+            # A pair that the domain has pressed into one point says nothing.
+            scale = np.where(gap > 0, 1.0 / np.where(gap > 0, gap, 1.0), 0.0)
+            a, b = (_sample(land, some, shared, keys[ids], jnp.asarray(x), draws) for x in (here, there))
+            best = np.maximum(best, scale * np.stack(paired_distance(np.asarray(a), np.asarray(b), pairs)))
+        found[:, ids] = best
+    return Sensitivity(found[0], found[1], found[2], draws, pairs)
+
+
+def _pairs(
+    land: Landscape, some: Any, shared: Any, keys: Any, around: list[np.ndarray], apart: list[np.ndarray], near: float
+) -> Any:
+    """Two models for each client, [B, d] each, pair after pair."""
+    ones = np.ones((len(keys), 1))
+    for x in apart:
+        yield ones * around[0], ones * x
+    for x in around:
+        way = near / 2 * np.asarray(_steepest(land, some, shared, keys, jnp.asarray(x)))
+        yield _project(land, x - way), _project(land, x + way)
+
+
+@eqx.filter_jit
+def _sample(land: Landscape, some: Any, shared: Any, keys: Any, thetas: Float[Array, "B d"], draws: int) -> Array:
+    """Each client's data under its model, [B, n, k]."""
+
+    def one(mine: Any, key: Any, theta: Array) -> Array:
+        return samples_under(land, eqx.combine(mine, shared), as_model(land, theta), key, draws)
+
+    return jax.vmap(one)(some, keys, thetas)
+
+
+def _steepest(land: Landscape, some: Any, shared: Any, keys: Any, x: Float[Array, " d"]) -> Array:
+    """The unit direction of theta in which the mean of each client's data moves most, [B, d]."""
+    return jnp.ones((len(keys), 1)) if len(x) == 1 else _power_iteration(land, some, shared, keys, x)
+
+
+@eqx.filter_jit
+def _power_iteration(land: Landscape, some: Any, shared: Any, keys: Any, x: Float[Array, " d"]) -> Array:
+    def one(mine: Any, key: Any) -> Array:
+        population = eqx.combine(mine, shared)
+
+        def mean(theta: Array) -> Array:
+            return mean_under(land, population, as_model(land, theta), _NODES)
+
+        back = jax.vjp(mean, x)[1]
+
+        def step(_: Any, v: Array) -> Array:
+            (moved,) = back(jax.jvp(mean, (x,), (v,))[1])
+            norm = jnp.linalg.norm(moved)
+            # A mean that does not move leaves the direction to chance.
+            return jnp.where(norm > 0, moved / jnp.where(norm > 0, norm, 1), v)
+
+        v = jax.random.normal(jax.random.fold_in(key, 1), x.shape, x.dtype)
+        return jax.lax.fori_loop(0, _POWER_STEPS, step, v / jnp.linalg.norm(v))
+
+    return jax.vmap(one)(some, keys)
+
+
+def _project(land: Landscape, thetas: np.ndarray) -> np.ndarray:
+    return thetas if land.domain is None else np.asarray(_project_each(land, jnp.asarray(thetas)))
+
+
+@eqx.filter_jit
+def _project_each(land: Landscape, thetas: Float[Array, "B d"]) -> Array:
+    domain: Any = land.domain
+    return jax.vmap(lambda v: ravel_pytree(domain.project(as_model(land, v)))[0])(thetas)

@@ -1,0 +1,60 @@
+"""How far off a model is that was trained on as many people as the population holds."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from performative.certify.client_data import as_model, split_clients
+from performative.risk import NODES
+from performative.solve.landscape import Landscape
+
+# Below this share of the largest curvature a direction is flat, and what is learnt there is anybody's guess.
+_FLAT = 1e-10
+
+
+def sampling_error(land: Landscape, x: np.ndarray) -> float | None:
+    """Root mean square of |theta_hat - theta| for training to the minimum on samples of the tables' sizes.
+
+        E |theta_hat - theta|^2 = trace(H^-1 V H^-1),      V = sum_i p_i^2 Cov_i(grad l) / rows_i
+
+    H and Cov_i at theta = deployed = x; the limit of many rows, as if the tables were samples of more people. None
+    where clients hold no tables, or the risk is flat, or there are too many parameters for H.
+    """
+    population: Any = land.problem.population
+    if population.capacity is None or not land.dense:
+        return None
+    d = land.size
+    H = land.curvature(x, x)[:d, :d]
+    values = np.linalg.eigvalsh(H) if np.all(np.isfinite(H)) else np.zeros(d)
+    if values[0] <= _FLAT * abs(values[-1]) or values[-1] <= 0:
+        return None
+    spread = np.asarray(_spread(land, jnp.asarray(x)))
+    inverse = np.linalg.inv(H)
+    return float(np.sqrt(max(np.trace(inverse @ spread @ inverse), 0.0)))
+
+
+@eqx.filter_jit
+def _spread(land: Landscape, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+    """V: the covariance of the gradient of all clients' tables."""
+    rows, shared = split_clients(land.problem.population)
+    theta, loss = as_model(land, x), land.problem.loss
+
+    def one(total: Array, each: tuple[Any, Array]) -> tuple[Array, None]:
+        population = eqx.combine(each[0], shared)
+        world = population.settle(theta, loss)
+        noise, share = population.nodes_within(world, theta, NODES)
+
+        def gradient(u: Any) -> Array:
+            return ravel_pytree(jax.grad(loss)(theta, population.sample(u, world, theta)))[0]
+
+        g, share = jax.vmap(gradient)(noise), share.astype(x.dtype)[:, None]
+        g = g - jnp.sum(share * g, axis=0)
+        held = jnp.asarray(population.rows).astype(x.dtype)
+        return total + jnp.square(each[1]) / held * (g.T @ (share * g)), None
+
+    return jax.lax.scan(one, jnp.zeros((len(x), len(x))), (rows, land.weights))[0]

@@ -1,0 +1,160 @@
+"""FedAvg and its repairs on clients that differ: what the slides' rates say, with the constants written out.
+
+    x <- x - eta / |S| sum_{i in S} sum_{k < tau} g_i(x_ik),     F = sum_i F_i / m
+
+Joshi, "Heterogeneity-aware Algorithms for Federated Optimization" (slides; 004 in the papers' list). The slides print
+O(.): printed=True is the expression in it, with the constant 1, of which only the order means something. Without it:
+a bound with constants, proved in the docstring or in a line beside. All rates are for data that stay; where they
+react they hold for the decoupled gradients if these are gradients of some F_i (always with one parameter).
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class FederatedAssumptions:
+    """What the rates take for granted, as numbers.
+
+    L:       each F_i is L-smooth; sigma: E |g_i - grad F_i|^2 <= sigma^2, independent each time
+    sigma_g: sum_i |grad F_i - grad F|^2 / m <= sigma_g^2, at every model that is met
+    gap:     F(x_0) - min F; clients: m, with equal weights
+    """
+
+    L: float
+    sigma: float
+    sigma_g: float
+    gap: float
+    clients: int
+
+    def __post_init__(self) -> None:
+        for name in ("L", "sigma", "sigma_g", "gap"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0) or (name == "L" and value == 0):
+                raise ValueError(f"{name} must be finite and not negative (L positive); got {value}.")
+        if self.clients < 1:
+            raise ValueError(f"clients must be a whole number m >= 1; got {self.clients}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientBound:
+    """A bound on min_{t < T} E |grad F(x_t)|^2 (in fact on the mean over t), by its causes.
+
+    optimisation: what is left of the start; noise: sampling; participation: who was drawn; drift: local steps
+    unmet:        preconditions that the given numbers break; if there are any, nothing is proved
+    """
+
+    optimisation: float
+    noise: float
+    participation: float
+    drift: float
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """The bound."""
+        return self.optimisation + self.noise + self.participation + self.drift
+
+
+def fedavg(
+    given: FederatedAssumptions,
+    eta: float,
+    local_steps: int,
+    rounds: int,
+    participants: int | None = None,
+    printed: bool = False,
+) -> GradientBound:
+    """FedAvg after T rounds with tau local steps; `participants` = C m clients drawn uniformly, None: all.
+
+        4 gap / (eta tau T) + [4 eta L sigma^2 / (C m) + 4 A eta^2 L^2 (tau - 1) sigma^2]
+        + 8 eta tau L w sigma_g^2 + 8 A eta^2 L^2 tau (tau - 1) sigma_g^2
+        w = (1 - C) / (C (m - 1)),   A = 1 + 4 eta tau L w
+
+    The slide's four terms, with constants (it has 1 for each, in O(.)). Needs eta tau L <= 1/2 and 8 A eta^2 L^2
+    tau (tau - 1) <= 1. With h = eta tau, d_i the mean gradient on client i's way and D = mean |d_i - grad F_i(x)|^2:
+    - smoothness: E F' <= F - h/2 |grad F|^2 + h/2 D + L h^2 (w (2 sigma_g^2 + 2 D) + sigma^2 / (tau C m)), h L <= 1/2;
+    - the ways: D <= 4 q |grad F|^2 + 4 q sigma_g^2 + 2 eta^2 L^2 (tau - 1) sigma^2, q = eta^2 L^2 tau (tau - 1) <= 1/4;
+    put the second in the first and sum over t. `quadratic_floor` has the limits for one parameter.
+    """
+    m, tau = given.clients, local_steps
+    _check(eta=eta, local_steps=local_steps, rounds=rounds)
+    K = m if participants is None else participants
+    if isinstance(K, bool) or not isinstance(K, (int, np.integer)) or not 1 <= K <= m:
+        raise ValueError(f"participants must be a whole number from 1 to {m}, or None for all; got {participants!r}.")
+    L, s2, g2, w = given.L, given.sigma**2, given.sigma_g**2, participation_variance(m, K)
+    q = (eta * L) ** 2 * tau * (tau - 1)
+    terms = (
+        given.gap / (eta * tau * rounds),
+        eta * L * s2 / K,
+        (eta * L) ** 2 * (tau - 1) * s2,
+        eta * tau * L * w * g2,
+        q * g2,
+    )
+    A = 1.0 + 4.0 * eta * tau * L * w
+    unmet = []
+    if eta * tau * L > 0.5 * (1 + 1e-12):
+        unmet.append(f"eta tau L <= 1/2: it is {eta * tau * L:.4g}")
+    if 8.0 * A * q > 1.0 + 1e-12:
+        unmet.append(f"8 (1 + 4 eta tau L w) eta^2 L^2 tau (tau - 1) <= 1: it is {8 * A * q:.4g}")
+    if printed:
+        return GradientBound(terms[0], terms[1] + terms[2], terms[3], terms[4], tuple(unmet))
+    if unmet:
+        return GradientBound(math.inf, math.inf, math.inf, math.inf, tuple(unmet))
+    return GradientBound(4 * terms[0], 4 * terms[1] + 4 * A * terms[2], 8 * terms[3], 8 * A * terms[4])
+
+
+def participation_variance(clients: int, participants: int) -> float:
+    """(1 - C) / (C (m - 1)) = (m - K) / (K (m - 1)): the variance of a mean over K of m, drawn uniformly."""
+    m, K = clients, participants
+    return (m - K) / (K * (m - 1)) if m > 1 else 0.0
+
+
+def fedvarp(
+    given: FederatedAssumptions, eta: float, local_steps: int, rounds: int, participants: int, printed: bool = False
+) -> GradientBound:
+    """FedVARP: FedAvg's *orders* without the participation term. Constants are hidden: only the order can be used.
+
+    Differs from the slide, unless printed=True: it strikes out the drift as well, which stays. Without noise FedVARP
+    settles where FedAvg with all clients does (`quadratic_floor`), not at the optimum. It bears shorter steps
+    than FedAvg: with one of ten like clients a round it diverges at eta tau L = 1.2, FedAvg from 2 on.
+    """
+    found = fedavg(given, eta, local_steps, rounds, participants, printed=True)
+    return dataclasses.replace(found, participation=0.0, drift=0.0 if printed else found.drift)
+
+
+def tuned_orders(local_steps: int, rounds: int, participants: int) -> tuple[float, float, float]:
+    """The slide's orders for eta ~ sqrt(M / (tau T)), M clients a round: noise, participation, drift.
+
+        1 / sqrt(M tau T),   sqrt(tau / (M T)),   M tau / T
+
+    Differs from the slide: it prints O(1 / T) for the drift. With this step eta^2 tau^2 is M tau / T: 1 / T in T alone.
+    """
+    _check(local_steps=local_steps, rounds=rounds, participants=participants)
+    M, tau, T = participants, local_steps, rounds
+    return 1.0 / math.sqrt(M * tau * T), math.sqrt(tau / (M * T)), M * tau / T
+
+
+def extrapolation(squares: Any, mean_square: Any, eps: float = 0.0, printed: bool = False) -> Any:
+    """FedExP's server step: max(1, mean_i |D_i|^2 / (2 (|mean D|^2 + eps))).
+
+    squares: |D_i|^2, [..., m]; mean_square: |mean_i D_i|^2
+    If every client moves towards the optimum by at least its length, <D_i, x* - x> >= |D_i|^2 (projections on sets
+    that all hold x*), then |x + s mean D - x*|^2 <= |x - x*|^2 - s (2 - s / s_max) mean |D_i|^2 for
+    s_max = mean |D_i|^2 / |mean D|^2 >= 1. Any s <= 2 s_max brings x nearer; FedExP takes half of s_max.
+    Differs from the slide, which prints one client's |D_i|^2 below: with the mean of these there, the step is always 1.
+    """
+    squares = np.asarray(squares, np.float64)
+    top = squares.mean(axis=-1)
+    return np.maximum(1.0, top / (2.0 * ((top if printed else np.asarray(mean_square)) + eps)))
+
+
+def _check(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if name == "eta":
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"eta must be a positive number; got {value}.")
+        elif isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")

@@ -1,0 +1,100 @@
+"""The constants that the lemmas of PROFL take for granted, and where they come from.
+
+Zheng et al. 2024, Lemmas 5.6 and C.3.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Extremes:
+    """What Lemma 5.6 says exists. unmet: why it need not."""
+
+    F: float
+    M: float
+    G: float
+    l_max: float
+    unmet: tuple[str, ...] = ()
+
+
+def lemma_5_6(
+    models: tuple[Any, Any],
+    data: tuple[Any, Any],
+    *,
+    slope: Callable[[np.ndarray], Any] | None = None,
+    curvature: Callable[[np.ndarray], Any] | None = None,
+    gradient: Callable[[np.ndarray, np.ndarray], Any] | None = None,
+    loss: Callable[[np.ndarray, np.ndarray], Any] | None = None,
+    points: int = 1024,
+) -> Extremes:
+    """Lemma 5.6: F, M, G and l_max exist on compact sets. Here they are searched for in boxes.
+
+    models, data: (lo, hi) of theta and z, a number or one a coordinate
+    slope, curvature: |df/dtheta| and |d^2 f/dtheta^2| at theta, [P, d] -> [P]
+    gradient, loss:   |grad l| and l at theta and z, [P, d] and [P, m] -> [P]; without a function, inf
+    points:           how many points of a lattice are tried, besides all corners
+
+    Exact where the largest value is in a corner (convex functions), else from below.
+    Differs from the paper: it takes Z for compact as well, and Gaussian data, its own example, are not: with infinite
+    ends, G and l_max are inf. l_max bounds |l| here: the loss of pricing is negative.
+    """
+    (low, high), (floor, ceiling) = _box(models), _box(data)
+    unmet = []
+    if not np.all(np.isfinite([low, high])):
+        unmet.append("Theta must be bounded: F, M, G and l_max need not exist")
+    if not np.all(np.isfinite([floor, ceiling])):
+        unmet.append("Z must be bounded: G and l_max need not exist")
+    closed = [bool(np.all(np.isfinite(ends))) for ends in ([low, high], [floor, ceiling])]
+    theta = _points(low, high, points) if closed[0] else None
+    both = _points(np.append(low, floor), np.append(high, ceiling), points) if all(closed) else None
+    F, M = (math.inf if part is None or theta is None else _largest(part(theta)) for part in (slope, curvature))
+    G, l_max = (
+        math.inf if part is None or both is None else _largest(part(both[:, : len(low)], both[:, len(low) :]))
+        for part in (gradient, loss)
+    )
+    return Extremes(F, M, G, l_max, tuple(unmet))
+
+
+def mixture_sensitivity(group_sensitivity: Any, distance: Any, share_slope: Any) -> Any:
+    """Lemma C.3: sensitivity of a mixture of two groups whose shares answer to the model.
+
+        W_1(D(theta), D(theta')) <= (gamma + W_1(D_1(theta), D_2(theta)) F) |theta - theta'|
+
+    group_sensitivity: gamma, the larger sensitivity of the groups' own data; 0 where they are fixed
+    distance:          W_1 between the groups, the largest where it depends on theta
+    share_slope:       F >= |d nu_1 / d theta|
+    """
+    given = {"group_sensitivity": group_sensitivity, "distance": distance, "share_slope": share_slope}
+    for name, value in given.items():
+        if not np.all(np.isfinite(value)) or np.any(np.asarray(value) < 0):
+            raise ValueError(f"mixture_sensitivity: {name} must be finite and not negative; got {value}.")
+    return group_sensitivity + distance * share_slope
+
+
+def _box(ends: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    low, high = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.float64)) for end in ends))
+    if np.any(low > high):
+        raise ValueError(f"a box must be (lo, hi) with lo <= hi; got {ends}.")
+    return low, high
+
+
+def _points(low: np.ndarray, high: np.ndarray, points: int) -> np.ndarray:
+    axes = len(low)
+    if axes > 12:
+        raise ValueError(f"lemma_5_6 searches boxes of at most 12 coordinates in all; got {axes}.")
+    corners = np.stack(np.meshgrid(*([[0.0, 1.0]] * axes), indexing="ij"), -1).reshape(-1, axes)
+    # Kronecker's lattice with the generalised golden ratio, the root of x^(axes + 1) = x + 1: even in any dimension.
+    golden = 2.0
+    for _ in range(64):
+        golden = (1.0 + golden) ** (1.0 / (axes + 1))
+    inside = np.arange(1, points + 1)[:, None] * golden ** -np.arange(1.0, axes + 1.0) % 1.0
+    return low + (high - low) * np.concatenate([corners, inside])
+
+
+def _largest(values: Any) -> float:
+    return float(np.max(np.abs(values)))

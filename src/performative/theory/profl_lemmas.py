@@ -1,0 +1,273 @@
+"""How far an estimated performative gradient can be off: sampling, curvature, contamination.
+
+    grad L_i = E grad l + J^T E[l s],   J = df_i/dtheta,   s = d log p(Z; f)/df the score
+    J-hat = [f-hat^(t-1) - f-hat^t, ...] pinv [theta^(t-1) - theta^t, ...],  H columns
+
+Zheng et al. 2024, Lemmas 5.7 to 5.9, C.1 and C.2. The paper's O(.) hide constants;
+here all are written out, for location families (Z = f(theta) + noise, f-hat the mean of n samples). In its "with
+probability 1 - phi, E[...] <= ..." an expectation is bounded with a probability. Here `confidence` None bounds
+the expectation; a number phi bounds the error itself, with probability 1 - phi.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from performative.theory.profl import PerformativeAssumptions
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorBound:
+    """A bound on a mean squared error, total = (bias + sqrt(variance))^2, or the sum of squares if uncorrelated.
+
+    unmet: preconditions that the given numbers break; if there are any, the bound is infinite
+    """
+
+    bias: float
+    variance: float
+    uncorrelated: bool = False
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """The bound."""
+        if self.uncorrelated:
+            return self.bias**2 + self.variance
+        return (self.bias + math.sqrt(self.variance)) ** 2
+
+
+def lemma_5_7(
+    given: PerformativeAssumptions,
+    *,
+    eta: float,
+    window: int,
+    reach: float,
+    samples: int,
+    variance: float,
+    contamination: float = 0.0,
+    moves: Any = None,
+    independent: bool = False,
+    confidence: float | None = None,
+    printed: bool = False,
+) -> ErrorBound:
+    """Lemma 5.7: omega_F >= E |J-hat - J|^2, the error of the estimated df/dtheta.
+
+        bias     = e F + (1 - e) M / 2 sqrt(sum_k |theta_t - theta_{t-k}|^4) / lambda
+        variance = 2 H d s^2 / (n lambda^2),        |theta_t - theta_{t-k}| <= k eta G
+
+    reach:         lambda, the least singular value of the differences of the models, [d, H]
+    samples:       n, samples behind each f-hat; variance: s^2 of one sample, each coordinate, *as it is observed*
+    contamination: e, the share of the samples that do not react; `contaminated_variance` has their s^2
+    moves:         |theta_t - theta_{t-k}|, k = 1, ..., H, where known; they replace eta, G and H
+    independent:   the models do not depend on the samples behind f-hat, so that bias and noise are uncorrelated
+    confidence:    phi, for Gaussian samples: all H + 1 means err by at most sqrt(2 s^2 log(2 d (H + 1) / phi) / n)
+    For a linear map `exact_jacobian_error` has the error itself.
+
+    Differs from the paper:
+    - (7) divides the noise by (eta lambda)^2 and the curvature by lambda^2. The differences of the models hold eta
+      already, so that lambda^2 it is for both (or eta^2 in place of eta^4, if lambda is that of the gradients).
+    - |pinv A| <= 1 / |A| (16) is the wrong way round; |pinv A| = 1 / lambda is what is needed, and holds.
+    - sum_k k^4 is at most H^5, where H^6 is printed, and a Taylor expansion at theta_t has no sum over steps.
+    - Past models depend on past sampling errors, so (12) holds only for models chosen otherwise.
+    - Outliers are sampled too. Their part of the variance is lost in the proof, and the number of them varies.
+    - f_phi = s^2 log(2 / phi) is half of what the Gaussian tail asks for (at phi = 0.05 it is exceeded with probability
+      0.0548, at 0.001 with 0.0058), is used for one mean where there are H + 1, and |a - b|^2 can be 4 times it.
+    """
+    _check(eta=eta, samples=samples, variance=variance, reach=reach, contamination=contamination)
+    window, d, e = int(window), given.dimension, contamination
+    unmet = []
+    if window < d:
+        unmet.append(f"H >= d = {d}, or the models do not span all directions: H is {window}")
+    if not reach > 0:
+        unmet.append("lambda > 0: the past models must differ in every direction")
+    if not e <= 1:
+        unmet.append(f"the contaminated share must be at most 1: it is {e:.4g}")
+    if math.isinf(given.F) and e > 0:
+        unmet.append("F must be finite: df/dtheta must be bounded")
+    if math.isinf(given.M):
+        unmet.append("M must be finite: f must have a bounded second derivative")
+    if given.M > 0 and moves is None and math.isinf(given.G):
+        unmet.append("G must be finite, or `moves` given: the models must be close together")
+    if unmet:
+        return _infinite(unmet)
+    if printed:
+        spread = variance * (1.0 if confidence is None else math.log(2.0 / confidence))
+        curved = given.M**2 * eta**4 * given.G**4 * window**6 / 2.0 if given.M > 0 else 0.0
+        inside = curved + 2.0 * spread * window * d / (samples * eta**2)
+        bias = 2.0 * e**2 * given.F**2 if e > 0 else 0.0
+        return ErrorBound(math.sqrt(bias), (1.0 - e) ** 2 * inside / reach**2, uncorrelated=True)
+    far = eta * given.G * np.arange(1, window + 1) if moves is None and given.M > 0 else np.asarray(moves, float)
+    curved = given.M / 2.0 * math.sqrt(float(np.sum(far**4))) if given.M > 0 else 0.0
+    bias = (e * given.F if e > 0 else 0.0) + (1.0 - e) * curved / reach
+    noise = 2.0 * window * d * variance / samples
+    if confidence is not None:  # |a - b|^2 <= 4 max(|a|^2, |b|^2)
+        noise *= 2.0 * 2.0 * math.log(2.0 * d * (window + 1) / confidence)
+    return ErrorBound(bias, noise / reach**2, uncorrelated=independent and confidence is None)
+
+
+def exact_jacobian_error(differences: Any, variance: float, samples: int, outputs: int | None = None) -> float:
+    """E |J-hat - J|_F^2 for a linear map, models chosen beforehand and no contamination.
+
+        outputs s^2 / n tr(B^T (I + 1 1^T) B),   B = pinv(differences), [H, d]
+
+    All H columns share the error of the current f-hat: hence 1 1^T.
+    """
+    B = np.linalg.pinv(np.atleast_2d(np.asarray(differences, np.float64)))
+    m = B.shape[1] if outputs is None else outputs
+    return m * variance / samples * float(np.sum(B**2) + np.sum(B.sum(axis=0) ** 2))
+
+
+def contaminated_variance(variance: float, contamination: float, outliers: float, offset: float) -> float:
+    """Variance of one sample of (1 - e) D + e Q: (1 - e) s_D^2 + e s_Q^2 + e (1 - e) |mean_D - mean_Q|^2."""
+    e = contamination
+    return (1.0 - e) * variance + e * outliers + e * (1.0 - e) * offset**2
+
+
+def lemma_5_8(
+    given: PerformativeAssumptions,
+    *,
+    samples: int,
+    variance: float,
+    confidence: float | None = None,
+    printed: bool = False,
+) -> ErrorBound:
+    """Lemma 5.8: E |mean grad l - E grad l|^2 <= L^2 V / n, V = E |Z - E Z|^2 = `variance`, all coordinates.
+
+    Equality where grad l is linear in z (pricing, squared loss). confidence: V / (n phi), by Markov's inequality.
+    Differs from the paper: O(f_phi) is printed, without 1 / n, and stands here with the constant 1 (printed=True).
+    """
+    _check(samples=samples, variance=variance)
+    if math.isinf(variance):
+        return _infinite(["the data must have a variance"])
+    if printed:
+        return ErrorBound(0.0, variance * (1.0 if confidence is None else math.log(2.0 / confidence)))
+    return ErrorBound(0.0, given.L**2 * variance / samples / (1.0 if confidence is None else confidence))
+
+
+def lemma_5_9(
+    given: PerformativeAssumptions,
+    jacobian_error: float,
+    *,
+    samples: int,
+    fisher: float,
+    offset: float = 0.0,
+    outlier_score: float | None = None,
+    spread: float = 0.0,
+    printed: bool = False,
+) -> ErrorBound:
+    """Lemma 5.9: omega_D^2 or omega_Q^2, the error of the second term, J-hat^T mean l s(z; f-hat).
+
+        omega_D = l_max [(sqrt(I) + o) sqrt(omega_F) + F (2 sqrt(I / n) + o)],     I = `fisher`
+        omega_Q = l_max sqrt(outlier_score) (sqrt(omega_F) + F)
+
+    jacobian_error: omega_F, from Lemma 5.7
+    fisher:         E |s(Z; f)|^2, the trace of Fisher's information of one sample; d / sigma^2 for N(f, sigma^2 I)
+    offset:         o, how far contamination moves the score: e |mean_Q - mean_D| / sigma^2
+    outlier_score:  mean |s(z; f-hat)|^2 of outliers; if given, omega_Q^2 is returned
+    spread:         f_phi, in the printed form only: l_max^2 d (omega_F + f_phi F^2 / n) and 2 l_max^2 d (omega_F + F^2)
+    For Gaussian samples, whose mean and spread are independent, so that |J-hat - J| and the scores are. With
+    contamination they nearly are: there the product of two roots of means stands for the mean of a product.
+
+    Differs from the paper: the constants are written out; the printed F^2 f_phi has the wrong unit (s is 1 / f); l s
+    has a sampling error of its own; what outliers do is not O(d), it grows with their score, and so with their
+    distance; contamination moves f-hat, and with it the scores of clean samples.
+    """
+    _check(samples=samples, fisher=fisher, offset=offset, jacobian_error=jacobian_error)
+    unmet = []
+    if math.isinf(given.l_max):
+        unmet.append("l_max must be finite: the loss must be bounded (with Gaussian data few are)")
+    if math.isinf(given.F):
+        unmet.append("F must be finite: df/dtheta must be bounded")
+    if math.isinf(jacobian_error):
+        unmet.append("omega_F must be finite: see Lemma 5.7")
+    if unmet:
+        return _infinite(unmet)
+    l, F, root = given.l_max, given.F, math.sqrt(jacobian_error)
+    if outlier_score is not None:
+        if printed:
+            return ErrorBound(0.0, 2.0 * l**2 * given.dimension * (jacobian_error + F**2))
+        return ErrorBound(l * math.sqrt(outlier_score) * (root + F), 0.0)
+    if printed:
+        return ErrorBound(0.0, l**2 * given.dimension * (jacobian_error + spread * F**2 / samples))
+    score = math.sqrt(fisher)
+    return ErrorBound(l * ((score + offset) * root + F * (2.0 * score / math.sqrt(samples) + offset)), 0.0)
+
+
+def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: int, printed: bool = False) -> ErrorBound:
+    """Lemma C.1: sum alpha_i w_i E |theta_bar - theta_i|^2 within R steps of an average, w_i = Lambda_i^2.
+
+        ((R - 1) eta G)^2 min(max w_i, 4 sum alpha_i (1 - alpha_i)^2 w_i)
+
+    Differs from the paper: ((R - 1) eta G)^2 sum alpha_i w_i with w_i = (1 + gamma_i)^2. Its first inequality drops the
+    mean, which is right for weights alpha_i and not for alpha_i w_i: two clients with alpha = (0.1, 0.9), w = (16, 1)
+    that walk apart at full speed have 5.22 ((R - 1) eta G)^2, and 2.5 is printed.
+    """
+    if local_steps == 1:
+        return ErrorBound(0.0, 0.0)
+    unmet = ["G must be finite: the directions must be bounded"] if math.isinf(given.G) else []
+    if not printed and not np.all(np.isfinite(given.lipschitz)):
+        unmet.append("smoothness must be finite: grad L_i must be Lipschitz")
+    if unmet:
+        return _infinite(unmet)
+    walked = ((local_steps - 1) * eta * given.G) ** 2
+    if printed:
+        return ErrorBound(0.0, walked * float(given.alpha @ (1.0 + given.gammas) ** 2))
+    w = given.lipschitz**2
+    return ErrorBound(0.0, walked * min(float(w.max()), float(4.0 * given.alpha @ ((1.0 - given.alpha) ** 2 * w))))
+
+
+def lemma_c_2(
+    given: PerformativeAssumptions,
+    *,
+    first: float,
+    second: float,
+    contamination: float = 0.0,
+    outliers: float = 0.0,
+    distance: float = 0.0,
+    fisher: float = 0.0,
+    outlier_first: float = 0.0,
+    printed: bool = False,
+) -> ErrorBound:
+    """Lemma C.2: E |g_i - grad L_i|^2 for data of which a share e does not react.
+
+        (1 - e) (sqrt(first) + omega_D)^2 + e (L W_1 + sqrt(outlier_first) + l_max F sqrt(I) + omega_Q)^2
+
+    first, second: Lemma 5.8, and omega_D^2 of Lemma 5.9; outliers: omega_Q^2 of Lemma 5.9
+    distance:      W_1(D_i(theta), Q_i), the largest
+    fisher:        I of Lemma 5.9: l_max F sqrt(I) bounds the second term, which outliers do not show
+    outlier_first: Lemma 5.8 for outliers, variance over (number of them)
+    By convexity: g is (1 - e) times what clean samples say and e times what outliers say.
+
+    Differs from the paper: (1 - e) omega_D^2 + e (L W_1 + omega_Q + omega_D)^2. It takes the first term for exact, and
+    L W_1 for a bound of the whole grad L_i minus that of Q, though the second term of Q is 0 whatever W_1 is.
+    """
+    e, D = contamination, math.sqrt(second)
+    _check(first=first, second=second, outliers=outliers, distance=distance, outlier_first=outlier_first)
+    if not 0 <= e <= 1:
+        raise ValueError(f"contamination must lie in [0, 1]; got {e}.")
+    unmet = [] if math.isfinite(first + second) else ["Lemmas 5.8 and 5.9 must give a bound"]
+    if e > 0 and not math.isfinite(outliers + outlier_first + distance):
+        unmet.append("W_1(D, Q), omega_Q and the variance of the outliers must be finite")
+    if e > 0 and fisher > 0 and not printed and math.isinf(given.l_max * given.F):
+        unmet.append("l_max and F must be finite: the second term must be bounded")
+    if unmet:
+        return _infinite(unmet)
+    if printed:
+        wrong = given.L * distance + math.sqrt(outliers) + D if e > 0 else 0.0
+        return ErrorBound(0.0, (1.0 - e) * second + e * wrong**2)
+    unseen = given.l_max * given.F * math.sqrt(fisher) if e > 0 and fisher > 0 else 0.0
+    wrong = given.L * distance + math.sqrt(outlier_first) + unseen + math.sqrt(outliers) if e > 0 else 0.0
+    return ErrorBound(0.0, (1.0 - e) * (math.sqrt(first) + D) ** 2 + e * wrong**2)
+
+
+def _infinite(unmet: list[str]) -> ErrorBound:
+    return ErrorBound(math.inf, math.inf, unmet=tuple(unmet))
+
+
+def _check(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if math.isnan(value) or value < 0 or (name in ("eta", "samples", "tolerance") and not value > 0):
+            rule = "be positive" if name in ("eta", "samples", "tolerance") else "not be negative"
+            raise ValueError(f"{name} must {rule}; got {value}.")

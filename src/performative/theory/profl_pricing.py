@@ -1,0 +1,82 @@
+"""Descent along a noisy performative gradient in pricing, exactly.
+
+    L_i(theta) = -theta (m_i - gamma_i theta),   grad L_i = 2 gamma_i theta - m_i
+    theta_i <- theta_i - eta (grad L_i(theta_i) + b + xi),   E xi = 0, E xi^2 = v,   averaged every R steps
+
+Zheng et al. 2024, Section 6 (pricing with dynamic demands, one price): beside the bound of Theorem 5.10.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from performative.theory.profl import PerformativeAssumptions, location_smoothness
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PricingDescent:
+    """demand: m_i; sensitivity: gamma_i > 0; weights: alpha_i, None: equal."""
+
+    demand: Any
+    sensitivity: Any
+    weights: Any = None
+
+    def __post_init__(self) -> None:
+        m, gamma = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, float)) for v in (self.demand, self.sensitivity)))
+        alpha = np.full(len(m), 1.0 / len(m)) if self.weights is None else np.asarray(self.weights, float)
+        if alpha.shape != m.shape or np.any(alpha < 0) or abs(alpha.sum() - 1.0) > 1e-6:
+            raise ValueError(f"weights must hold one alpha_i >= 0 for each of the {len(m)} clients and sum to one.")
+        if not np.all(gamma > 0):
+            raise ValueError(f"sensitivity must be positive, so that the risk has a minimum; got {self.sensitivity}.")
+        for name, value in (("demand", m), ("sensitivity", gamma), ("weights", alpha)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def gamma_bar(self) -> float:
+        """sum alpha_i gamma_i."""
+        return float(self.weights @ self.sensitivity)
+
+    @property
+    def optimum(self) -> float:
+        """theta_PO = m_bar / (2 gamma_bar)."""
+        return float(self.weights @ self.demand) / (2.0 * self.gamma_bar)
+
+    def gaps(
+        self, eta: float, steps: int, start: float, *, local_steps: int = 1, bias: float = 0.0, variance: float = 0.0
+    ) -> np.ndarray:
+        """E L(theta_bar_t) - L(theta_PO) = gamma_bar E (theta_bar_t - theta_PO)^2 at t = 0, ..., T."""
+        alpha, rate = self.weights, 1.0 - 2.0 * eta * self.sensitivity
+        mean, spread, found = float(start), 0.0, [(start - self.optimum) ** 2]
+        A, B, S = np.ones_like(rate), np.zeros_like(rate), np.zeros_like(rate)
+        for t in range(1, steps + 1):
+            A, B, S = rate * A, rate * B + eta * (self.demand - bias), rate**2 * S + eta**2 * variance
+            now, noise = float(alpha @ A) * mean + float(alpha @ B), float(alpha @ A) ** 2 * spread
+            noise += float(alpha**2 @ S)
+            found.append((now - self.optimum) ** 2 + noise)
+            if t % local_steps == 0:
+                mean, spread = now, noise
+                A, B, S = np.ones_like(rate), np.zeros_like(rate), np.zeros_like(rate)
+        return self.gamma_bar * np.asarray(found)
+
+    def limit(self, eta: float, bias: float = 0.0, variance: float = 0.0) -> float:
+        """The gap as t grows, R = 1: b^2 / (4 gamma_bar) + eta v' / (4 (1 - gamma_bar eta)), v' = v sum alpha_i^2."""
+        if not 0 < eta * self.gamma_bar < 1:
+            return math.inf
+        v = variance * float(self.weights @ self.weights)
+        return bias**2 / (4.0 * self.gamma_bar) + eta * v / (4.0 * (1.0 - self.gamma_bar * eta))
+
+    def assumptions(self, start: float, reach: float, bias: float = 0.0, variance: float = 0.0) -> Any:
+        """The constants of Theorem 5.10, for models within `reach` of theta_PO.
+
+        rho = 2 gamma_bar, Lambda_i = 2 gamma_i, F = max gamma_i, M = 0. G is a root mean square. L = 1 in z.
+        """
+        ends = self.optimum + reach * np.asarray([[-1.0], [1.0]])
+        steepest = float(np.max(np.abs(2.0 * self.sensitivity * ends - self.demand)))
+        return PerformativeAssumptions(
+            L=1.0, gamma=self.sensitivity, rho=2.0 * self.gamma_bar, gap=self.gamma_bar * (start - self.optimum) ** 2,
+            smoothness=location_smoothness(self.sensitivity, cross=1.0),
+            G=math.sqrt((steepest + abs(bias)) ** 2 + variance), F=float(self.sensitivity.max()), M=0.0,
+            weights=self.weights,
+        )  # fmt: skip

@@ -1,0 +1,107 @@
+"""What the error really does, beside what a theorem bounds it by.
+
+    t E |theta_t - theta_PS|^2 -> trace P,      (beta H - I/2) P + P (beta H - I/2)^T = beta^2 S
+
+with eta_t = beta / (t + gamma), H the derivative of theta -> grad f(theta; theta) at theta_PS and S the
+covariance of the noise that one local step brings. In one dimension: beta^2 S / (2 beta H - 1).
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from performative.theory.gaussian import gaussian_moments, gaussian_rate, read_clients, weight_moments
+from performative.theory.p_fedavg import Theorem
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Beside:
+    """A theorem's bound beside the exact error, after each round, the start first.
+
+    t: local steps so far; bound, exact: on and of E (theta_t - theta_PS)^2
+    bound_limit, exact_limit: the limits of t times each
+    """
+
+    t: np.ndarray
+    bound: np.ndarray
+    exact: np.ndarray
+    bound_limit: float
+    exact_limit: float
+
+    @property
+    def looseness(self) -> np.ndarray:
+        """How many times too large the bound is."""
+        return self.bound / self.exact
+
+
+def gaussian_beside(
+    theorem: Theorem,
+    mean: Any,
+    sensitivity: Any,
+    scale: Any,
+    *,
+    weights: Any = None,
+    batch: int = 1,
+    start: float = 0.0,
+    rounds: int = 1000,
+) -> Beside:
+    """The bound of a theorem beside the exact error of the Gaussian problem under the theorem's own steps.
+
+    The theorem should come from `Assumptions.of_gaussian` with the same arguments. Its limits: v for the bound,
+    `gaussian_rate` for the error, infinite where 2 beta (1 - eps_bar) <= 1 and the error falls more slowly than 1/t.
+    """
+    E, how = theorem.local_steps, {"weights": weights, "batch": batch, "scheme": theorem.scheme, "k": theorem.k}
+    t = np.arange(rounds + 1) * E
+    eta = theorem.eta(np.arange(rounds * E))
+    exact = gaussian_moments(mean, sensitivity, scale, eta, local_steps=E, start=start, **how).mse
+    _, eps, _, p = read_clients(mean, sensitivity, scale, weights)
+    kept = 2.0 * theorem.beta * (1.0 - float(p @ eps)) > 1.0
+    limit = gaussian_rate(mean, sensitivity, scale, theorem.beta, local_steps=E, **how) if kept else math.inf
+    return Beside(t, np.asarray(theorem.bound(t)), exact, math.inf if theorem.unmet else theorem.v, limit)
+
+
+def linear_rate(jacobian: Any, noise: Any, beta: float) -> float:
+    """lim t E |theta_t - theta_PS|^2 = trace P of P-FedAvg near a stable point, in any dimension.
+
+    jacobian: H, [d, d], the derivative of grad f(theta; theta), the reaction of the data included
+    noise:    S, [d, d], as `step_noise` has it
+    Needs beta times the least real part of H's eigenvalues above 1/2; infinite below, where the start or the
+    clients' drift is forgotten more slowly than 1/t. Exact in the limit for smooth problems.
+    """
+    H, S = (np.atleast_2d(np.asarray(x, np.float64)) for x in (jacobian, noise))
+    if H.ndim != 2 or H.shape[0] != H.shape[1] or S.shape != H.shape:
+        raise ValueError(f"jacobian and noise must both be [d, d]; got shapes {H.shape} and {S.shape}.")
+    if not (math.isfinite(beta) and beta > 0):
+        raise ValueError(f"beta must be a positive number; got {beta}.")
+    A = beta * H - 0.5 * np.eye(len(H))
+    if not np.linalg.eigvals(A).real.min() > 0:
+        return math.inf
+    return float(np.trace(scipy.linalg.solve_continuous_lyapunov(A, beta**2 * S)))
+
+
+def step_noise(
+    covariance: Any,
+    gradient: Any,
+    *,
+    weights: Any = None,
+    local_steps: int = 1,
+    batch: int = 1,
+    scheme: str = "full",
+    k: int | None = None,
+) -> np.ndarray:
+    """S of `linear_rate`, [d, d]: the noise of samples and of who takes part, a local step.
+
+        S = sum_i E[w_i^2] C_i / n + E Cov(sum_i w_i g_i)
+
+    covariance: C_i of one sample's gradient at theta_PS, [N, d, d]; gradient: g_i = grad f_i at theta_PS, [N, d]
+    """
+    C, g = np.asarray(covariance, np.float64), np.asarray(gradient, np.float64)
+    if g.ndim != 2 or C.shape != (*g.shape, g.shape[1]):
+        raise ValueError(f"covariance must be [N, d, d] and gradient [N, d]; got shapes {C.shape} and {g.shape}.")
+    _, _, _, p = read_clients(np.zeros(len(g)), 0.0, 1.0, weights)
+    w, mean = weight_moments(p, scheme, k), p @ g
+    chosen = (w.pair - 1.0) * np.outer(mean, mean) + np.einsum("i,ij,ik->jk", w.own, g, g)
+    return np.einsum("i,ijk->jk", w.square, C) / batch + local_steps * chosen

@@ -1,0 +1,184 @@
+"""Clients that are chosen, take turns or do unequal work: speed, bias and where training settles.
+
+Joshi (slides; 004 in the papers' list), on FedNova, power-of-choice and cyclic participation. Functions named
+`orders` return what stands in a slide's O(.), with the constant 1; the rest has constants, and the proofs.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from performative.theory.clipped import check_steps, unroll
+
+# Unequal work.
+
+
+def objective_weights(weights: Any, local_steps: Any) -> np.ndarray:
+    """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it really minimises; FedNova's are p_i.
+
+    The limit of small steps, and exact where all clients have the same curvature and one step (see `settled_point`).
+    """
+    p, tau = np.asarray(weights, np.float64), np.asarray(local_steps, np.float64)
+    if p.shape != tau.shape or np.any(tau < 1) or np.any(p < 0):
+        raise ValueError(f"local_steps must hold one tau_i >= 1 for each weight p_i >= 0; got {local_steps}.")
+    return p * tau / (p @ tau)
+
+
+def effective_steps(weights: Any, local_steps: Any) -> float:
+    """FedNova's tau_eff = sum p_i tau_i."""
+    return float(np.asarray(weights, np.float64) @ np.asarray(local_steps, np.float64))
+
+
+def inconsistency(weights: Any, local_steps: Any, dissimilarity: float) -> float:
+    """|grad F|^2 at the minimiser of FedAvg's objective is at most chi^2 times sum_i w_i |grad F_i|^2 there.
+
+        chi^2 = sum_i (p_i - w_i)^2 / w_i
+
+    dissimilarity: sum_i w_i |grad F_i|^2 at that point. By Cauchy-Schwarz: grad F = sum (p_i - w_i) grad F_i there.
+    Compare Wang et al. 2020 (FedNova), Theorem 2. 0 where all do the same work, and for FedNova.
+    """
+    p, w = np.asarray(weights, np.float64), objective_weights(weights, local_steps)
+    inside = w > 0
+    return float(np.sum((p - w)[inside] ** 2 / w[inside])) * dissimilarity
+
+
+# Chosen by the loss.
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectionAssumptions:
+    """What the rate under biased selection takes for granted.
+
+    mu:       each F_i is convex and F is mu-strongly convex
+    G:        E |g|^2 <= G^2 for the averaged direction of a round
+    rho_bar, rho_tilde: the selection skew; with one local step a round the least rho(x, x) serves as rho_bar
+    Gamma:    min F - sum_i p_i min F_i >= 0, how far the clients' minima are apart
+    distance: |x_0 - x*|^2
+
+    Differs from the slide: its rho_bar is the least rho(x, x') over all pairs of models, chosen at x and judged at x'
+    (`performative.skew.selection_skew` too). That is 0 where a single client is chosen at some x, the one with the
+    highest loss of all for instance: x' is its optimum. Then it says nothing. The proof needs x' = x, as long as nobody
+    moves on with an old choice, and there a choice of high losses has rho_bar >= 1.
+    """
+
+    mu: float
+    G: float
+    rho_bar: float
+    rho_tilde: float
+    Gamma: float
+    distance: float
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{field.name} must be finite and not negative; got {value}.")
+
+    @property
+    def bias(self) -> float:
+        """Gamma (rho_tilde / rho_bar - 1): how far F can stay above its minimum; inf where rho_bar = 0."""
+        if self.Gamma == 0:
+            return 0.0
+        return self.Gamma * max(0.0, self.rho_tilde / self.rho_bar - 1.0) if self.rho_bar > 0 else math.inf
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SelectionBound:
+    """A bound on E |x_t - x*|^2 at t = 0, ..., T, the start first; bias is what no step size removes."""
+
+    transient: np.ndarray
+    noise: np.ndarray
+    bias: np.ndarray
+    unmet: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> np.ndarray:
+        """The bound."""
+        return self.transient + self.noise + self.bias
+
+
+def biased_selection(given: SelectionAssumptions, eta: Any) -> SelectionBound:
+    """Any way of choosing clients, one local step a round: E |x_t - x*|^2.
+
+        e_{t+1} <= max(0, 1 - rho_bar mu eta) e_t + 2 eta rho_bar Gamma (rho_tilde / rho_bar - 1) + eta^2 G^2
+
+    eta: the step of t = 0, ..., T - 1. With steps c / t, c rho_bar mu > 1, this is the slide's O(1 / (T rho_bar)) +
+    O(Gamma (rho_tilde / rho_bar - 1)); for F itself the second has the constant 1 (`selection_floor`). Proof:
+    convexity gives <x - x*, sum w_i grad F_i> >= sum w_i (F_i(x) - F_i(x*)) for the weights w of the choice at x. By
+    the definition of the skew that is at least rho_bar (F(x) - min F + Gamma) - rho_tilde Gamma. More local steps add
+    a drift.
+    """
+    eta, mu, found = check_steps(eta), given.mu, []
+    if not given.rho_bar > 0:
+        found.append("rho_bar > 0: at some model only clients that are at their best are chosen")
+    if not mu > 0:
+        found.append("mu > 0: F must be strongly convex")
+    if found:
+        infinite = np.full(len(eta) + 1, math.inf)
+        return SelectionBound(infinite, infinite, infinite, tuple(found))
+    keep = np.maximum(0.0, 1.0 - given.rho_bar * mu * eta)
+    push = 2.0 * eta * given.rho_bar * given.bias
+    return SelectionBound(unroll(keep, 0 * eta, given.distance), unroll(keep, eta**2 * given.G**2), unroll(keep, push))
+
+
+def selection_floor(given: SelectionAssumptions) -> float:
+    """F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1) wherever the chosen gradients balance, for convex F_i.
+
+    There x_inf minimises sum w_i F_i, so that rho_bar (F(x_inf) - min F + Gamma) <= sum w_i (F_i(x_inf) - min F_i) <=
+    rho_tilde Gamma. The slide's second term, with the constant 1. With ties the weights are a mixture of those near by.
+    """
+    return given.bias
+
+
+def selection_orders(given: SelectionAssumptions, rounds: int) -> tuple[float, float]:
+    """What stands in the slide's O(.): 1 / (T rho_bar) and Gamma (rho_tilde / rho_bar - 1)."""
+    return (1.0 / (rounds * given.rho_bar) if given.rho_bar > 0 else math.inf), given.bias
+
+
+# Taking turns.
+
+
+@dataclasses.dataclass(frozen=True)
+class CyclicAssumptions:
+    """What the rate of cyclic participation takes for granted; equal groups, equal weights, local GD.
+
+    mu, L:  F satisfies PL with mu and is L-smooth, kappa = L / mu; gap: F(x_0) - min F
+    alpha:  bound of |grad F - gradient of a group|; gamma: bound of |grad F_i - gradient of its group|
+    clients: m; groups: K-bar; participants: C m, drawn from the group whose turn it is
+    """
+
+    mu: float
+    L: float
+    gap: float
+    alpha: float
+    gamma: float
+    clients: int
+    groups: int
+    participants: int
+
+
+def cyclic_orders(given: CyclicAssumptions, rounds: int) -> tuple[tuple[float, float, float], tuple[str, ...]]:
+    """What stands in the slide's bound on F(x_T) - min F: start, groups, draws within a group; and what is unmet.
+
+        K^2 gap / (m T^2),   kappa^2 (K - 1)^2 alpha^2 / (mu T^2),
+        K kappa gamma^2 / (mu C T) (1 / K - C) / (m / K - 1),        K the number of groups
+
+    Constants and logarithms are hidden. Differs from the slide: the last factor is hard to read there ("1 - l - C");
+    1 / K - C makes it the variance of a mean over C m of m / K clients, and 0 where all of a group take part. For
+    groups of unequal weight no rate of this kind holds: the point itself moves (`cycle_point`).
+    """
+    a, K, m, T = given, given.groups, given.clients, rounds
+    C, found = a.participants / m, []
+    if m % K:
+        found.append(f"groups of equal size: {m} clients are not {K} times a whole number")
+    if a.participants * K > m:
+        found.append(f"C <= 1 / K-bar: {a.participants} participants are more than a group of {m / K:.4g}")
+    if not a.mu > 0:
+        found.append("mu > 0: F must satisfy the PL condition")
+    if found:
+        return (math.inf, math.inf, math.inf), tuple(found)
+    kappa, one = a.L / a.mu, m == K
+    draws = 0.0 if one else K * kappa * a.gamma**2 / (a.mu * C * T) * (1.0 / K - C) / (m / K - 1.0)
+    return (K**2 * a.gap / (m * T**2), kappa**2 * (K - 1) ** 2 * a.alpha**2 / (a.mu * T**2), draws), ()
