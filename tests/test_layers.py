@@ -1,4 +1,4 @@
-"""Imports point one way: types <- parts <- problem and algorithm <- risk <- engine <- recipes, solve <- certify <- plan, audit <- cli."""
+"""Imports point one way: types <- parts <- problem <- engine <- recipes, solve <- certify <- plan, audit <- cli."""
 
 import ast
 from pathlib import Path

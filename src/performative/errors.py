@@ -31,7 +31,8 @@ def check_finite(owner: str, **arrays: Any) -> None:
 
 def check_like(owner: str, got: Any, theta: Any) -> None:
     """Refuse what should be shaped like the model and is not; a shape that broadcasts would change the model's."""
-    expected, given = jax.tree.structure(theta), jax.tree.structure(got)
+    expected: Any = jax.tree.structure(theta)
+    given: Any = jax.tree.structure(got)
     if given != expected:
         raise ValueError(f"{owner} must have the structure of theta, {expected}; got {given}.")
     leaves = zip(jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(theta), strict=True)

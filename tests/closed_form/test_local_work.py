@@ -74,7 +74,7 @@ def test_the_step_of_the_server_is_recorded(aggregator, estimator):
 
 
 class TestCyclesOfLocalWork:
-    """Groups {0, 1} and {2, 3} in turn, one epoch a round. Data react between rounds; within one theta is all that moves:
+    """Groups {0, 1} and {2, 3} in turn, an epoch a round. Data react between rounds; within one only theta moves:
 
     theta_i = (1 - eta)^E theta + sum_e w_e z_e,      w_e = eta (1 - eta)^(E - 1 - e)
     """

@@ -1,0 +1,97 @@
+"""Drift that does not depend on the model: what it may look like, and a transform that takes it out."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+DRIFTS = ("none", "linear", "walk", "smooth")
+# 2 x log-likelihood ratio below which a drift is kept as possible: the 99 % point of chi2 with one degree of freedom.
+_PLAUSIBLE = 6.63
+
+
+class Deviations(NamedTuple):
+    """Forward deviations of the means and of the model under one guess of the drift's size.
+
+    u:      [..., q, n] of the means; under no effect independent N(0, phi), phi >= 1 the over-dispersion
+    D:      [..., q, n, d] of the model
+    logdet: [..., q] log determinant of the covariance, for comparing guesses
+    """
+
+    u: np.ndarray
+    D: np.ndarray
+    logdet: np.ndarray
+
+
+def lost(drift: str) -> int:
+    """k, how many deployments the unknown level (and trend) cost."""
+    if drift not in DRIFTS:
+        raise ValueError(f"drift must be one of {DRIFTS}; got {drift!r}.")
+    return 1 if drift == "none" else 2
+
+
+def sizes(drift: str, T: int) -> list[tuple[float, float]]:
+    """Guesses (lambda_1, lambda_2): variance of a step of the level, and of the slope, in units of the noise."""
+    if drift == "walk":
+        return [(0.0, 0.0), *((float(v), 0.0) for v in np.geomspace(0.1 / T, 100, 8))]
+    if drift == "smooth":
+        level = [0.0, *np.geomspace(0.3 / T, 30, 4).tolist()]
+        slope = [0.0, *np.geomspace(1 / T**3, 10, 6).tolist()]
+        return [(a, b) for a in level for b in slope]
+    return [(0.0, 0.0)]
+
+
+def deviations(
+    y: np.ndarray, variance: np.ndarray, theta: np.ndarray, time: np.ndarray, drift: str
+) -> Iterator[Deviations]:
+    """Forward orthogonal deviations, one for each guess of the drift's size.
+
+        y_t = a + b t + m_t + B theta_t + e_t,      Cov(m + e) = S = diag(v) + vbar (lambda_1 K_1 + lambda_2 K_2)
+
+    K_1 is the covariance of a random walk, K_2 of an integrated one (its slope walks: a smooth curve). The transform
+    is u = U^-1 Delta y with Delta the first differences ("none") or the second divided differences, which know no
+    level and no trend, and Delta S Delta' = U U', U upper triangular. So u_t holds y_t, y_{t+1}, ... only. A model
+    trained on y_1 .. y_{t-1} is independent of it whatever the level, the trend and the walk were up to then;
+    with deviations from the past it would not be. Arellano and Bover 1995 (forward orthogonal deviations).
+    y, variance: [..., q, T]; theta: [..., T, d]; time: [T].
+    """
+    T = time.shape[0]
+    t = (time - time[0]) / (time[-1] - time[0]) * (T - 1)
+    delta = _differences(t, lost(drift))
+    low, high = np.minimum.outer(t, t), np.maximum.outer(t, t)
+    walk, curve = delta @ low @ delta.T, delta @ (low**2 * (3 * high - low) / 6) @ delta.T
+    # Delta diag(v) Delta' for all columns at once.
+    noise = (delta * variance[..., None, :]) @ delta.T
+    scale = variance.mean(axis=-1)[..., None, None]
+    both = np.concatenate(
+        [
+            (y @ delta.T)[..., None],
+            np.broadcast_to((delta @ theta)[..., None, :, :], (*y.shape[:-1], len(delta), theta.shape[-1])),
+        ],
+        axis=-1,
+    )[..., ::-1, :]
+    for level, slope in sizes(drift, T):
+        cov = noise + scale * (level * walk + slope * curve)
+        # The upper factor is the lower one of the matrix turned around.
+        root = np.linalg.cholesky(cov[..., ::-1, ::-1])
+        white = np.linalg.solve(root, both)[..., ::-1, :]
+        logdet = 2 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
+        yield Deviations(white[..., 0], white[..., 1:], logdet)
+
+
+def plausible(likelihoods: np.ndarray) -> np.ndarray:
+    """[G, ...] which guesses of the drift's size the data do not rule out; likelihoods are 2 log L, the B free."""
+    return likelihoods >= likelihoods.max(axis=0) - _PLAUSIBLE
+
+
+def _differences(t: np.ndarray, k: int) -> np.ndarray:
+    """[T - k, T] divided differences of order k: row i holds times i .. i + k and gives 0 for 1, t, .., t^(k-1)."""
+    T = len(t)
+    delta = np.zeros((T - k, T))
+    for j in range(k + 1):
+        product = np.ones(T - k)
+        for other in range(k + 1):
+            if other != j:
+                product *= t[j : T - k + j] - t[other : T - k + other]
+        delta[np.arange(T - k), np.arange(T - k) + j] = 1 / product
+    return delta

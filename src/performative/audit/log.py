@@ -1,0 +1,125 @@
+"""What a client's log of past deployments comes down to: one row of summaries a deployment."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Numbers = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class ClientLog:
+    """Summaries of the data that one client collected under each deployed model, in order of time.
+
+    theta:      [T, d] the deployed model, one row a deployment
+    time:       [T] when it was deployed; only differences matter
+    count:      [T] rows collected under it
+    mean:       [T, q] means of the q numeric columns (features, label last if there is one)
+    cov:        [T, q, q] covariance of the rows within a deployment
+    sample:     [T, r, q] at most r rows a deployment, padded with NaN; None where none were kept
+    columns:    names of the q columns, None for x0, x1, ...
+    parameters: names of the d parameters, None for theta0, theta1, ...
+    The rows themselves are not needed but for Wasserstein distances and for losses other than the squared one.
+    """
+
+    theta: Numbers
+    time: Numbers
+    count: Numbers
+    mean: Numbers
+    cov: Numbers
+    sample: Numbers | None = None
+    columns: tuple[str, ...] | None = None
+    parameters: tuple[str, ...] | None = None
+    name: str = "client"
+
+    def __post_init__(self) -> None:
+        for field in ("theta", "time", "count", "mean", "cov", "sample"):
+            value = getattr(self, field)
+            if value is not None:
+                object.__setattr__(self, field, np.asarray(value, np.float64))
+        if self.theta.ndim != 2 or self.mean.ndim != 2:
+            raise ValueError(
+                f"ClientLog: theta must be [T, d] and mean [T, q]; got shapes {self.theta.shape} and {self.mean.shape}."
+            )
+        (T, d), q = self.theta.shape, self.mean.shape[1]
+        shapes = {"time": (T,), "count": (T,), "mean": (T, q), "cov": (T, q, q)}
+        for field, shape in shapes.items():
+            value = getattr(self, field)
+            if value.shape != shape:
+                raise ValueError(
+                    f"ClientLog: {field} must have shape {shape}, one row a deployment; got {value.shape}."
+                )
+            if not np.all(np.isfinite(value)):
+                raise ValueError(f"ClientLog: {field} holds values that are not finite; drop those deployments.")
+        if not np.all(np.isfinite(self.theta)):
+            raise ValueError("ClientLog: theta holds values that are not finite; drop those deployments.")
+        if np.any(np.diff(self.time) <= 0):
+            raise ValueError(
+                "ClientLog: time must increase from deployment to deployment; sort, and merge equal times."
+            )
+        if np.any(self.count < 2):
+            at = int(np.argmin(self.count))
+            raise ValueError(
+                f"ClientLog: count must be 2 or more; count[{at}] = {self.count[at]:g}. Drop that deployment."
+            )
+        if self.sample is not None and (self.sample.ndim != 3 or self.sample.shape[::2] != (T, q)):
+            raise ValueError(f"ClientLog: sample must be [{T}, r, {q}]; got shape {self.sample.shape}.")
+        for field, size, stem in (("columns", q, "x"), ("parameters", d, "theta")):
+            names = getattr(self, field)
+            names = tuple(f"{stem}{k}" for k in range(size)) if names is None else tuple(names)
+            if len(names) != size:
+                raise ValueError(f"ClientLog: {field} must hold {size} names; got {len(names)}.")
+            object.__setattr__(self, field, names)
+
+    @property
+    def deployments(self) -> int:
+        """T."""
+        return self.theta.shape[0]
+
+    @property
+    def spread(self) -> Numbers:
+        """[q] standard deviation of each column within a deployment, pooled over deployments."""
+        return np.sqrt(np.average(self.column_variances, axis=0, weights=self.count))
+
+    @property
+    def column_variances(self) -> Numbers:
+        """[T, q] variance of each column within each deployment."""
+        return np.diagonal(self.cov, axis1=-2, axis2=-1)
+
+    @property
+    def series(self) -> tuple[Numbers, Numbers]:
+        """The means [q, T] and their sampling variances [q, T]: within-variance / count."""
+        return self.mean.T, (self.column_variances / self.count[:, None]).T
+
+    def rows_kept(self) -> tuple[Numbers, Numbers]:
+        """[m, q] all rows kept, and [m] the deployment that each is from."""
+        if self.sample is None or np.all(np.isnan(self.sample)):
+            raise ValueError(f"{self.name}: this log keeps no rows; a loss other than the squared one needs sample=.")
+        real = ~np.any(np.isnan(self.sample), axis=2)
+        return self.sample[real], np.nonzero(real)[0]
+
+
+def with_covariances(log: ClientLog, label: int = -1) -> ClientLog:
+    """The log with a column cov(x_j, label) added for each feature: sees a response that leaves all means alone.
+
+        Var(cov_jk) ~ (s_jj s_kk + s_jk^2) / (count - 1),      exact for normal rows
+
+    An example is y = (slope - sensitivity * theta) . x + noise with E x = 0. Correlations between the added columns
+    and the old ones are not needed by the tests, and are left at 0. Rows kept (`sample`) are dropped.
+    """
+    q = log.mean.shape[1]
+    label = label % q
+    features = [j for j in range(q) if j != label]
+    if not features:
+        raise ValueError("with_covariances needs a feature beside the label; got one column.")
+    s = log.column_variances
+    cross = log.cov[:, features, label]
+    within = (s[:, features] * s[:, [label]] + cross**2) * (log.count / (log.count - 1))[:, None]
+    cov = np.zeros((log.deployments, q + len(features), q + len(features)))
+    cov[:, :q, :q] = log.cov
+    cov[:, range(q, q + len(features)), range(q, q + len(features))] = within
+    names: Any = (*log.columns, *(f"cov({log.columns[j]}, {log.columns[label]})" for j in features))  # type: ignore
+    return ClientLog(
+        log.theta, log.time, log.count, np.hstack([log.mean, cross]), cov, None, names, log.parameters, log.name
+    )

@@ -1,0 +1,176 @@
+"""Where retraining leads from here: the stable point, how fast, and what is lost against the optimum."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.audit.fit import Fit, fit
+from performative.audit.fitted import fitted_problem
+from performative.audit.log import ClientLog
+from performative.problem import Problem
+from performative.risk import client_risks, decoupled_risk
+from performative.solve import equilibria, optimal_point
+
+# Deployments after which we stop counting.
+_FOREVER = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """The answer of `outlook`.
+
+    stable, optimal: [d] where retraining settles, and where the risk is least; None where there is no such point
+    stable_limits:   [2, d] interval of the stable point, None for losses other than the squared one
+    contraction:     spectral radius of the retraining map's slope at the stable point; limits: (lower, upper) or None
+    contracts:       whether it is below 1: retraining settles there from nearby
+    deployments:     how many more until the model is within the tolerance for good; None where it never is
+    gap:             |stable - optimal|; excess: performative risk at the stable point less that at the optimum
+    slopes:          [N, d, d] what each client adds to the slope: their sum is the slope
+    """
+
+    stable: np.ndarray | None
+    optimal: np.ndarray | None
+    stable_limits: np.ndarray | None
+    contraction: float
+    contraction_limits: tuple[float, float] | None
+    contracts: bool
+    deployments: int | None
+    gap: float
+    excess: float
+    slopes: np.ndarray
+    tolerance: float
+    problem: Problem | None
+
+
+def outlook(
+    logs: Sequence[ClientLog],
+    weights: Any = None,
+    loss: Any = None,
+    *,
+    drift: str = "linear",
+    tolerance: float = 0.01,
+    level: float = 0.95,
+    draws: int = 500,
+    seed: int = 0,
+    **layout: Any,
+) -> Outlook:
+    """What full retraining on each deployment's data would do from here, if the response stays as fitted.
+
+        theta' = Phi(theta) = argmin over x of sum_i p_i E_{Z ~ D_i(theta)} l(x; Z)
+        Phi'(theta) = - H^-1 sum_i p_i d/dphi grad f_i(theta; phi),      at phi = theta = the stable point
+
+    loss:      None for |theta - z|^2 / 2, columns in the order of the parameters: then Phi(theta) = sum_i p_i mean_i
+               and everything is closed form, with intervals from draws of the fit; else any loss, by `fitted_problem`
+               (`layout` is passed on: features, label, intercept, domain)
+    tolerance: settled is |theta - stable| <= tolerance |stable|
+    A trend is taken to stop now: with one, the stable point moves on. Sampling noise of later data is not counted: the
+    model will go on jittering about the point. Not for models that take a step instead of retraining in full.
+    """
+    N = len(logs)
+    p = np.full(N, 1 / N) if weights is None else np.asarray(weights, np.float64)
+    if p.shape != (N,) or np.any(p < 0) or abs(p.sum() - 1) > 1e-6:
+        raise ValueError(f"outlook: weights must be {N} numbers >= 0 that sum to one; got {p.tolist()}.")
+    fits = [fit(log, drift, draws, seed + i) for i, log in enumerate(logs)]
+    # Clients may have sat out the last deployments; the model now is the latest that any of them saw.
+    here = max(logs, key=lambda log: log.time[-1]).theta[-1]
+    if loss is not None:
+        return _general(fitted_problem(logs, fits, loss, p, **layout), p, here, tolerance)
+    q, d = fits[0].B.shape
+    if q != d:
+        raise ValueError(
+            f"outlook: the squared loss needs one column a parameter; got {q} columns and {d} parameters. Give loss=."
+        )
+    B = np.stack([f.B for f in fits])
+    a = np.stack([_intercept(f, f.level, f.B) for f in fits])
+    J = np.tensordot(p, B, 1)
+    radius = _radius(J)
+    stable = _solve(np.eye(d) - J, p @ a)
+    M = np.eye(d) - B
+    optimal = _solve(np.einsum("i,ijk,ijl->kl", p, M, M), np.einsum("i,ijk,ij->k", p, M, a))
+    B_draws = np.stack([f.B_draws for f in fits])
+    a_draws = np.stack([_intercept(f, f.level_draws, f.B_draws) for f in fits])
+    J_draws = np.tensordot(p, B_draws, 1)
+    tail = [(1 - level) / 2, (1 + level) / 2]
+    points = np.linalg.solve(np.eye(d) - J_draws, np.tensordot(p, a_draws, 1)[..., None])[..., 0]
+    radii = np.abs(np.linalg.eigvals(J_draws)).max(axis=-1)
+    # A spectral radius is biased upwards by noise, so percentiles alone lie too high: their mirror image is added.
+    ends = np.quantile(radii, tail)
+    low, high = max(float(min(ends[0], 2 * radius - ends[1])), 0.0), float(max(ends[1], 2 * radius - ends[0]))
+    gap = excess = np.nan
+    if stable is not None and optimal is not None:
+        gap = float(np.linalg.norm(stable - optimal))
+        # The variance of the rows is the same at both points and drops out.
+        miss = [0.5 * float(p @ ((M @ theta - a) ** 2).sum(axis=-1)) for theta in (stable, optimal)]
+        excess = miss[0] - miss[1]
+    return Outlook(
+        stable, optimal, np.quantile(points, tail, axis=0), radius, (low, high), radius < 1,
+        None if stable is None else settling_time(J, here - stable, tolerance * float(np.linalg.norm(stable))),
+        gap, excess, p[:, None, None] * B, tolerance, None,
+    )  # fmt: skip
+
+
+def _general(problem: Problem, p: np.ndarray, here: np.ndarray, tolerance: float) -> Outlook:
+    with jax.enable_x64(True):
+        points = equilibria(problem, start=here)
+        attracting = [point for point in points if point.attracting is not False]
+        stable = np.asarray((attracting or list(points))[0].theta, np.float64)
+        optimal = np.asarray(optimal_point(problem, start=here), np.float64)
+        slopes = retraining_slopes(problem, p, stable)
+        risk = jax.jit(lambda theta: decoupled_risk(problem, jnp.asarray(p), theta, theta))
+        excess = float(risk(stable)) - float(risk(optimal))
+    J = slopes.sum(axis=0)
+    radius = _radius(J)
+    return Outlook(
+        stable, optimal, None, radius, None, radius < 1,
+        settling_time(J, here - stable, tolerance * float(np.linalg.norm(stable))),
+        float(np.linalg.norm(stable - optimal)), excess, slopes, tolerance, problem,
+    )  # fmt: skip
+
+
+def retraining_slopes(problem: Problem, p: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """[N, d, d] what each client adds to the slope of retraining.
+
+    J_i = -H^-1 p_i d/dphi grad f_i(theta; phi),      at phi = theta,      H = sum_i p_i hess f_i
+    """
+
+    def gradients(x: Any, deployed: Any) -> Any:
+        return jax.jacrev(lambda v: client_risks(problem, v, deployed))(x)
+
+    hessian = np.tensordot(p, np.asarray(jax.jit(jax.jacfwd(gradients, 0))(theta, theta)), 1)
+    cross = np.asarray(jax.jit(jax.jacfwd(gradients, 1))(theta, theta))
+    return -np.linalg.solve(hessian, p[:, None, None] * cross)
+
+
+def settling_time(J: np.ndarray, error: np.ndarray, within: float) -> int | None:
+    """Fewest deployments after which |J^n error| <= within for good; None where it never is."""
+    if _radius(J) >= 1 or within <= 0:
+        return None
+    # A slope that is not symmetric can first lead away: `growth` is the most that any power of it lengthens.
+    growth, product = 1.0, J
+    while (size := float(np.linalg.norm(product, 2))) >= 1:
+        growth, product = max(growth, size), J @ product
+    outside = -1
+    for n in range(_FOREVER):
+        size = float(np.linalg.norm(error))
+        if size > within:
+            outside = n
+        if growth * size <= within:
+            return outside + 1
+        error = J @ error
+    return None
+
+
+def _radius(J: np.ndarray) -> float:
+    return float(np.abs(np.linalg.eigvals(J)).max())
+
+
+def _intercept(f: Fit, level: np.ndarray, B: np.ndarray) -> np.ndarray:
+    return level - B @ f.here
+
+
+def _solve(A: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    return None if np.linalg.cond(A) > 1e10 else np.linalg.solve(A, b)

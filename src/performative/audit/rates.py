@@ -1,0 +1,155 @@
+"""Acceptance, true positives and true negatives by group, and outcomes that nobody saw."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+from performative.audit.tally import NOT_QUALIFIED, QUALIFIED, UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """hits of trials, with Wilson's interval; NaN where there were no trials.
+
+    (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)                                      (Wilson 1927)
+    """
+
+    hits: int
+    trials: int
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: finite(value) for name, value in dataclasses.asdict(self).items()}
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def wilson(hits: int, trials: int, level: float = 0.95) -> Rate:
+    """A share with its interval."""
+    if not 0 <= hits <= trials:
+        raise ValueError(f"wilson: hits must lie in 0..trials; got {hits} of {trials}.")
+    if not trials:
+        return Rate(0, 0, math.nan, math.nan, math.nan)
+    z = float(scipy.stats.norm.ppf(0.5 + level / 2))
+    p, n = hits / trials, trials
+    middle, half = p + z**2 / (2 * n), z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    low, high = (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
+    return Rate(int(hits), int(trials), p, 0.0 if not hits else low, 1.0 if hits == trials else high)
+
+
+@dataclasses.dataclass(frozen=True)
+class Censoring:
+    """How often the label is missing among the accepted and among the rejected.
+
+    `censored` where it is missing more often among the rejected by more than three standard errors, or where no
+    rejected person has one while some accepted do. Then TPR and TNR cannot be known from the rows with labels.
+    """
+
+    accepted: Rate
+    rejected: Rate
+    censored: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"accepted": self.accepted.to_dict(), "rejected": self.rejected.to_dict(), "censored": self.censored}
+
+    def sentence(self) -> str:
+        return (
+            f"Outcomes are censored: {self.rejected.value:.0%} of the rejected carry no label, against "
+            f"{self.accepted.value:.0%} of the accepted. True positive and true negative rates cannot be "
+            "computed; the bounds hold whatever the missing outcomes are."
+        )
+
+
+def detect_censoring(counts: np.ndarray, level: float = 0.95) -> Censoring:
+    """From counts [3, 3] (accepted by outcome; see `GroupLog`)."""
+    missing, trials = counts[:2, UNKNOWN], counts[:2].sum(axis=1)
+    rejected, accepted = (wilson(int(missing[a]), int(trials[a]), level) for a in (0, 1))
+    censored = False
+    if trials.all() and rejected.value > accepted.value:
+        p = missing.sum() / trials.sum()
+        error = math.sqrt(p * (1 - p) * (1 / trials[0] + 1 / trials[1]))
+        censored = missing[0] == trials[0] or rejected.value - accepted.value > 3 * error
+    return Censoring(accepted, rejected, bool(censored))
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupRates:
+    """One group under one model.
+
+    tpr = P(accepted | qualified), tnr = P(rejected | not qualified), among people with a label; None where outcomes are
+    censored. tpr_bounds, tnr_bounds: the least and the most they can be over all ways to fill in the missing
+    labels (Manski 1989), without sampling error. precision = P(qualified | accepted), among the labelled.
+    """
+
+    group: str
+    count: int
+    acceptance: Rate
+    tpr: Rate | None
+    tnr: Rate | None
+    tpr_bounds: tuple[float, float]
+    tnr_bounds: tuple[float, float]
+    precision: Rate
+    unlabelled: int
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            out[field.name] = value.to_dict() if isinstance(value, Rate) else value
+        for name in ("tpr_bounds", "tnr_bounds"):
+            out[name] = [finite(v) for v in out[name]]
+        return out
+
+
+def group_rates(group: str, counts: np.ndarray, censored: bool = False, level: float = 0.95) -> GroupRates:
+    """From counts [3, 3] (accepted by outcome; see `GroupLog`). Unknown decisions count nowhere but in `count`."""
+    (r0, r1, r_), (a0, a1, a_) = (
+        (int(row[NOT_QUALIFIED]), int(row[QUALIFIED]), int(row[UNKNOWN])) for row in counts[:2]
+    )
+    decided = r0 + r1 + r_ + a0 + a1 + a_
+    return GroupRates(
+        group=group,
+        count=int(counts.sum()),
+        acceptance=wilson(a0 + a1 + a_, decided, level),
+        tpr=None if censored else wilson(a1, a1 + r1, level),
+        tnr=None if censored else wilson(r0, r0 + a0, level),
+        tpr_bounds=(_share(a1, r1 + r_), _share(a1 + a_, r1)),
+        tnr_bounds=(_share(r0, a0 + a_), _share(r0 + r_, a0)),
+        precision=wilson(a1, a1 + a0, level),
+        unlabelled=r_ + a_ + int(counts[2, UNKNOWN]),
+    )
+
+
+def _share(one: int, other: int) -> float:
+    return one / (one + other) if one + other else math.nan
+
+
+def count_people(accepted: np.ndarray, qualified: np.ndarray, group: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names of the groups, sorted, and counts [G, 3, 3] of arrays [n] of 0, 1 or NaN (not known)."""
+    for name, values in (("accepted", accepted), ("qualified", qualified)):
+        known = values[~np.isnan(values)]
+        if not np.all((known == 0) | (known == 1)):
+            odd = known[(known != 0) & (known != 1)][0]
+            raise ValueError(f"{name} must hold 0, 1 or NaN; got {odd:g}.")
+        if values.shape != group.shape:
+            raise ValueError(f"{name} needs one entry for each of the {len(group)} people; got shape {values.shape}.")
+    names, code = np.unique(group.astype(str), return_inverse=True)
+    counts = np.zeros((len(names), 3, 3), np.int64)
+    places = [np.where(np.isnan(values), UNKNOWN, values).astype(np.int64) for values in (accepted, qualified)]
+    np.add.at(counts, (code, *places), 1)
+    return tuple(str(n) for n in names), counts
+
+
+def rates_by_group(
+    names: tuple[str, ...], counts: np.ndarray, censored: bool = False, level: float = 0.95
+) -> tuple[GroupRates, ...]:
+    """One entry a group."""
+    return tuple(group_rates(name, table, censored, level) for name, table in zip(names, counts, strict=True))

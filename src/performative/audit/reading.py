@@ -1,0 +1,316 @@
+"""From a folder of logs to what the statistics need; `performative.audit.schema` says what the folder holds."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.audit.deployments import Deployments, read_deployments
+from performative.audit.log import ClientLog
+from performative.audit.rates import Censoring, detect_censoring
+from performative.audit.roles import Columns, assign_columns, data_tables
+from performative.audit.rows import Pass, Track
+from performative.audit.rules import parameter_places
+from performative.audit.schema import Decision, LogError, Settings, read_settings
+from performative.audit.scoring import INTERCEPT
+from performative.audit.tables import BATCH_ROWS
+from performative.audit.tally import GroupLog
+from performative.errors import check_counts, nearest
+
+LABEL = "label"
+SAMPLE = 1000
+# Up to this share of missing labels "auto" drops the rows; beyond, it leaves the label out.
+FEW_MISSING = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Logs:
+    """What a folder says.
+
+    clients:    a `ClientLog` each; the label, where it is used, is the last column, called "label"
+    weights:    p_i, which sum to one
+    label:      the label's name in the files, None where it is not in the client logs
+    binary:     whether all labels are 0 and 1
+    parameters: feature -> entry of theta that is its weight
+    groups:     counts and samples by protected group; None where nothing is known of decisions or groups
+    decides:    where it comes from who was accepted: "accepted", "score", "theta" or None
+    rule:       weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
+    dropped:    rows by reason; a row with two faults counts under both
+    notes:      what was dropped or assumed, in sentences
+    """
+
+    folder: Path
+    deployments: Deployments
+    clients: dict[str, ClientLog]
+    weights: dict[str, float]
+    features: tuple[str, ...]
+    label: str | None
+    binary: bool
+    loss: str
+    penalty: float
+    parameters: dict[str, int]
+    decision: Decision
+    decides: str | None
+    rule: tuple[np.ndarray, np.ndarray, float] | None
+    groups: GroupLog | None
+    censoring: Censoring | None
+    rows: int
+    used: int
+    dropped: dict[str, int]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was read, without the samples."""
+        return {
+            "folder": str(self.folder),
+            "deployments": list(self.deployments.names),
+            "time": self.deployments.time.tolist(),
+            "time_unit": self.deployments.unit,
+            "theta": self.deployments.theta.tolist(),
+            "parameters": list(self.deployments.parameters),
+            "scoring": [fit.to_dict() for fit in self.deployments.scoring],
+            "features": list(self.features),
+            "label": self.label,
+            "loss": self.loss,
+            "penalty": self.penalty,
+            "clients": {name: [int(n) for n in log.count] for name, log in self.clients.items()},
+            "weights": self.weights,
+            "groups": None if self.groups is None else list(self.groups.names),
+            "censoring": None if self.censoring is None else self.censoring.to_dict(),
+            "rows": self.rows,
+            "used": self.used,
+            "dropped": self.dropped,
+            "notes": list(self.notes),
+        }
+
+
+def read_logs(
+    folder: str | Path, *, groups: str | None = None, sample: int = SAMPLE, seed: int = 0, batch: int = BATCH_ROWS
+) -> Logs:
+    """Read deployments and rows in one pass; memory does not grow with the number of rows.
+
+    groups: column of the protected group (default: the one called "group", where there is one)
+    sample: rows kept for each client and deployment (fewer where there are very many of these)
+    seed:   which rows are kept; the same for every block size and order of files
+    """
+    check_counts(sample=sample, batch=batch)
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise LogError("there is no such folder." if not folder.exists() else "this is a file, not a folder.", folder)
+    settings = read_settings(folder)
+    deployments = read_deployments(folder, settings)
+    tables = data_tables(folder, settings)
+    columns = assign_columns(tables, settings, groups)
+    if columns.label is None and settings.loss in ("logistic", "ridge"):
+        raise LogError(f"the {settings.loss} loss needs a column {settings.names['label']!r}.", tables[0].name)
+    for name in settings.decision.movable or ():
+        if name not in columns.features:
+            near = nearest(name, columns.features)
+            raise LogError(f"decision.movable: there is no feature {name!r}.{near}", "audit.toml")
+    seen = Pass(columns, deployments, settings, sample, seed)
+    for table in tables:
+        seen.read(table, batch)
+    if settings.loss == "logistic" and seen.odd_label:
+        file, row, value = seen.odd_label
+        raise LogError(f"must be 0 or 1 for the logistic loss; got {value:g}.", file, row, columns.label or "")
+    return _finish(folder, settings, deployments, columns, seen)
+
+
+def _finish(folder: Path, settings: Settings, deployments: Deployments, columns: Columns, seen: Pass) -> Logs:
+    notes = [*deployments.notes, *_dropped_notes(seen)]
+    if columns.passed:
+        notes.append(
+            f"Columns of the rows that are no features were passed over: {', '.join(map(repr, columns.passed))}."
+        )
+    track, labelled = _choose(settings, columns, seen, notes)
+    names = (*columns.features, LABEL) if labelled else columns.features
+    keep = _varying(track, names, notes)
+    clients = _client_logs(seen, track, deployments, names, keep, notes)
+    if not clients:
+        why = "; ".join(f"{count} had {reason}" for reason, count in seen.dropped.items() if count)
+        raise LogError(
+            f"no client has two usable rows under any deployment: of {seen.rows} rows, {why or 'none'}.", folder
+        )
+    features = tuple(n for n in (names[j] for j in keep) if n != LABEL or not labelled)
+    place = parameter_places(columns.features, deployments.parameters, settings)
+    place = {name: i for name, i in place.items() if name in features}
+    notes += _model_notes(features, deployments, place)
+    group_log = censoring = None
+    if seen.decides or columns.group:
+        group_log = seen.tally.finish(tuple(seen.clients), deployments.names, columns.features)
+        censoring = detect_censoring(group_log.counts.sum(axis=(0, 1, 2)))
+        notes += _group_notes(seen, columns, censoring)
+    has_label = labelled and LABEL in (names[j] for j in keep)
+    binary = columns.label is not None and seen.odd_label is None
+    loss = settings.loss or ("squared" if columns.label is None else "logistic" if binary else "ridge")
+    if loss != "squared" and not has_label:
+        notes.append(f"The {loss} loss needs labels, which are left out: what follows from a loss cannot be computed.")
+    if settings.loss is None:
+        notes.append(f"The loss is taken to be {loss}; say [model] loss = ... in audit.toml if it is another.")
+    return Logs(
+        folder=folder,
+        deployments=deployments,
+        clients=clients,
+        weights=_weights(settings, clients),
+        features=features,
+        label=columns.label if has_label else None,
+        binary=binary,
+        loss=loss,
+        penalty=settings.penalty,
+        parameters=place,
+        decision=settings.decision,
+        decides=seen.decides,
+        rule=seen.rule,
+        groups=group_log,
+        censoring=censoring,
+        rows=seen.rows,
+        used=int(sum(log.count.sum() for log in clients.values())),
+        dropped={reason: count for reason, count in seen.dropped.items() if count},
+        notes=tuple(notes),
+    )
+
+
+def _dropped_notes(seen: Pass) -> list[str]:
+    notes = []
+    for reason, count in seen.dropped.items():
+        if not count:
+            continue
+        line = f"DROPPED {count} of {seen.rows} rows: they have {reason}"
+        if reason == "a deployment that is not listed":
+            name, _ = seen.unknown.most_common(1)[0]
+            line += f" ({listed([n for n, _ in seen.unknown.most_common()])}).{nearest(name, seen.index)}"
+        elif reason == "an empty or infinite feature":
+            worst = ", ".join(f"{name} {lost}" for name, lost in seen.empty.most_common(5) if lost)
+            line += f" ({worst})."
+        else:
+            line += "."
+        notes.append(line)
+    return notes
+
+
+def _choose(settings: Settings, columns: Columns, seen: Pass, notes: list[str]) -> tuple[Track, bool]:
+    """Which rows count where labels are missing."""
+    if columns.label is None:
+        return seen.whole, False
+    if seen.bare is None:
+        return seen.whole, True
+    total = int(seen.bare.moments.count.sum())
+    share, how = seen.unlabelled / total, settings.missing_labels
+    if how == "labelled" or (how == "auto" and share <= FEW_MISSING):
+        notes.append(
+            f"DROPPED {seen.unlabelled} of {total} rows: they have no label. What follows is about people with a label."
+        )
+        return seen.whole, True
+    notes.append(
+        f"{seen.unlabelled} of {total} rows ({share:.1%}) have no label: the label is left out and the features of all "
+        'rows are kept. Say [labels] missing = "labelled" in audit.toml to keep the labelled rows only.'
+    )
+    return seen.bare, False
+
+
+def _varying(track: Track, names: tuple[str, ...], notes: list[str]) -> list[int]:
+    """Columns that are not the same number in all rows."""
+    have = track.moments.count > 0
+    mean, squares = track.moments.mean[have], track.moments.squares[have]
+    keep = []
+    for j, name in enumerate(names):
+        if len(mean) and np.all(squares[:, j, j] == 0) and np.all(mean[:, j] == mean[0, j]):
+            notes.append(f"Column {name!r} is {mean[0, j]:g} in all rows and is left out.")
+        else:
+            keep.append(j)
+    if len(mean) and not keep:
+        raise LogError(f"all columns ({', '.join(names)}) are constant: there is nothing to audit.")
+    return keep
+
+
+def _client_logs(
+    seen: Pass, track: Track, deployments: Deployments, names: tuple[str, ...], keep: list[int], notes: list[str]
+) -> dict[str, ClientLog]:
+    many, logs, moments = len(deployments.names), {}, track.moments
+    moments.grow(len(seen.clients) * many)
+    cov = moments.cov()
+    thin: list[str] = []
+    gone: list[str] = []
+    rowless = moments.count.reshape(-1, many).sum(axis=0) == 0
+    if np.any(rowless):
+        notes.append(
+            f"No rows at all were collected under: {listed([deployments.names[t] for t in np.flatnonzero(rowless)])}."
+        )
+    for name, i in sorted(seen.clients.items()):
+        cells = np.arange(i * many, (i + 1) * many)
+        count = moments.count[cells]
+        use = np.flatnonzero(count >= 2)
+        if not len(use):
+            gone.append(name)
+            continue
+        if np.any(count[~rowless] < 2):
+            thin.append(name)
+        logs[name] = ClientLog(
+            theta=deployments.theta[use],
+            time=deployments.time[use],
+            count=count[use],
+            mean=moments.mean[cells[use]][:, keep],
+            cov=cov[cells[use]][:, keep][:, :, keep],
+            sample=track.sample.of(cells[use])[:, :, keep],
+            columns=tuple(names[j] for j in keep),
+            parameters=deployments.parameters,
+            name=name,
+        )
+    if gone:
+        notes.append(f"Left out: {listed(gone)}, without two usable rows under any deployment.")
+    if thin:
+        notes.append(
+            f"Clients with fewer than two rows under some deployments, which do not count for them: {listed(thin)}."
+        )
+    return logs
+
+
+def listed(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(repr, names[:5])) + rest
+
+
+def _weights(settings: Settings, clients: dict[str, ClientLog]) -> dict[str, float]:
+    if settings.weights is None:
+        raw = {name: float(log.count.sum()) for name, log in clients.items()}
+    else:
+        for name in settings.weights:
+            if name not in clients:
+                raise LogError(f"weights: there is no client {name!r} with rows.{nearest(name, clients)}", "audit.toml")
+        missing = [name for name in clients if name not in settings.weights]
+        if missing:
+            raise LogError(f"weights: client {missing[0]!r} has rows but no weight; give all or none.", "audit.toml")
+        raw = settings.weights
+    total = sum(raw.values())
+    return {name: raw[name] / total for name in clients}
+
+
+def _model_notes(features: tuple[str, ...], deployments: Deployments, place: dict[str, int]) -> list[str]:
+    used = set(place.values())
+    alone = [p for i, p in enumerate(deployments.parameters) if i not in used and p != INTERCEPT]
+    notes = []
+    if place and alone:
+        notes.append(
+            f"Parameters without a feature of that name: {', '.join(alone)}; [model] parameters can match them."
+        )
+    without = [f for f in features if f not in place]
+    if place and without:
+        notes.append(f"Features without a parameter, so the model does not weigh them: {', '.join(without)}.")
+    return notes
+
+
+def _group_notes(seen: Pass, columns: Columns, censoring: Censoring) -> list[str]:
+    notes = []
+    if seen.no_group:
+        notes.append(f"{seen.no_group} rows name no group and are left out of the rates by group.")
+    if seen.undecided and seen.decides:
+        notes.append(f"{seen.undecided} rows do not say whether the person was accepted.")
+    if seen.decides is None:
+        notes.append("Nothing says who was accepted: give `accepted`, or [decision] threshold with `score` or theta.")
+    if columns.label and seen.odd_label:
+        notes.append("Labels are not 0 and 1, so nobody is called qualified: there are no TPR and TNR.")
+    if censoring.censored and columns.label and not seen.odd_label:
+        notes.append(f"WARNING: {censoring.sentence()}")
+    return notes

@@ -1,0 +1,175 @@
+"""One pass over everybody's rows: what each column is, what is dropped, what is counted."""
+
+from collections import Counter
+
+import numpy as np
+
+from performative.audit.deployments import Deployments
+from performative.audit.roles import Columns
+from performative.audit.rules import decide, linear_rule
+from performative.audit.schema import LogError, Settings
+from performative.audit.streams import MOMENT_BYTES, Moments, Reservoir, row_hashes
+from performative.audit.tables import Block, Table, blocks
+from performative.audit.tally import EVERYONE, GroupTally
+
+ONLY_CLIENT = "all"
+_YES, _NO = {"1", "1.0", "true", "t", "yes"}, {"0", "0.0", "false", "f", "no"}
+# Names of unknown deployments that are remembered for the message; all are counted.
+_NAMES = 1000
+
+
+class Track:
+    """Moments and a sample of the same rows."""
+
+    def __init__(self, moments: Moments, sample: Reservoir):
+        self.moments, self.sample = moments, sample
+
+    def add(self, cell: np.ndarray, hashes: np.ndarray, x: np.ndarray) -> None:
+        self.moments.add(cell, x)
+        self.sample.add(cell, hashes, x)
+
+    def without_last(self) -> "Track":
+        return Track(self.moments.without_last(), self.sample.without_last())
+
+
+class Pass:
+    """Everything that is learnt from the rows. Cell = client * T + deployment."""
+
+    def __init__(self, columns: Columns, deployments: Deployments, settings: Settings, size: int, seed: int):
+        self.columns, self.deployments, self.settings, self.seed = columns, deployments, settings, seed
+        width = len(columns.features) + (columns.label is not None)
+        self.whole = Track(Moments(width), Reservoir(width, size))
+        # Rows with or without a label; the same as `whole` until the first label is missing.
+        self.bare: Track | None = None
+        self.clients: dict[str, int] = {}
+        self.index = {name: t for t, name in enumerate(deployments.names)}
+        self.rows = self.unlabelled = self.undecided = self.no_group = 0
+        self.dropped: Counter[str] = Counter()
+        self.empty: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
+        self.odd_label: tuple[str, str, float] | None = None
+        self.rule = linear_rule(columns.features, deployments, settings)
+        self.tally = GroupTally(len(self.index), len(columns.features), 4 * size)
+
+    @property
+    def decides(self) -> str | None:
+        """Where it comes from who was accepted."""
+        if self.columns.accepted:
+            return "accepted"
+        if self.settings.decision.threshold is None:
+            return None
+        return "score" if self.columns.score else "theta" if self.rule else None
+
+    def read(self, table: Table, rows: int) -> None:
+        """All rows of one file."""
+        for block in blocks(table, self.columns.numbers, self.columns.texts, rows):
+            self._add(block, table)
+
+    def _add(self, block: Block, table: Table) -> None:
+        c, k = self.columns, len(self.columns.features)
+        self.rows += len(block)
+        client, deployment = self._clients(block, table), self._deployments(block)
+        known = (client >= 0) & (deployment >= 0)
+        x = block.numbers[:, :k]
+        label = block.numbers[:, k] if c.label else np.full(len(block), np.nan)
+        self._check_label(label, block, table)
+        good = np.isfinite(x)
+        fit = known & good.all(axis=1) & ~np.isinf(label)
+        self.dropped["an infinite label"] += int(np.sum(known & np.isinf(label)))
+        self.dropped["an empty or infinite feature"] += int(np.sum(known & ~good.all(axis=1) & ~np.isinf(label)))
+        for name, lost in zip(c.features, np.sum(~good[known], axis=0), strict=True):
+            self.empty[name] += int(lost)
+        hashes = row_hashes(table.name, block.start, len(block), self.seed)
+        self._add_moments(client * len(self.index) + deployment, hashes, x, label, fit)
+        self._add_groups(block, table, known, client, deployment, x, label, hashes)
+
+    def _add_moments(
+        self, cell: np.ndarray, hashes: np.ndarray, x: np.ndarray, label: np.ndarray, fit: np.ndarray
+    ) -> None:
+        cells = len(self.clients) * len(self.index)
+        if self.columns.label is None:
+            self.whole.moments.grow(cells)
+            self.whole.add(cell[fit], hashes[fit], x[fit])
+            return
+        labelled = fit & ~np.isnan(label)
+        self.unlabelled += int(fit.sum() - labelled.sum())
+        if self.bare is None and self.unlabelled:
+            self.bare = self.whole.without_last()
+        self.whole.moments.grow(cells)
+        self.whole.add(cell[labelled], hashes[labelled], np.column_stack([x[labelled], label[labelled]]))
+        if self.bare is not None:
+            self.bare.moments.grow(cells)
+            self.bare.add(cell[fit], hashes[fit], x[fit])
+
+    def _clients(self, block: Block, table: Table) -> np.ndarray:
+        column = self.columns.client
+        if column is None:
+            self.clients.setdefault(ONLY_CLIENT, 0)
+            return np.zeros(len(block), np.int64)
+        words, codes = block.words[column], block.codes[column]
+        for word in words:
+            self.clients.setdefault(word, len(self.clients))
+        if self.whole.moments.bytes_for(len(self.clients) * len(self.index)) > MOMENT_BYTES:
+            raise LogError(
+                f"holds more than {len(self.clients) - len(words)} different clients, too many for "
+                f"{self.whole.moments.width} columns and {len(self.index)} deployments; is it a person's id?",
+                table.name,
+                column=column,
+            )
+        self.dropped["no client"] += int(np.sum(codes < 0))
+        return np.array([*(self.clients[w] for w in words), -1])[codes]
+
+    def _deployments(self, block: Block) -> np.ndarray:
+        words, codes = block.words[self.columns.deployment], block.codes[self.columns.deployment]
+        place = np.array([*(self.index.get(w, -1) for w in words), -1])
+        times = np.bincount(codes[codes >= 0], minlength=len(words))
+        for word, count in zip(words, times, strict=True):
+            if word not in self.index and (len(self.unknown) < _NAMES or word in self.unknown):
+                self.unknown[word] += int(count)
+        self.dropped["no deployment"] += int(np.sum(codes < 0))
+        self.dropped["a deployment that is not listed"] += int(np.sum((place[codes] < 0) & (codes >= 0)))
+        return place[codes]
+
+    def _check_label(self, label: np.ndarray, block: Block, table: Table) -> None:
+        odd = np.flatnonzero(~(np.isnan(label) | (label == 0) | (label == 1)))
+        if len(odd) and self.odd_label is None:
+            self.odd_label = (table.name, table.row(block.start + int(odd[0])), float(label[odd[0]]))
+
+    def _add_groups(
+        self, block: Block, table: Table, known: np.ndarray, client: np.ndarray, deployment: np.ndarray,
+        x: np.ndarray, label: np.ndarray, hashes: np.ndarray,
+    ) -> None:  # fmt: skip
+        if self.decides is None and self.columns.group is None:
+            return
+        column = self.columns.group
+        words, codes = (block.words[column], block.codes[column]) if column else ([EVERYONE], np.zeros(len(x), int))
+        group = self.tally.code(words, codes, table.name, column or "")
+        self.no_group += int(np.sum(known & (group < 0)))
+        accepted = self._accepted(block, table, deployment, x)
+        self.undecided += int(np.sum(known & np.isnan(accepted)))
+        # A label other than 0 and 1 says nothing about who is qualified; a note tells.
+        binary = (label == 0) | (label == 1)
+        qualified = np.where(binary, label == self.settings.decision.qualified, np.nan).astype(np.float64)
+        use = known & (group >= 0)
+        self.tally.add(
+            client[use], deployment[use], group[use], accepted[use], qualified[use], x[use], hashes[use]
+        )  # fmt: skip
+
+    def _accepted(self, block: Block, table: Table, deployment: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """0, 1, or NaN where it cannot be told."""
+        if self.decides is None:
+            return np.full(len(block), np.nan)
+        if self.columns.accepted:
+            words, codes = block.words[self.columns.accepted], block.codes[self.columns.accepted]
+            values = [1.0 if w.lower() in _YES else 0.0 if w.lower() in _NO else np.inf for w in words]
+            for j in np.flatnonzero(np.isinf(values)):
+                row = table.row(block.start + int(np.argmax(codes == j)))
+                raise LogError(f"must be 0 or 1; got {words[j]!r}.", table.name, row, self.columns.accepted)
+            return np.array([*values, np.nan])[codes]
+        if self.decides == "score":
+            return decide(block.numbers[:, -1], self.settings.decision.threshold, self.settings.decision.accept)
+        assert self.rule is not None
+        weights, offset, threshold = self.rule
+        score = np.sum(weights[deployment] * np.nan_to_num(x), axis=1) + offset[deployment]
+        score = np.where(np.isfinite(x).all(axis=1), score, np.nan)
+        return decide(score, threshold, self.settings.decision.accept)

@@ -1,0 +1,195 @@
+"""What a folder of logs must hold.
+
+    FOLDER/deployments.csv|parquet    one row a deployment
+        deployment      its id, each once
+        time            optional: a number, or an ISO date (then days since the first); without it, order of the rows
+        theta_<name>    parameters of the model, finite numbers; OR
+        scoring         file (CSV or Parquet, relative to FOLDER) of the features and the `score` that the model gave
+                        them; the model is then summarised by a linear regression of the score (of its logit
+                        where all scores lie strictly between 0 and 1) on the features
+    FOLDER/data/*.csv|*.parquet, or FOLDER/data.csv|parquet     one row a person
+        deployment      under which deployment the row was collected
+        client          optional: whose row it is (else all are one client's)
+        label           optional: a number; empty where the outcome is not known
+        score           optional: what the model said
+        accepted        optional: 0 or 1
+        group           optional: the protected group
+        any other       a feature, numeric: text is refused, encode it (or name it under `ignore`)
+    FOLDER/audit.toml (optional)
+        [columns]   deployment, client, label, score, accepted, group, time, scoring = "the name used in the files";
+                    features = [...] (default: every other column), ignore = [...]
+        [model]     loss = "squared" | "logistic" | "ridge" (default: logistic for labels 0/1, ridge for other labels,
+                    squared without), penalty = 0.0,
+                    parameters = {feature = "parameter"} where theta_<name> and the feature's name differ
+        [labels]    missing = "auto" | "features" | "labelled": what to do with rows without a label; "features" leaves
+                    the label out, "labelled" leaves those rows out, "auto" drops them up to 1% and else
+                    does as "features"
+        [decision]  threshold, accept = "above" | "below" (which scores are accepted), qualified = 1 | 0 (the label of
+                    those who deserve it), movable = [features that people can change]
+        [weights]   client = weight (any positive numbers; default: shares of rows)
+        [files]     delimiter = ",", decimal = "."
+
+What happens to faults. Refused: a missing file or column, an unparsable number, a column given twice, a text feature, a
+deployment listed twice, a time that is missing, unreadable or given twice, a parameter that is not finite,
+`accepted` other than 0 and 1. Dropped, counted and said in `notes`: rows of unknown deployments, rows without
+deployment or client, rows with a missing or infinite feature, an infinite label, deployments of a client with fewer
+than two rows, and features that are constant. Sorted and said: deployments that are not in order of time.
+"""
+
+import dataclasses
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from performative.errors import nearest
+
+ROLES = ("deployment", "client", "label", "score", "accepted", "group", "time", "scoring")
+LOSSES = ("squared", "logistic", "ridge")
+PREFIX = "theta_"
+MISSING = ("auto", "features", "labelled")
+
+
+class LogError(ValueError):
+    """`file: row: column: rule; what came`."""
+
+    def __init__(self, message: str, file: str | Path = "", row: str = "", column: str = ""):
+        self.message, self.file, self.row, self.column = message, str(file), row, column
+        where = (self.file, row, f"column {column!r}" if column else "", message)
+        super().__init__(": ".join(part for part in where if part))
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """Who is accepted: score >= threshold ("above") or score <= threshold ("below"); who deserves it: `qualified`."""
+
+    threshold: float | None = None
+    accept: str = "above"
+    qualified: int = 1
+    movable: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """audit.toml, checked; see the top of this module. `names` maps a role to the column that plays it."""
+
+    names: dict[str, str] = dataclasses.field(default_factory=lambda: {role: role for role in ROLES})
+    features: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    loss: str | None = None
+    penalty: float = 0.0
+    parameters: dict[str, str] = dataclasses.field(default_factory=dict)
+    missing_labels: str = "auto"
+    decision: Decision = Decision()
+    weights: dict[str, float] | None = None
+    delimiter: str = ","
+    decimal: str = "."
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "text"
+
+
+def _texts(value: Any) -> str | None:
+    good = isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+    return None if good and len(set(value)) == len(value) else "a list of different names"
+
+
+def _number(value: Any) -> str | None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return None if good else "a finite number"
+
+
+def _one_of(*choices: Any) -> Any:
+    return lambda v: None if v in choices and not isinstance(v, bool) else f"one of {', '.join(map(repr, choices))}"
+
+
+def _mapping(value: Any) -> str | None:
+    good = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+    return None if good and len(set(value.values())) == len(value) else "a table of feature = parameter, each once"
+
+
+def _not_negative(value: Any) -> str | None:
+    return _number(value) or (None if value >= 0 else "a number >= 0")
+
+
+def _character(value: Any) -> str | None:
+    return None if isinstance(value, str) and len(value) == 1 else "one character"
+
+
+# Each rule returns None where a value is good, else what it should have been.
+_RULES: dict[str, dict[str, Any]] = {
+    "columns": {**dict.fromkeys(ROLES, _text), "features": _texts, "ignore": _texts},
+    "model": {"loss": _one_of(*LOSSES), "penalty": _not_negative, "parameters": _mapping},
+    "labels": {"missing": _one_of(*MISSING)},
+    "decision": {
+        "threshold": _number, "accept": _one_of("above", "below"), "qualified": _one_of(0, 1), "movable": _texts,
+    },
+    "weights": {},
+    "files": {"delimiter": _character, "decimal": _one_of(".", ",")},
+}  # fmt: skip
+
+
+def read_settings(folder: Path) -> Settings:
+    """audit.toml, or the defaults where there is none."""
+    file = folder / "audit.toml"
+    if not file.exists():
+        return Settings()
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LogError(f"not valid TOML: {error}", file) from error
+    for table, entries in raw.items():
+        if table not in _RULES:
+            raise LogError(f"unknown table [{table}].{nearest(table, _RULES)}", file)
+        if not isinstance(entries, dict):
+            raise LogError(f"{table} must be a table, [{table}]; got {entries!r}.", file)
+        for key, value in entries.items():
+            _check(file, table, key, value)
+    return _settings(raw, file)
+
+
+def _check(file: Path, table: str, key: str, value: Any) -> None:
+    if table == "weights":
+        wrong = _number(value) or (None if value > 0 else "a number > 0")
+    elif key not in _RULES[table]:
+        raise LogError(f"[{table}] has no key {key!r}.{nearest(key, _RULES[table])}", file)
+    else:
+        wrong = _RULES[table][key](value)
+    if wrong:
+        raise LogError(f"{table}.{key} must be {wrong}; got {value!r}.", file)
+
+
+def _settings(raw: dict[str, Any], file: Path) -> Settings:
+    columns, model, decision = raw.get("columns", {}), raw.get("model", {}), raw.get("decision", {})
+    names = {role: columns.get(role, role) for role in ROLES}
+    # `time` and `scoring` stand in another file than the rest, but one name for two roles is a slip there too.
+    twice = {name for name in names.values() if list(names.values()).count(name) > 1}
+    if twice:
+        raise LogError(f"[columns] gives {sorted(twice)[0]!r} two roles; each role needs a column of its own.", file)
+    both = set(columns.get("features", ())) & (set(columns.get("ignore", ())) | set(names.values()))
+    if both:
+        raise LogError(f"[columns] features lists {sorted(both)[0]!r}, which has a role or is under ignore.", file)
+    files = raw.get("files", {})
+    delimiter, decimal = files.get("delimiter", ","), files.get("decimal", ".")
+    if delimiter == decimal:
+        raise LogError(f"files.delimiter and files.decimal must differ; both are {delimiter!r}.", file)
+    movable = decision.get("movable")
+    return Settings(
+        names=names,
+        features=tuple(columns["features"]) if "features" in columns else None,
+        ignore=tuple(columns.get("ignore", ())),
+        loss=model.get("loss"),
+        penalty=float(model.get("penalty", 0.0)),
+        parameters=dict(model.get("parameters", {})),
+        missing_labels=raw.get("labels", {}).get("missing", "auto"),
+        decision=Decision(
+            threshold=None if "threshold" not in decision else float(decision["threshold"]),
+            accept=decision.get("accept", "above"),
+            qualified=int(decision.get("qualified", 1)),
+            movable=None if movable is None else tuple(movable),
+        ),
+        weights={name: float(w) for name, w in raw["weights"].items()} if raw.get("weights") else None,
+        delimiter=delimiter,
+        decimal=decimal,
+    )

@@ -1,0 +1,131 @@
+"""A model that is known only by the scores it gave: summarised by a linear regression of the score on the features."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.audit.schema import LogError, Settings
+from performative.audit.streams import Moments
+from performative.audit.tables import Table, blocks, open_table
+
+# Below this share of explained variance the coefficients are a poor stand-in for the model, and a note says so.
+ENOUGH = 0.9
+INTERCEPT = "intercept"
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoringFit:
+    """How well the linear summary of one scoring file fits. link is "identity" or "logit"."""
+
+    file: str
+    rows: int
+    link: str
+    r_squared: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def summarise_scoring(
+    files: list[tuple[str, str]], folder: Path, settings: Settings
+) -> tuple[np.ndarray, tuple[str, ...], tuple[ScoringFit, ...], list[str]]:
+    """Coefficients [T, d] (features, then the intercept), their names, the fits, and notes.
+
+        g(score) = b . x + b_0 + rest,      b = Cov(x)^+ Cov(x, g(score)),    R^2 = 1 - Var(rest) / Var(g(score))
+
+    g is the logit where all scores of all files lie strictly between 0 and 1, else the identity: one g for all, so that
+    models can be compared. `files` holds (path, row of the deployments file). Where the model is not linear the
+    coefficients also depend on which rows were scored: score the same rows with every model.
+    """
+    features: tuple[str, ...] = ()
+    sums: dict[str, tuple[Moments, bool, int]] = {}
+    first = files[0][0]
+    for path, row in files:
+        if path in sums:
+            continue
+        table = _open(path, row, folder, settings)
+        mine = scored_features(table, settings)
+        if features and set(mine) != set(features):
+            odd = sorted(set(mine) ^ set(features))[0]
+            raise LogError(f"column {odd!r} is in {first} or here, not in both; score all on one set.", table.name)
+        features = features or mine
+        sums[path] = _collect(table, features, settings.names["score"])
+    logit = all(inside for _, inside, _ in sums.values())
+    fits = {path: _fit(path, moments, logit, features) for path, (moments, _, _) in sums.items()}
+    notes = [note for _, _, lines in fits.values() for note in lines]
+    notes += [
+        f"{path}: {lost} rows with an empty or infinite value were left out."
+        for path, (_, _, lost) in sums.items()
+        if lost
+    ]
+    link = "logit of the score" if logit else "score"
+    notes.insert(0, f"Models are summarised by a linear regression of the {link} on {len(features)} features.")
+    theta = np.stack([fits[path][0] for path, _ in files])
+    return theta, (*features, INTERCEPT), tuple(fits[path][1] for path, _ in files), notes
+
+
+def _open(path: str, row: str, folder: Path, settings: Settings) -> Table:
+    if not (folder / path).resolve().is_relative_to(folder.resolve()):
+        raise LogError(f"scoring files must lie inside the folder; got {path!r}.", row=row)
+    if not (folder / path).is_file():
+        raise LogError(f"scoring names {path!r}, but there is no such file in {folder}.", row=row)
+    table = open_table(folder / path, folder, settings.delimiter, settings.decimal)
+    table.require(settings.names["score"])
+    return table
+
+
+def scored_features(table: Table, settings: Settings) -> tuple[str, ...]:
+    """The columns that the score is regressed on."""
+    roles = set(settings.names.values()) | set(settings.ignore)
+    found = tuple(c for c in table.columns if c not in roles and (not settings.features or c in settings.features))
+    if not found:
+        raise LogError("there are no features beside the score.", table.name)
+    return found
+
+
+def _collect(table: Table, features: tuple[str, ...], score: str) -> tuple[Moments, bool, int]:
+    """Moments of (features, score, logit), whether all scores lie inside (0, 1), and how many rows were lost."""
+    moments = Moments(len(features) + 2)
+    moments.grow(1)
+    inside, lost = True, 0
+    for block in blocks(table, [*features, score], []):
+        x = block.numbers[np.all(np.isfinite(block.numbers), axis=1)]
+        lost += len(block) - len(x)
+        inside = inside and bool(np.all((x[:, -1] > 0) & (x[:, -1] < 1)))
+        p = x[:, -1:] if inside else np.full((len(x), 1), 0.5)
+        moments.add(np.zeros(len(x), np.int64), np.hstack([x, np.log(p) - np.log1p(-p)]))
+    if moments.count[0] < len(features) + 2:
+        raise LogError(
+            f"{moments.count[0]} complete rows cannot settle {len(features) + 1} coefficients; score more rows.",
+            table.name,
+        )
+    return moments, inside, lost
+
+
+def _fit(
+    path: str, moments: Moments, logit: bool, features: tuple[str, ...]
+) -> tuple[np.ndarray, ScoringFit, list[str]]:
+    k, notes = len(features), []
+    target = k + 1 if logit else k
+    cov, mean, rows = moments.cov()[0], moments.mean[0], int(moments.count[0])
+    spread = np.sqrt(np.diag(cov)[:k])
+    scale = np.where(spread > 0, spread, 1.0)
+    # In units of each feature's spread the cut of the pseudo-inverse means the same for all.
+    among, with_score = cov[:k, :k] / np.outer(scale, scale), cov[:k, target] / scale
+    b = np.linalg.pinv(among, rcond=1e-10, hermitian=True) @ with_score / scale
+    if np.linalg.matrix_rank(among, tol=1e-10 * k, hermitian=True) < k:
+        notes.append(
+            f"{path}: some features are constant or sums of others, so their coefficients are not unique; "
+            "the shortest were taken."
+        )
+    total = cov[target, target]
+    r_squared = float(np.clip(b @ cov[:k, target] / total, 0.0, 1.0)) if total > 0 else 1.0
+    if r_squared < ENOUGH:
+        notes.append(
+            f"{path}: the linear summary explains {r_squared:.0%} of the score (less than {ENOUGH:.0%}): the model is "
+            "not close to linear, so what follows about parameters is about this summary."
+        )
+    theta = np.append(b, mean[target] - b @ mean[:k])
+    return theta, ScoringFit(path, rows, "logit" if logit else "identity", r_squared), notes
