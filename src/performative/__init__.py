@@ -38,6 +38,7 @@ from performative.participation import (
     SchemeOne,
     SchemeTwo,
 )
+from performative.plan import Cost, Plan, plan
 from performative.privacy import Privacy
 from performative.problem import Problem
 from performative.recipes import (
@@ -75,6 +76,7 @@ __all__ = [
     "Box",
     "Certificate",
     "Clock",
+    "Cost",
     "Cyclic",
     "Every",
     "FirstK",
@@ -82,6 +84,7 @@ __all__ = [
     "Full",
     "History",
     "LocalWork",
+    "Plan",
     "Poisson",
     "PowerOfChoice",
     "Privacy",
@@ -121,6 +124,7 @@ __all__ = [
     "pcsgd",
     "per_client",
     "pg",
+    "plan",
     "pofl",
     "populations",
     "privacy",

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from performative.cli.output import EXIT_CODES, Exit, Failure, before, reporting
+from performative.cli.planning import planning
 from performative.cli.privacy import privacy
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 
 app.add_typer(privacy)
+app.add_typer(planning)
 
 # Of a benchmark's numbers, those that the table shows; --json prints all.
 _BENCH_COLUMNS = {

@@ -57,14 +57,15 @@ def load_experiment(path: str | Path, overrides: Mapping[str, Any] | None = None
     """Read a file, check all of it, build the parts. `overrides` replace entries of [run], but for None."""
     file = Path(path)
     try:
-        document = _check_tables(_parse(file))
+        document = _check_tables(parse(file))
         document["run"] |= {name: value for name, value in (overrides or {}).items() if value is not None}
         return _build(document, file)
     except ConfigError as error:
         raise ConfigError(error.message, error.key, file) from error.__cause__
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def parse(file: Path) -> dict[str, Any]:
+    """What a TOML file holds."""
     if not file.is_file():
         raise ConfigError("there is no such file." if not file.exists() else "this is a folder, not a TOML file.")
     try:
@@ -111,7 +112,7 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
     from performative.engine.run import run
 
     builder = Builder(file.parent)
-    problem = _problem(builder, document["problem"])
+    problem = read_problem(builder, document["problem"])
     algorithm = _algorithm(builder, document["algorithm"])
     options = builder.keywords(run, document["run"], "run", leave_out=_NOT_IN_RUN)
     for name in ("stable", "optimal"):
@@ -123,7 +124,7 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
     return Experiment(file, document["title"], problem, algorithm, options)
 
 
-def _problem(builder: Builder, table: dict[str, Any]) -> Problem:
+def read_problem(builder: Builder, table: dict[str, Any]) -> Problem:
     """Parts spelled out, a ready case, or a table of people."""
     ready = [name for name in ("frame", "case") if name in table]
     if not ready:

@@ -1,0 +1,46 @@
+"""`performative plan`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from performative.cli.output import EXIT_CODES, Exit, Failure, reporting
+
+planning = typer.Typer()
+
+
+@planning.command(epilog=EXIT_CODES)
+def plan(
+    file: Annotated[Path, typer.Argument(help="TOML file with [problem] and [plan]; [privacy] to protect people.")],
+    accuracy: Annotated[
+        float | None, typer.Option("--accuracy", help="Instead of plan.accuracy: error to reach, in units of theta.")
+    ] = None,
+    no_pilots: Annotated[bool, typer.Option("--no-pilots", help="Trust the linear model; run nothing.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Instead of plan.seed.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
+    ] = False,
+) -> None:
+    """Choose local steps, clients a round, batch and rate for the least time to an accuracy.
+
+    [plan] holds accuracy and cost = { step, sample, communication, latency }, times in a unit of your own.
+    """
+    with reporting(as_json) as reporter:
+        from performative.config.planning import load_plan
+        from performative.plan import plan as choose
+
+        overrides: dict[str, Any] = {"accuracy": accuracy, "seed": seed, "pilots": False if no_pilots else None}
+        problem, options = load_plan(file, overrides)
+        if "accuracy" not in options:
+            raise Failure(
+                f"{file}: [plan] needs accuracy = ..., the error to reach in units of theta; or give --accuracy.",
+                Exit.BAD_INPUT,
+            )
+        try:
+            with reporter.errors.status("planning"):
+                found = choose(problem, **options)
+        except ValueError as error:
+            raise Failure(f"{file}: {error}", Exit.BAD_INPUT) from error
+        reporter.show(str(found))
+        reporter.result({"status": "completed", "file": str(file), **found.to_dict()})

@@ -1,0 +1,132 @@
+"""What a plan says."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from performative.algorithm import Algorithm
+from performative.plan.cost import Cost
+from performative.plan.settings import Setting
+
+_SCHEMES = {"full": "asking everyone", "one": "Scheme I", "two": "Scheme II", "first": "waiting for the first K"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A setting, the rounds that it needs, the time they take, and the time of one."""
+
+    setting: Setting
+    rounds: float
+    time: float
+    round_time: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self.setting), "rounds": self.rounds, "time": self.time}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """The choice, the runner-up, and why.
+
+    accuracy, start: the error that was asked for, and that of the start
+    choice:    the fastest setting, with its predicted rounds and time
+    runner_up: the next best of another kind, None where there is none
+    ranked:    every kind of setting, the fastest first; times of the leaders are found by `method`, of others by the
+               linear model
+    method:    how the time of the choice was found: "exact recursion", "pilot runs" or "linear model"
+    algorithm: ready for pf.run(problem, plan.algorithm, plan.rounds)
+    reached:   the error to expect; above `accuracy` where privacy keeps it out of reach
+    """
+
+    accuracy: float
+    start: float
+    choice: Option
+    runner_up: Option | None
+    ranked: tuple[Option, ...]
+    method: str
+    algorithm: Algorithm
+    cost: Cost
+    clients: int
+    reached: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rounds(self) -> int:
+        return round(self.choice.rounds)
+
+    @property
+    def time(self) -> float:
+        return self.choice.time
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """The reasons, in sentences."""
+        chosen, lines = self.choice.setting, []
+        everyone = np.full(self.clients, 1.0 / self.clients)
+        idle = self.cost.round_time(chosen.scheme, chosen.k or self.clients, 0, chosen.batch, everyone)
+        share = idle / self.choice.round_time
+        lines.append(
+            f"A round takes {self.choice.round_time:.3g}: {share:.0%} of it exchange and waiting, the rest "
+            f"{chosen.local_steps} local step{'s' if chosen.local_steps > 1 else ''} of {chosen.batch} "
+            f"sample{'s' if chosen.batch > 1 else ''}."
+        )
+        lines += [*self._beside("local_steps", "E = {}"), *self._schemes(), *self._beside("batch", "batches of {}")]
+        if self.runner_up is not None:
+            times = self.runner_up.time / self.choice.time
+            lines.append(f"The runner-up takes {times:.2f} times as long: {self.runner_up.setting.words()}.")
+        return (*lines, *self.notes)
+
+    def _best(self, of: str) -> dict[Any, Option]:
+        best: dict[Any, Option] = {}
+        for option in self.ranked:
+            best.setdefault(getattr(option.setting, of), option)
+        return best
+
+    def _beside(self, of: str, words: str) -> list[str]:
+        """What the nearest other values would take."""
+        best, chosen = self._best(of), getattr(self.choice.setting, of)
+        if chosen not in best or len(best) < 2:
+            return []
+        values = sorted(best)
+        at = values.index(chosen)
+        near = [values[i] for i in (at - 1, at + 1) if 0 <= i < len(values)]
+        said = [f"{words.format(value)} {best[value].time / self.time:.2f}" for value in near]
+        return [f"With {words.format(chosen)} as 1, the best with " + " and with ".join(said) + "."]
+
+    def _schemes(self) -> list[str]:
+        best, chosen = self._best("scheme"), self.choice.setting.scheme
+        others = [scheme for scheme in best if scheme != chosen]
+        if chosen not in best or not others:
+            return []
+        said = ", ".join(f"{_SCHEMES[scheme]} {best[scheme].time / self.time:.2f}" for scheme in others)
+        return [f"With {_SCHEMES[chosen]} as 1: {said}."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "accuracy": self.accuracy,
+            "reached": self.reached,
+            "start": self.start,
+            "time": self.time,
+            "rounds": self.rounds,
+            "choice": self.choice.to_dict(),
+            "runner_up": None if self.runner_up is None else self.runner_up.to_dict(),
+            "method": self.method,
+            "why": list(self.why),
+            "ranked": [option.to_dict() for option in self.ranked[:20]],
+        }
+
+    def __str__(self) -> str:
+        if self.reached is not None and self.reached > self.accuracy:
+            head = f"{self.accuracy:g} is out of reach; the best is an error of {self.reached:.3g}"
+        else:
+            head = f"From {self.start:.3g} to an error of {self.accuracy:g}"
+        return "\n".join(
+            [
+                f"{head} in time {self.time:.4g}, {self.rounds} round{'s' if self.rounds > 1 else ''} ({self.method}):",
+                f"  {self.choice.setting.words()}",
+                "Why:",
+                *(f"  - {line}" for line in self.why),
+            ]
+        )

@@ -1,0 +1,194 @@
+"""The settings that a plan chooses from, and the error that each leads to."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from performative import batches, participation, recipes, schedules
+from performative.algorithm import Algorithm
+from performative.participation import AbstractParticipation
+from performative.participation.first_k import AbstractLatency
+from performative.plan.near import Near
+from performative.theory.gaussian import WeightMoments, weight_moments
+
+# Rounds whose maps are kept: about as many as one harmonic rate has spans.
+_KEPT = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One way to set up learning: E, who takes part, samples a step, and eta(t) = beta / (t + gamma) or constant."""
+
+    local_steps: int
+    scheme: str
+    k: int | None
+    batch: int
+    rate: float
+    decay: float | None = None
+    noise: float = 0.0
+    clip: float | None = None
+
+    def eta(self, t: Any) -> Any:
+        """The step of local step t: `rate`, or rate / (1 + t / decay), which is harmonic(rate * decay, decay)."""
+        return np.full(np.shape(t), self.rate) if self.decay is None else self.rate / (1 + np.asarray(t) / self.decay)
+
+    def participation(self, latency: AbstractLatency | None) -> AbstractParticipation:
+        if self.k is None:
+            return participation.Full()
+        if self.scheme == "first":
+            assert latency is not None
+            return participation.FirstK(self.k, latency)
+        return participation.SchemeOne(self.k) if self.scheme == "one" else participation.SchemeTwo(self.k)
+
+    def algorithm(self, latency: AbstractLatency | None, deploy: str) -> Algorithm:
+        """The recipe to run."""
+        rate: Any = self.rate if self.decay is None else schedules.harmonic(self.rate * self.decay, self.decay)
+        parts = {"local_steps": self.local_steps, "participation": self.participation(latency), "deploy": deploy}
+        if self.clip is not None:
+            batch = batches.Uniform(self.batch)
+            return recipes.pcsgd(rate, clip=self.clip, noise_multiplier=self.noise, batch=batch, **parts)
+        return recipes.p_fedavg(rate, batch=batches.Fixed(self.batch), **parts)
+
+    def moments(self, weights: np.ndarray) -> WeightMoments:
+        """Of the weights of a round. First-K is Scheme II where latencies have one law."""
+        return weight_moments(weights, "two" if self.scheme == "first" else self.scheme, self.k)
+
+    def words(self) -> str:
+        """In one line."""
+        schemes = {"one": "SchemeOne", "two": "SchemeTwo", "first": "FirstK"}
+        who = "everyone" if self.k is None else f"{schemes[self.scheme]}({self.k})"
+        if self.decay is None:
+            rate = f"rate {self.rate:.3g}"
+        else:
+            rate = f"rate harmonic({self.rate * self.decay:.3g}, {self.decay:.3g})"
+        private = "" if self.clip is None else f", clip {self.clip:.3g}, noise multiplier {self.noise:.3g}"
+        return f"E = {self.local_steps}, {who}, batch {self.batch}, {rate}{private}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RoundMap:
+    """What a round with the step eta does to u: its mean, and what it adds to the spread.
+
+    client i:  delta_i = A_i u - b_i + noise,      E local steps from u
+    """
+
+    A: np.ndarray
+    b: np.ndarray
+    mean: np.ndarray
+    shift: np.ndarray
+    noise: np.ndarray
+    weights: np.ndarray
+    moments: WeightMoments
+
+    def spread(self, u: np.ndarray, S: np.ndarray) -> np.ndarray:
+        """The covariance that a round adds, from a model of mean u and covariance S."""
+        if not np.any(self.moments.own):  # everyone takes part
+            return self.noise
+        move = self.A @ u - self.b
+        square = move[:, :, None] * move[:, None, :] + self.A @ S @ np.swapaxes(self.A, 1, 2)
+        average, slope = self.weights @ move, self.mean - np.eye(len(u))
+        both = np.outer(average, average) + slope @ S @ slope.T
+        return self.noise + (self.moments.pair - 1.0) * both + np.einsum("i,ijk->jk", self.moments.own, square)
+
+
+class LocalMaps:
+    """What E local steps do at each client. Kept for a while: settings that differ in who takes part share them."""
+
+    def __init__(self, near: Near, deploy: str):
+        self.near, self.deploy = near, deploy
+        self._kept: dict[bytes, tuple[np.ndarray, ...]] = {}
+
+    def of(self, eta: np.ndarray) -> tuple[np.ndarray, ...]:
+        """A_i, b_i, and the covariances that one sample a step, and one unit of noise a step, leave: steps eta."""
+        key = eta.tobytes()
+        if key not in self._kept:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[key] = self._find(eta)
+        return self._kept[key]
+
+    def _find(self, eta: np.ndarray) -> tuple[np.ndarray, ...]:
+        near, d, N = self.near, self.near.size, self.near.clients
+        eye = np.eye(d)
+        own = near.H if self.deploy == "round" else near.H + near.C
+        power, total = np.broadcast_to(eye, (N, d, d)), np.zeros((N, d, d))
+        samples, unit = np.zeros((N, d, d)), np.zeros((N, d, d))
+        for length in eta:
+            keep = eye - length * own
+            back = np.swapaxes(keep, 1, 2)
+            power, total = keep @ power, keep @ total + length * eye
+            samples, unit = keep @ samples @ back + length**2 * near.noise, keep @ unit @ back + length**2 * eye
+        A = power - eye if self.deploy != "round" else power - eye - total @ near.C
+        return A, np.einsum("ijk,ik->ij", total, near.pull), samples, unit
+
+
+def round_map(maps: LocalMaps, setting: Setting, eta: np.ndarray) -> RoundMap:
+    """The map of a round whose E local steps have the lengths eta. Exact for quadratic problems."""
+    near = maps.near
+    A, b, samples, unit = maps.of(eta)
+    noise = samples / setting.batch
+    if setting.clip is not None:
+        noise = noise + (setting.noise * setting.clip / setting.batch) ** 2 * unit
+    w = setting.moments(near.weights)
+    return RoundMap(
+        A, b, np.eye(near.size) + np.einsum("i,ijk->jk", near.weights, A), -(near.weights @ b),
+        np.einsum("i,ijk->jk", w.square, noise), near.weights, w,
+    )  # fmt: skip
+
+
+def rounds_to(maps: LocalMaps, setting: Setting, accuracy: float, limit: float = 2.0**22) -> float:
+    """Rounds until the root mean square of |theta - theta_PS| is at most `accuracy`; infinite where it never is.
+
+    Exact for a quadratic problem and a constant rate, but for the spread that a span of rounds adds, which is taken
+    at its start. A harmonic rate is held over spans in which it falls by less than a tenth.
+    """
+    near = maps.near
+    u, S = near.start.copy(), np.zeros((near.size, near.size))
+    done, target, span = 0, accuracy**2, 1
+    while done < limit:
+        middle = (done + span // 2) * setting.local_steps
+        here = round_map(maps, setting, setting.eta(middle + np.arange(setting.local_steps)))
+        if np.abs(np.linalg.eigvals(here.mean)).max() >= 1.0 and setting.decay is None:
+            return math.inf
+        while done < limit:
+            before = (u, S)
+            u, S = _ahead(here, u, S, span)
+            if not np.all(np.isfinite(S)) or np.trace(S) > 1e12 * (target + near.start @ near.start):
+                return math.inf
+            if u @ u + np.trace(S) <= target:
+                return float(done + _first_below(here, *before, span, target))
+            done += span
+            if setting.decay is None:
+                if np.allclose(u, before[0], rtol=1e-9, atol=1e-12) and np.allclose(S, before[1], rtol=1e-6):
+                    return math.inf
+                span = max(1, done // 8)
+            else:
+                span = max(1, int((done + setting.decay / setting.local_steps) / 10))
+                break
+    return math.inf
+
+
+def _ahead(here: RoundMap, u: np.ndarray, S: np.ndarray, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """u and S after some rounds, by doubling."""
+    M, shift, noise = here.mean, here.shift, here.spread(u, S)
+    power, gone, added = np.eye(len(u)), np.zeros(len(u)), np.zeros_like(S)
+    while rounds:
+        if rounds & 1:
+            power, gone, added = M @ power, M @ gone + shift, M @ added @ M.T + noise
+        noise, shift, M = noise + M @ noise @ M.T, shift + M @ shift, M @ M
+        rounds >>= 1
+    return power @ u + gone, power @ S @ power.T + added
+
+
+def _first_below(here: RoundMap, u: np.ndarray, S: np.ndarray, span: int, target: float) -> int:
+    low, high = 0, span
+    while high - low > 1:
+        middle = (low + high) // 2
+        v, V = _ahead(here, u, S, middle)
+        if v @ v + np.trace(V) <= target:
+            high = middle
+        else:
+            low = middle
+    return high
