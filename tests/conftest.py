@@ -12,6 +12,8 @@ if importlib.util.find_spec("beartype"):
     install_import_hook("performative", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Most tests compile for seconds and run for milliseconds; those that run for long ask for `optimised_programs`.
+jax.config.update("jax_disable_most_optimizations", True)
 
 MAPS = Path("/proc/self/maps")
 
@@ -25,11 +27,11 @@ def few_programs():
 
 
 @pytest.fixture(scope="module")
-def quick_compilation():
-    """For modules in which nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
+def optimised_programs():
+    """For modules whose programs run for longer than they take to compile."""
     jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ from faults import no_clip, shared_keys, weak_channel, weak_noise
 import performative as pf
 from performative import attack
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.mark.parametrize(("noise", "share"), [(2.0, 0.5), (4.0, 0.5), (4.0, 0.25)])
 def test_weak_noise_by_canaries(noise, share):

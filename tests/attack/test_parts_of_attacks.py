@@ -16,8 +16,6 @@ from performative.attack.planting import run_coins
 from performative.attack.target import STRETCH, read_target
 from performative.attack.trials import gaussian_delta
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 10), (3, 10), (10, 10), (40, 5000)])
 def test_clopper_pearson_solves_its_equation(count, trials):

@@ -10,8 +10,6 @@ import performative as pf
 from performative.certify import certify
 from performative.populations import Gaussian, Sluggish
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def words(c):
     """All that a user reads; it must be JSON too, with no infinities."""

@@ -12,8 +12,6 @@ from performative.populations import Database, Gaussian
 from performative.populations.shifts import Linear
 from performative.solve.landscape import survey
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.fixture(scope="module")
 def certificate():

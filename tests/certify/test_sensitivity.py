@@ -17,8 +17,6 @@ from performative.populations.shares import Linear as LinearShare
 from performative.populations.shifts import Linear
 from performative.solve.landscape import survey
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ONES = np.ones(2)
 RNG = np.random.default_rng(0)
 MATRICES = RNG.normal(size=(2, 3, 3))

@@ -11,9 +11,6 @@ from performative.cli import app
 from performative.config import load_experiment
 from performative.describe import describe
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
 X, Y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 2
 TABLE = [[1.0, 2.0, 4.0], [0.0, 5.0, 3.0]]
 PROBLEMS = {

@@ -10,9 +10,6 @@ from performative.cli import app
 from performative.config import load_experiment
 from performative.describe import describe
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
 # case, its Python form, recipe, window: well above the d parameters, and short enough that warm-up ends.
 CASES = {
     '{ name = "pricing_demands", clients = 3, goods = 1, contamination = 0.2 }': (

@@ -14,8 +14,6 @@ import performative as pf
 from performative.participation import Cyclic, PowerOfChoice
 from performative.skew import selection_skew
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def problem(mean, eps, weights=None, scale=0.0):
     mean = np.asarray(mean, float)

@@ -4,7 +4,6 @@ Gaussian problem without noise: client i pulls by lambda_i theta - m_i with lamb
 -R_i (lambda_i theta - m_i), and a rule that weighs it by w_i ends at sum w_i R_i m_i / sum w_i R_i lambda_i.
 """
 
-import jax
 import numpy as np
 import pytest
 
@@ -17,14 +16,6 @@ P, M = np.asarray([0.4, 0.3, 0.2, 0.1]), np.asarray([1.0, -2.0, 3.0, 5.0])
 STATIC, REACTING = np.zeros(4), np.asarray([0.5, -0.3, 0.8, 0.2])
 TAU = np.asarray([5, 1, 3, 2])
 ETA, DECAY, MU = 0.2, 0.6, 0.7
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Here nearly all of the time would be the compiler's."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def final(eps, rounds=2000, mean=M, weights=P, theta=0.5, rate=ETA, repeats=1, **parts):

@@ -2,7 +2,6 @@
 
 import itertools
 
-import jax
 import numpy as np
 import pytest
 
@@ -17,13 +16,6 @@ MEAN = np.asarray([-3.0, 4.0])[KIND] + 0.3 * _rng.normal(size=N)
 SENSITIVITY = np.asarray([0.2, 0.7])[KIND] + 0.05 * _rng.normal(size=N)
 WEIGHTS = _rng.dirichlet(8 * np.ones(N))
 START = 1.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 # Data that follow the model, and data that stay as the start made them: numbers differ, so one compilation serves both.

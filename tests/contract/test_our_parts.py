@@ -15,7 +15,7 @@ GAUSSIAN = pf.populations.Gaussian(np.arange(7.0), 0.5, 1.0)
 
 
 def slowly(*case):
-    """A variant of a part that is checked in another form already."""
+    """A part whose slot is shown by another one here, and that meets all others in tests/parity/test_every_pair.py."""
     return pytest.param(*case, marks=pytest.mark.slow)
 
 
@@ -42,9 +42,9 @@ def test_participation(part, rules):
     ("part", "rules"),
     [
         (pf.Fixed(2), set()),
-        (pf.Uniform(2), set()),
+        slowly(pf.Uniform(2), set()),
         slowly(pf.Shuffled(2), {"saves"}),
-        (pf.Poisson(0.5, 4), {"sweeps"}),
+        slowly(pf.Poisson(0.5, 4), {"sweeps"}),
         slowly(pf.Whole(), set()),
     ],
     ids=lambda value: type(value).__name__,
@@ -57,7 +57,7 @@ def test_batches(part, rules):
     "part",
     [
         pf.populations.Gaussian(RNG.standard_normal((7, 3)), RNG.uniform(0, 0.3, (7, 3, 3)), 1.0),
-        pf.populations.Contaminated(GAUSSIAN, 0.1, pf.populations.Gaussian(9.0, 0.0, 1.0)),
+        slowly(pf.populations.Contaminated(GAUSSIAN, 0.1, pf.populations.Gaussian(9.0, 0.0, 1.0))),
         pf.populations.Strategic(X, LABELS, 0.5, features=(0, 2), count=[1, 2, 3, 4, 6, 5, 2]),
         pf.populations.Sluggish(GAUSSIAN, np.linspace(0.2, 1.0, 7)),
     ],
@@ -88,15 +88,15 @@ ONE_LAW_EACH = pf.populations.Mixture(
 @pytest.mark.parametrize(
     ("part", "options"),
     [
-        (pf.populations.Pricing(RNG.standard_normal((7, 3)), RNG.uniform(0, 1, (7, 3, 3)), 1.0), {"problem": PRICES}),
+        slowly(pf.populations.Pricing(RNG.standard_normal((7, 3)), RNG.uniform(0, 1, (7, 3, 3)), 1.0), {"problem": PRICES}),
         (pf.populations.Regression(np.ones(7), 1.0, 1.0, np.linspace(0, 1, 7), 0.5), {"problem": RIDGE}),
         slowly(pf.populations.Regression(X[:, 0], COVARIANCE, X[:, 1], X[:, 2], 0.5), {"problem": RIDGE}),
         slowly(pf.populations.Mixture((STAYS, GAUSSIAN), SHARES.Linear([0.5, 0.5], [0.1, -0.1])), {"problem": PRICES}),
         slowly(pf.populations.Mixture(LINES, SHARES.Losses([1.0, 3.0], 2.0, 2.0, np.arange(7.0))), {"problem": RIDGE}),
-        (pf.populations.Mixture(BUYERS, SHARES.Budgets(np.abs(X[:, :2]), 10.0)), {"problem": PRICES}),
-        (pf.populations.Classes(X[0, :2], RNG.uniform(0, 1, (7, 2)), 0.5, [0.3, 0.7]), {}),
+        slowly(pf.populations.Mixture(BUYERS, SHARES.Budgets(np.abs(X[:, :2]), 10.0)), {"problem": PRICES}),
+        slowly(pf.populations.Classes(X[0, :2], RNG.uniform(0, 1, (7, 2)), 0.5, [0.3, 0.7]), {}),
         slowly(pf.populations.Strategic(X, LABELS, RNG.uniform(0, 1, (7, 2)), count=[1, 2, 3, 4, 6, 5, 2]), {}),
-        (pf.populations.Outliers(np.arange(7.0), 2.0, "student3"), {"theta": np.zeros(3)}),
+        slowly(pf.populations.Outliers(np.arange(7.0), 2.0, "student3"), {"theta": np.zeros(3)}),
         slowly(pf.populations.Contaminated(GAUSSIAN, np.linspace(0, 0.4, 7), ONE_LAW_EACH), {}),
     ],
     ids=[
@@ -118,7 +118,7 @@ SHIFT = pf.populations.shifts.Linear
     [
         (pf.populations.Database(X[:, :, 0], SHIFT(0.3), count=[1, 2, 3, 4, 6, 5, 2]), None),
         slowly(pf.populations.Database(X, SHIFT(RNG.uniform(0, 0.3, (7, 3, 3))), noise=np.linspace(0, 1, 7)), None),
-        (pf.populations.Database(X), np.zeros(3)),
+        slowly(pf.populations.Database(X), np.zeros(3)),
     ],
     ids=["numbers", "vectors with noise", "data that stay"],
 )
@@ -127,6 +127,7 @@ def test_databases(part, theta):
     assert set(check_part(part, theta=theta)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged
 
 
+@pytest.mark.slow
 def test_reweighted():
     part = pf.populations.Reweighted(X, RNG.integers(0, 3, (7, 6)), temperature=2.0)
     assert {"saves", "sweeps", "nodes", "in_a_round"} < set(check_part(part, theta=np.zeros((3, 3))))
@@ -136,17 +137,17 @@ def test_reweighted():
     ("part", "rules"),
     [
         (pf.estimators.Minibatch(), {"padding", "in_a_round"}),
-        (pf.estimators.Clipped(0.5, 1.0), {"padding", "in_a_round", "sweeps"}),
+        slowly(pf.estimators.Clipped(0.5, 1.0), {"padding", "in_a_round", "sweeps"}),
         slowly(pf.estimators.Clipped(0.5, 1.0, block=3), {"padding", "in_a_round", "sweeps"}),
         (pf.estimators.Dice(0.5, 1.0, 1.0), {"padding", "in_a_round", "sweeps", "saves"}),
         slowly(pf.estimators.ClippedModel(), {"padding", "in_a_round", "sweeps"}),
         (pf.channels.Plain(), {"in_a_round"}),
-        (pf.channels.ClippedNoise(0.5, 1.0), {"in_a_round", "sweeps"}),
+        slowly(pf.channels.ClippedNoise(0.5, 1.0), {"in_a_round", "sweeps"}),
         (pf.aggregators.Mean(), {"padding", "relabelling", "in_a_round"}),
         (pf.schedules.constant(0.1), {"sweeps", "step_size"}),
         (pf.schedules.harmonic(20.0, 200.0), {"sweeps", "step_size"}),
         (pf.Box(-1.0, [0.5, 1.0, 2.0]), {"sweeps", "projection", "in_a_round"}),
-        (pf.Ball(2.0), {"sweeps", "projection", "in_a_round"}),
+        slowly(pf.Ball(2.0), {"sweeps", "projection", "in_a_round"}),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -164,7 +165,7 @@ FAST = COMMON - {"jit_equals_eager"}
 @pytest.mark.parametrize(
     ("part", "rules"),
     [
-        (WINDOW, {"saves", "sweeps"}),
+        slowly(WINDOW, {"saves", "sweeps"}),
         slowly(pf.estimators.Performative(7, term="pathwise", reset_after=3), {"saves", "sweeps"}),
         (pf.estimators.Performative(None, term="pathwise"), {"sweeps", "jit_equals_eager"}),
         slowly(pf.estimators.Filtered(pf.estimators.Minibatch()), {"sweeps", "jit_equals_eager"}),
@@ -197,6 +198,7 @@ def test_servers_that_remember_clients():
     assert set(check_part(pf.aggregators.Varp())) == COMMON | SERVER | {"sitting_out", "in_a_round"}
 
 
+@pytest.mark.slow
 def test_pooled():
     part = pf.Problem(pf.losses.squared, pf.populations.Sluggish(GAUSSIAN, 0.5)).pooled().population
     assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round", "saves"}

@@ -10,6 +10,8 @@ ROUNDS, REPEATS = 50_000, 64
 # The paper's gamma_t = 10 / (100 + t) starts at t = 1, ours at t = 0.
 RATE = pf.schedules.harmonic(10.0, 101.0)
 
+pytestmark = pytest.mark.usefixtures("optimised_programs")
+
 
 def settle(algorithm, beta):
     """Where the repeats end: mean and its standard error."""

@@ -9,6 +9,8 @@ import performative as pf
 WINDOW, SAMPLES = 25, pf.Fixed(500)
 QUICK = {"progress": False, "record_theta": "last", "risk": False, "consensus": False}
 
+pytestmark = pytest.mark.usefixtures("optimised_programs")
+
 
 def end(problem, algorithm, rounds, repeats=4, theta=None, seed=0):
     """The last model of each repeat."""

@@ -11,9 +11,6 @@ from performative.sweep import set_by_name
 CLIENTS = 5
 
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
 P = np.asarray([0.3, 0.25, 0.2, 0.15, 0.1])
 CLEAN = Pricing(np.linspace(6.0, 7.0, CLIENTS), np.linspace(1.0, 2.0, CLIENTS), 0.3)
 # A share and a law of its own for each client.

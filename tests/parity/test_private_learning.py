@@ -12,9 +12,6 @@ TABLES = pf.populations.Database(RNG.normal(1.0, 1.0, (CLIENTS, ROWS)), pf.popul
 PROBLEM = pf.Problem(pf.losses.squared, TABLES, P, domain=pf.Box(-5.0, 5.0))
 
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
 COMPANY = {
     "poisson, Scheme I, work": dict(
         batch=pf.Poisson(0.3, 8), participation=pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1])

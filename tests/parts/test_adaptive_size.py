@@ -11,7 +11,6 @@ import performative as pf
 from performative.estimators import AdaptiveSize, Filtered, Minibatch, Performative
 from performative.estimators.adaptive_size import sample_size
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 CLEAN = pf.Problem(pf.losses.negative_revenue, PRICES)
 
 

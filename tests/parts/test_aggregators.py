@@ -13,8 +13,6 @@ from performative.history import History
 from performative.testing.uses import compiled
 from performative.types import Cohort, Upload
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 ROWS, CLIENTS = 8, 12
 SEEDS = st.integers(0, 10**6)
 FEW = settings(max_examples=40, deadline=None, derandomize=True)

@@ -12,7 +12,7 @@ import performative as pf
 from performative.participation import AdaComm, Available, Cyclic, DayNight, PowerOfChoice, Selection
 from performative.types import Cohort, Upload
 
-pytestmark = pytest.mark.usefixtures("quick_compilation", "double_precision")
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 P = np.asarray([0.4, 0.3, 0.1, 0.15, 0.05])
 LOSS = np.asarray([2.0, 5.0, 1.0, 4.0, 3.0])

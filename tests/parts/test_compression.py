@@ -13,8 +13,6 @@ from performative.channels import Quantised, Sparse
 from performative.testing.uses import compiled
 from performative.types import Broadcast
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 THETA = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(())}
 SIZE = 7
 SEEDS = st.integers(0, 10**6)

@@ -30,7 +30,7 @@ from performative.optimisers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_o
 from performative.testing.uses import compiled
 from performative.types import Cohort, Upload
 
-pytestmark = pytest.mark.usefixtures("double_precision", "quick_compilation")
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 TAU = [1, 2, 5]
 # -theta z with z = -1: every gradient is 1, wherever the model is.

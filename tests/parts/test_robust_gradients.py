@@ -15,7 +15,6 @@ from performative.estimators import AdaptiveSize, Filtered, Minibatch, Performat
 from performative.estimators.filtered import masked_median, top_direction
 from performative.testing.uses import compiled
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 ROWS, WIDTH = 512, 5  # one compilation serves batches of every size up to this
 REPAIRED, PRINTED = (on_device(Filtered(Minibatch(), rule=rule), jnp.float32) for rule in ("repaired", "printed"))
 KEEP = compiled(lambda part, gradients, start: part.keep(gradients, start))

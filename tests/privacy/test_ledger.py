@@ -14,9 +14,6 @@ ALGORITHM = pf.pcsgd(0.1, clip=1.0, noise_multiplier=20.0, batch=pf.Uniform(3))
 DELTA = 1e-5
 
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
 def run(rounds, privacy, **options):
     return pf.run(PROBLEM, ALGORITHM, rounds, theta=0.0, risk=False, privacy=privacy, **options)
 
