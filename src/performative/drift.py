@@ -9,6 +9,7 @@ import numpy as np
 
 from performative.aggregators import Mean, Scaffold
 from performative.algorithm import Algorithm
+from performative.channels import Plain
 from performative.engine.run import run
 from performative.errors import check_counts
 from performative.participation import AbstractParticipation, Full, LocalWork
@@ -16,7 +17,7 @@ from performative.problem import Problem
 
 
 class Drift(NamedTuple):
-    """An estimate and its standard error; the error is 0 where nothing is random."""
+    """An estimate and its standard error: 0 where nothing is random, NaN after a single repeat."""
 
     value: float
     standard_error: float
@@ -29,8 +30,8 @@ def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: i
 
     The clients' updates may differ much and still cancel: FedAvg is slowed by rho, not by how unlike the gradients
     are, and rho is 0 with a single local step at a stable point. All clients take part, and their updates are averaged,
-    whatever the algorithm would do with them; estimator, local steps, batch and deployment are the algorithm's. What
-    clients remember is as before the first round, so control variates have not yet been learnt.
+    whatever the algorithm's server and channel would do with them; estimator, local steps, batch and deployment are its
+    own. What clients remember is as before the first round, so control variates have not yet been learnt.
 
     repeats: over how many draws of the data the updates are averaged. Noise leaves about one standard error in rho.
     Wang, Das, Joshi, Kale, Xu and Zhang 2022, "On the unreasonable effectiveness of federated averaging with
@@ -40,9 +41,9 @@ def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: i
     everyone: AbstractParticipation = Full()
     if isinstance(algorithm.participation, LocalWork):
         everyone = LocalWork(Full(), algorithm.participation.steps)
-    # Scaffold averages too, and its clients wait for what it broadcasts.
-    server = algorithm.aggregator if isinstance(algorithm.aggregator, Scaffold) else Mean()
-    plain = dataclasses.replace(algorithm, participation=everyone, aggregator=server)
+    # Clients with control variates wait for what Scaffold broadcasts; it averages too.
+    server = Scaffold() if _holds_scaffold(algorithm.aggregator) else Mean()
+    plain = dataclasses.replace(algorithm, participation=everyone, aggregator=server, channel=Plain())
     history = run(
         problem, plain, rounds=1, theta=theta, seed=seed, repeats=repeats, dtype="float64", risk=False, consensus=False,
         progress=False,
@@ -51,5 +52,15 @@ def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: i
     each = np.concatenate([move.reshape(repeats, -1) for move in moves], axis=1)
     with jax.enable_x64(True):
         steps = sum(float(algorithm.rate(jnp.asarray(e))) for e in range(algorithm.steps))
+    if not steps > 0:
+        raise ValueError("average_drift: the rate of the first round is 0, so that there is no drift to measure.")
     spread = np.linalg.norm(np.std(each, axis=0, ddof=1)) / np.sqrt(repeats) if repeats > 1 else np.nan
     return Drift(float(np.linalg.norm(each.mean(axis=0))) / steps, float(spread) / steps)
+
+
+def _holds_scaffold(aggregator: Any) -> bool:
+    while not isinstance(aggregator, Scaffold):
+        if not hasattr(aggregator, "inner"):
+            return False
+        aggregator = aggregator.inner
+    return True

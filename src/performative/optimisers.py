@@ -59,6 +59,10 @@ def _check(owner: str, share: dict[str, Any], above: dict[str, Any]) -> None:
             raise ValueError(f"{owner}: {name} must not be negative; got {value}.")
 
 
+# Directions of 1 after which a transformation of optax counts as settled: momentum up to a decay of 0.99.
+_LONG = 2000
+
+
 class Momentum(AbstractOptimiser):
     """m <- v + decay m;      the direction is m, or v + decay m with `nesterov`.
 
@@ -178,6 +182,10 @@ class FromOptax(AbstractOptimiser):
         import optax
 
         return optax.GradientTransformation(self.init, self.update)
+
+    def settled(self, state: PyTree) -> PyTree:
+        one = jnp.ones(())
+        return jax.lax.fori_loop(0, _LONG, lambda _, state: self.turn(one, state, one)[1], state)
 
 
 def as_optimiser(tx: Any) -> Any:

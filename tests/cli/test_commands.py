@@ -44,6 +44,31 @@ def invoke(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+def test_groups_of_unequal_size_can_stand_in_a_file(tmp_path):
+    path = tmp_path / "cycle.toml"
+    path.write_text(
+        FILE.replace("rate = 0.1", 'rate = 0.1\nparticipation = { name = "Cyclic", groups = [[0], [1, 2]] }')
+    )
+    assert load_experiment(path).algorithm.participation.groups.tolist() == [0, 1, 1]
+
+
+def test_plan_prints_its_choice_and_names_slips(tmp_path):
+    path = tmp_path / "plan.toml"
+    costs = "cost = { communication = 20, latency = { name = 'Exponential', mean = 2.0 } }"
+    path.write_text(FILE + f"[plan]\naccuracy = 0.3\nlocal_steps = [1, 4]\nbatches = [8]\ntheta = 0.0\n{costs}\n")
+    told = json.loads(invoke("plan", path, "--json").stdout)
+    assert (
+        told["status"] == "completed"
+        and told["choice"]["local_steps"] in (1, 4)
+        and told["method"] == "exact recursion"
+    )
+    assert invoke("run", path).exit_code == 0  # [plan] does not disturb a run
+    for wrong, message in (("acuracy = 0.3", "Did you mean 'accuracy'"), ("accuracy = -1.0", "positive distance")):
+        path.write_text(FILE + f"[plan]\n{wrong}\n")
+        result = invoke("plan", path)
+        assert result.exit_code == 2 and message in result.stderr
+
+
 def test_run_does_what_python_does(file, tmp_path):
     result = invoke("run", file, "--json", "--seed", 5, "--out", tmp_path / "h.nc")
     assert result.exit_code == 0, result.stderr

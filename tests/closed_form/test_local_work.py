@@ -126,3 +126,42 @@ class TestCyclesOfLocalWork:
     def test_shuffling_takes_most_of_the_noise(self):
         _, sgd, shuffled = self.expected(50)
         assert shuffled < 0.25 * sgd
+
+
+def test_drift_is_of_updates_whatever_server_and_channel_do():
+    stable = P @ M / (P @ (1 - REACTING))
+    plain = pf.average_drift(gaussian(REACTING), pf.p_fedavg(ETA, local_steps=E), stable).value
+    controlled = {"estimator": ControlVariate(Minibatch())}
+    for parts in (
+        {"channel": pf.channels.Quantised(3)},
+        {"aggregator": Scaffold(pf.aggregators.Median()), **controlled},
+        {"aggregator": Nova(Scaffold()), **controlled},
+    ):
+        drift = pf.average_drift(gaussian(REACTING), pf.p_fedavg(ETA, local_steps=E, **parts), stable)
+        np.testing.assert_allclose(drift.value, plain, rtol=1e-12)
+    with pytest.raises(ValueError, match="rate of the first round is 0"):
+        pf.average_drift(gaussian(REACTING), pf.p_fedavg(0.0), stable)
+
+
+def test_a_rejected_client_is_waited_for_and_counted():
+    mean = np.asarray([1.0, 2.0, 1e200])  # its square is no number, and neither is its gradient's
+    problem = pf.Problem(broken_far_out, pf.populations.Gaussian(mean, 0.0, 0.0))
+    clock = pf.Clock(compute=[1.0, 1.0, 10.0], communication=1.0)
+    history = pf.run(problem, pf.p_fedavg(0.1), 3, theta=0.0, clock=clock, dtype="float64", risk=False, stable=1.5)
+    assert history["broken_updates"][0].tolist() == [0, 1, 2, 3]
+    assert history["uploads"][0].tolist() == [0, 3, 6, 9]
+    assert history["time"][0].tolist() == [0, 11, 22, 33]
+
+
+def broken_far_out(theta, z):
+    return (theta - z) ** 4
+
+
+def test_the_recorded_server_step_is_that_of_evened_updates():
+    tau = [5, 1, 3, 2]
+    algorithm = pf.p_fedavg(ETA, participation=pf.LocalWork(pf.Full(), tau), aggregator=Nova(Extrapolate()))
+    history = pf.run(gaussian(STATIC), algorithm, 1, theta=0.5, dtype="float64", risk=False)
+    delta = (1 - (1 - ETA) ** np.asarray(tau)) * (M - 0.5) * (P @ tau) / tau
+    step = max(1.0, P @ delta**2 / (2 * ((P @ delta) ** 2 + 1e-3)))
+    np.testing.assert_allclose(history["server_step"][0, 1], step, rtol=1e-12)
+    np.testing.assert_allclose(history.final[0], 0.5 + step * (P @ delta), rtol=1e-12)

@@ -88,7 +88,7 @@ ONE_LAW_EACH = pf.populations.Mixture(
 @pytest.mark.parametrize(
     ("part", "options"),
     [
-        slowly(pf.populations.Pricing(RNG.standard_normal((7, 3)), RNG.uniform(0, 1, (7, 3, 3)), 1.0), {"problem": PRICES}),
+        slowly(pf.populations.Pricing(X[:, 0], RNG.uniform(0, 1, (7, 3, 3)), 1.0), {"problem": PRICES}),
         (pf.populations.Regression(np.ones(7), 1.0, 1.0, np.linspace(0, 1, 7), 0.5), {"problem": RIDGE}),
         slowly(pf.populations.Regression(X[:, 0], COVARIANCE, X[:, 1], X[:, 2], 0.5), {"problem": RIDGE}),
         slowly(pf.populations.Mixture((STAYS, GAUSSIAN), SHARES.Linear([0.5, 0.5], [0.1, -0.1])), {"problem": PRICES}),

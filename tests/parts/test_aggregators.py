@@ -113,6 +113,26 @@ def test_clients_without_weight_have_no_say():
         assert float(moved(jax.tree.map(jnp.asarray, part), delta, nobody, P, None)[0]) == 0.0
 
 
+def test_krum_does_not_take_a_client_without_weight():
+    delta = jnp.asarray([1.0, 1.2, 1.1, 1.6, 9.0])
+    cohort = Cohort(jnp.arange(5, dtype=jnp.int32), jnp.asarray([0.4, 0.3, 0.0, 0.2, 0.1]))
+    assert float(moved(Krum(0), delta, cohort, P, None)[0]) == np.float32(1.2)
+
+
+def test_the_median_of_very_many():
+    rows = 100_001
+    delta = jnp.exp(jnp.linspace(-1.0, 1.0, rows))
+    cohort = Cohort(jnp.arange(rows, dtype=jnp.int32), jnp.full(rows, 1 / rows))
+    assert float(moved(Median(), delta, cohort, P, None)[0]) == float(delta[rows // 2])
+
+
+def test_models_are_not_averaged_by_weights_that_do_not_sum_to_one():
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.5, 1.0))
+    for who in (pf.Available(0.5), pf.LocalWork(pf.Available(0.5), [1, 2, 1, 2])):
+        with pytest.raises(ValueError, match="do not sum to one, and the model does not converge"):
+            pf.run(problem, pf.p_fedavg(0.1, participation=who, aggregator=Mean(of="models")), 2, theta=0.0)
+
+
 def test_krum_tells_long_updates_apart_by_little():
     # Squares of 1e4 leave float32 no room for differences of 0.1; the differences themselves do.
     delta = 1e4 + jnp.asarray([0.0, 0.1, 0.2, 0.3, 9.0])

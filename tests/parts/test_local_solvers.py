@@ -28,7 +28,7 @@ from performative.estimators import (
 )
 from performative.optimisers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimiser
 from performative.testing.uses import compiled
-from performative.types import Cohort, Upload
+from performative.types import Broadcast, Cohort, Local, Upload
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -94,6 +94,22 @@ def test_reach_of_a_state_that_is_kept_is_the_long_run():
         state = one_round(setup, state, keys)
     sent, _ = uploads(setup, state, keys)
     np.testing.assert_allclose(sent.delta, -np.asarray(sent.reach), rtol=1e-10)
+
+
+def test_the_long_run_of_a_transformation_of_optax():
+    kept = Preconditioned(Minibatch(), optax.trace(0.6), reset=False)
+    setup, state, keys = begin(SLOPE_ONE, rate=0.1, participation=pf.LocalWork(pf.Full(), TAU), estimator=kept)
+    np.testing.assert_allclose(uploads(setup, state, keys)[0].reach, 0.1 * np.asarray(TAU) / (1 - 0.6), rtol=1e-12)
+
+
+def test_a_state_that_a_domain_hides_is_not_kept():
+    """One infinite gradient: the projection makes the update finite, momentum alone remembers it."""
+    kept = Preconditioned(Minibatch(), DAMPED, reset=False)
+    zero, one = jnp.zeros(()), jnp.asarray(1, jnp.int32)
+    local = Local(pf.losses.squared, None, None, zero, Broadcast(zero, zero, {}, one, 1), one, zero)
+    spoilt = jax.tree.map(lambda leaf: leaf + jnp.inf, kept.init(zero, None, pf.losses.squared))
+    after = kept.finish(Upload(zero, one, None, {}), local, spoilt)[1]
+    assert jax.tree.leaves(after) and all(bool(jnp.all(leaf == 0)) for leaf in jax.tree.leaves(after))
 
 
 def test_a_client_that_is_done_keeps_its_state():

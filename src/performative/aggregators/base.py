@@ -29,8 +29,8 @@ class AbstractAggregator(eqx.Module):
     ) -> tuple[Theta, Memory]:
         """The move, from uploads with a leading axis of K rows. Inactive rows weigh 0 and may hold anything."""
 
-    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
-        """Numbers of this round that are worth a record, by name."""
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+        """Numbers of this round that are worth a record, by name; `memory` is that of before the round."""
         return {}
 
     def check(self, weights: Any, participation: Any) -> None:

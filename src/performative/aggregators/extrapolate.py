@@ -64,8 +64,8 @@ class Extrapolate(AbstractAggregator):
         step = jnp.maximum(1, spread / (2 * (squared_norm(mean) + least)))
         return step if self.cap is None else jnp.minimum(step, jnp.asarray(self.cap).astype(step.dtype))
 
-    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
-        return {"server_step": self.server_step(upload, cohort), **self.inner.levels(upload, cohort)}
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+        return {"server_step": self.server_step(upload, cohort), **self.inner.levels(upload, cohort, weights, memory)}
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)

@@ -50,7 +50,14 @@ class Mean(AbstractAggregator):
         return move, memory
 
     def check(self, weights: Any, participation: Any) -> None:
-        if self.of == "models" and not participation.sums_to_one and np.ptp(np.asarray(weights)) > 1e-12:
+        if self.of != "models" or participation.sums_to_one:
+            return
+        if not participation.sums_to_one_if_equal:
+            raise ValueError(
+                f'Mean(of="models") with {type(participation).__name__}: the weights of a round do not sum to one, and '
+                'the model does not converge. Use Mean() (of="updates").'
+            )
+        if np.ptp(np.asarray(weights)) > 1e-12:
             raise ValueError(
                 f'Mean(of="models") with {type(participation).__name__} needs equal weights: unequal ones of a round '
                 'do not sum to one and the model does not converge. Use Mean() (of="updates"), or SchemeOne.'

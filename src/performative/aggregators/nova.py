@@ -35,7 +35,9 @@ class Nova(AbstractAggregator):
     over: "clients" takes r over all clients that were ever seen, each with its last reach: once all were, r does not
           depend on who was drawn. "cohort" is the printed form, r = sum_k a_k r_k / sum_k a_k over the round's own: the
           same with full participation, but with few clients a round it goes back to FedAvg (with one, exactly).
-    The server keeps one number a client; a round still costs K.
+    The server keeps one number a client; a round still costs K. A channel with error feedback keeps its error in the
+    units of whole updates: where a client's number of steps changes from round to round it does not fit `Nova`, and the
+    point is biased, whatever the rate.
     """
 
     inner: AbstractAggregator = Mean()
@@ -60,14 +62,22 @@ class Nova(AbstractAggregator):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
+        evened, seen = self._even(upload, cohort, weights, memory)
+        inside = memory if seen is None else memory.inner
+        move, inside = self.inner.aggregate(theta, evened, cohort, weights, inside)
+        return move, (inside if seen is None else NovaMemory(*seen, inside))
+
+    def _even(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Upload, tuple[Array, Array, Array] | None]:
+        """The updates as if all had reached equally far; and the reaches that are known after the round."""
         if upload.reach is None:
             raise ValueError("Nova needs uploads that say how far their local steps reach (Upload.reach).")
         here = jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
         reach: Array = jnp.where(here, upload.reach, 0)
         if self.over == "cohort":
             total = jnp.sum(cohort.weight.astype(reach.dtype) * reach)
-            middle = _ratio(total, jnp.sum(cohort.weight).astype(reach.dtype))
-            inside, last = memory, None
+            middle, known = _ratio(total, jnp.sum(cohort.weight).astype(reach.dtype)), None
         else:
             share = jnp.where(here, jnp.take(weights, cohort.ids, mode="clip"), 0).astype(memory.last.dtype)
             reach = reach.astype(memory.last.dtype)
@@ -75,20 +85,18 @@ class Nova(AbstractAggregator):
             total = memory.total + jnp.sum(share * (reach - before))
             seen = memory.seen + jnp.sum(jnp.where((before == 0) & (reach != 0), share, 0))
             middle = _ratio(total, seen)
-            inside = memory.inner
             # Where everyone computes, absent clients have rows too: what stands there was never sent.
-            last = put_rows(memory.last, jnp.where(here, cohort.ids, weights.shape[0]), reach)
+            known = put_rows(memory.last, jnp.where(here, cohort.ids, weights.shape[0]), reach), total, seen
         factor = jnp.where(reach == 0, 1, _ratio(middle, reach))
 
         def even(delta: Array) -> Array:
             return delta * factor.reshape((-1,) + (1,) * (delta.ndim - 1)).astype(delta.dtype)
 
-        evened = eqx.tree_at(lambda u: u.delta, upload, jax.tree.map(even, upload.delta))
-        move, inside = self.inner.aggregate(theta, evened, cohort, weights, inside)
-        return move, (inside if last is None else NovaMemory(last, total, seen, inside))
+        return eqx.tree_at(lambda u: u.delta, upload, jax.tree.map(even, upload.delta)), known
 
-    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
-        return self.inner.levels(upload, cohort)
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+        evened, seen = self._even(upload, cohort, weights, memory)
+        return self.inner.levels(evened, cohort, weights, memory if seen is None else memory.inner)
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)

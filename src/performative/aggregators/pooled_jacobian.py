@@ -102,8 +102,8 @@ class PooledJacobian(AbstractAggregator):
         seen, new, known = jax.vmap(one)(clusters, memory.seen, memory.shared.jacobian, memory.shared.known)
         return move, PooledMemory(seen, SharedReaction(new, known, label), centres, inside)
 
-    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
-        return self.inner.levels(upload, cohort)
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort, weights, memory.inner)
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)

@@ -62,7 +62,10 @@ class Median(AbstractAggregator):
     ) -> tuple[Theta, Memory]:
         share, present = _shares(cohort), _present(cohort)
         parts = jnp.round(share * _PARTS).astype(jnp.int32)
-        total, rounding = jnp.sum(parts, dtype=jnp.int32), share.shape[0]
+        total = jnp.sum(parts, dtype=jnp.int32)
+        # Parts were rounded, one by one: a tie may be off by half a part a row, but never by half of a client's share.
+        least = jnp.min(jnp.where(parts > 0, parts, total))
+        rounding = jnp.minimum(share.shape[0], least // 2)
 
         def middle(leaf: Array) -> Array:
             values, weighs = _sorted(leaf, parts, present)
@@ -137,7 +140,8 @@ class Krum(AbstractAggregator):
 
     `multi` > 1 takes the `multi` lowest scores and their mean by the weights of the round. Distances are those of whole
     updates, over all leaves. n counts the different clients of the round: one drawn twice by `SchemeOne` has one vote,
-    as it is one client that may be hostile. Two that are each other's nearest tie; the one closer to all wins.
+    as it is one client that may be hostile; one without weight has none. Two that are each other's nearest tie; the one
+    closer to all wins.
     It withstands `byzantine` hostile clients where n >= 2 byzantine + 3. A run is refused where no round can have that
     many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) take one neighbour at least, without warrant.
     Costs K^2 distances a round, K the rows that the executor computes. Blanchard et al. 2017.
@@ -154,7 +158,7 @@ class Krum(AbstractAggregator):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
-        present = _present(cohort)
+        present = _present(cohort) & (cohort.weight > 0)
         apart = _distances(upload.delta, present)
         n = jnp.sum(present, dtype=jnp.int32)
         neighbours = jnp.clip(n - self.byzantine - 2, jnp.minimum(1, n - 1), n - 1)

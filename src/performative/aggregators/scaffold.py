@@ -54,8 +54,8 @@ class Scaffold(AbstractAggregator):
         news = weighted_sum(upload.extra["control"], share, cohort.active)
         return move, ScaffoldMemory(jax.tree.map(jnp.add, memory.control, news), inside)
 
-    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
-        return self.inner.levels(upload, cohort)
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort, weights, memory.inner)
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)

@@ -60,8 +60,8 @@ class ServerOpt(AbstractAggregator):
 
         return jax.tree.map(step, direction), OptimisedServer(state, inside)
 
-    def levels(self, upload: Upload, cohort: Cohort) -> dict[str, Array]:
-        return self.inner.levels(upload, cohort)
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort, weights, memory.inner)
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)

@@ -24,7 +24,10 @@ class Varp(AbstractAggregator):
         move = sum_k a_k (delta_k - y_k) + sum_i p_i y_i,      then y_k <- delta_k for those who took part
 
     It takes the variance of partial participation away, not the drift of local steps. Jhunjhunwala et al. 2022.
-    The server keeps one update a client; a round still costs K.
+    The server keeps one update a client; a round still costs K. The largest step that settles is smaller than that of
+    `Mean`: with one client of N a round about half. The mean of the y is a running sum: in float32 the rounding of the
+    first, large updates stays in it for good (about 1e-5 of the start's distance, measured at N = 10). Where that
+    counts use dtype="float64", or ClusterVarp(N), which adds up anew.
     """
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:

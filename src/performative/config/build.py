@@ -170,6 +170,8 @@ def _numbers(value: Any, key: str, free: bool = False) -> Any:
     try:
         array = np.asarray(value)
     except ValueError:
+        if free:
+            return value
         raise ConfigError(f"expected rows of equal length; got {shown(value)}.", key) from None
     if array.dtype.kind not in "uif":
         if free:

@@ -91,6 +91,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
         algorithm: Recipe
         run: dict[str, Any]
         privacy: dict[str, Any] | None = None
+        plan: dict[str, Any] | None = None  # for `performative plan`
 
     try:
         return Document.model_validate(raw).model_dump()

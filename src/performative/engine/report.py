@@ -11,7 +11,7 @@ from performative.aggregators import weighted_sum
 from performative.algorithm import Algorithm
 from performative.engine.clock import Clock
 from performative.problem import Problem
-from performative.types import Cohort, Numbers, Upload, squared_norm
+from performative.types import Cohort, Memory, Numbers, Upload, squared_norm
 
 
 class Setup(eqx.Module):
@@ -61,19 +61,23 @@ def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
     return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
 
 
-def report_round(setup: Setup, cohort: Cohort, upload: Upload, rejected: Array) -> Report:
-    """The consensus error where it is asked for, the simulated time, and the sums of clients' counts."""
-    active, dtype = cohort.active, setup.weights.dtype
-    present = jnp.ones(cohort.weight.shape, bool) if active is None else active
+def report_round(setup: Setup, asked: Cohort, heard: Cohort, upload: Upload, memory: Memory, rejected: Array) -> Report:
+    """Levels, the simulated time, and the sums of clients' counts.
+
+    Time and counts are of all who were `asked`, broken updates too; levels of those who were `heard`. `memory` is the
+    aggregator's before the round.
+    """
+    active, dtype = asked.active, setup.weights.dtype
+    present = jnp.ones(asked.weight.shape, bool) if active is None else active
 
     def total(counts: Array) -> Array:
         return jnp.sum(jnp.where(present, counts.astype(dtype), 0))
 
-    took = setup.clock.time(cohort.ids, upload.steps.astype(dtype))
-    time = jnp.max(jnp.where(present, took, 0)) + cohort.elapsed
-    levels = setup.algorithm.aggregator.levels(upload, cohort)
+    took = setup.clock.time(asked.ids, upload.steps.astype(dtype))
+    time = jnp.max(jnp.where(present, took, 0)) + asked.elapsed
+    levels = setup.algorithm.aggregator.levels(upload, heard, setup.weights, memory)
     if setup.consensus:
-        levels = levels | {"consensus": consensus_error(cohort, upload)}
+        levels = levels | {"consensus": consensus_error(heard, upload)}
     return Report(
         levels={name: level.astype(dtype) for name, level in levels.items()},
         time=jnp.asarray(time, dtype),

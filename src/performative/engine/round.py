@@ -150,7 +150,8 @@ def close_round(
 ) -> tuple[State, Report]:
     """The aggregator turns uploads into a move; the books are brought up to date."""
     algorithm, problem = setup.algorithm, setup.problem
-    cohort, rejected = reject_broken(cohort, upload)
+    asked = cohort
+    cohort, rejected = reject_broken(asked, upload)
     chosen = algorithm.participation.observe(cohort, upload, chosen)
     move, aggregated = algorithm.aggregator.aggregate(
         state.theta, upload, cohort, setup.weights, state.server.aggregator
@@ -165,7 +166,7 @@ def close_round(
     if counts is not None:
         counts = counts.at[cohort.ids].add(cohort.weight, mode="drop")
     after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
-    return after, report_round(setup, cohort, upload, rejected)
+    return after, report_round(setup, asked, cohort, upload, state.server.aggregator, rejected)
 
 
 EXECUTORS = {"dense": run_dense, "gather": run_gathered}

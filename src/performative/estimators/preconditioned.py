@@ -28,7 +28,8 @@ class Preconditioned(AbstractWrapper):
            the client's rounds
     `Nova` makes up for unequal work by what tx makes of a gradient of 1: exact for momentum, which is linear; for
     adaptive rules, which divide by the size of gradients, the part that depends on the number of steps only. With
-    reset=False it counts as if such gradients had come for long. Wang et al. 2020, 2021.
+    reset=False it counts as if such gradients had come for long (for Adagrad, whose steps shrink for ever, as at its
+    start). Wang et al. 2020, 2021.
     """
 
     inner: AbstractEstimator
@@ -55,7 +56,7 @@ class Preconditioned(AbstractWrapper):
         if self.reset:
             state = fresh
         else:  # a broken round would spoil every later one
-            sound = all_finite(upload.delta)
+            sound = all_finite((upload.delta, state))
             state = jax.tree.map(lambda new, old: jnp.where(sound, old, new), fresh, state)
         return extra, Optimised(state, inside)
 

@@ -89,6 +89,10 @@ class Available(AbstractParticipation):
                 raise ValueError("Available: probability must be above 0; leave out clients that are never there.")
 
     @property
+    def sums_to_one_if_equal(self) -> bool:
+        return False
+
+    @property
     def sums_to_one(self) -> bool:
         return False
 

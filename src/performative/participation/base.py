@@ -47,6 +47,11 @@ class AbstractParticipation(eqx.Module):
         return False
 
     @property
+    def sums_to_one_if_equal(self) -> bool:
+        """Whether they do where all p_i are equal."""
+        return True
+
+    @property
     def sums_to_one(self) -> bool:
         """Whether the weights of every round sum to one, whatever p is."""
         return True

@@ -24,6 +24,7 @@ class AbstractLatency(eqx.Module):
 
 def _check_positive(owner: str, **values: Any) -> None:
     for name, value in values.items():
+        check_finite(owner, **{name: value})
         if is_concrete(value) and not np.all(np.asarray(value) > 0):
             raise ValueError(f"{owner}: {name} must be positive; got {value}.")
 

@@ -119,6 +119,10 @@ class LocalWork(AbstractParticipation):
         return self.inner.everyone
 
     @property
+    def sums_to_one_if_equal(self) -> bool:
+        return self.inner.sums_to_one_if_equal
+
+    @property
     def sums_to_one(self) -> bool:
         return self.inner.sums_to_one
 

@@ -12,7 +12,6 @@ from performative.plan.near import Near
 from performative.plan.outcome import Option, Plan
 from performative.plan.settings import LocalMaps, Setting, round_map
 from performative.privacy.promise import Privacy
-from performative.privacy.spending import calibrate
 from performative.problem import Problem
 
 _PARTS = (0.5, 0.2, 0.08, 0.03, 0.012, 0.005, 0.002)
@@ -27,6 +26,8 @@ def private_options(
     local_steps: Sequence[int], batches: Sequence[int], deploy: str,
 ) -> Plan:  # fmt: skip
     """The fastest setting within accuracy and epsilon; where there is none, the one that comes closest."""
+    from performative.privacy.spending import calibrate  # loads the accountant, which takes a while
+
     rows = _rows(problem)
     if privacy.epsilon is None:
         raise ValueError("plan: privacy needs a budget, pf.Privacy(delta, epsilon).")
