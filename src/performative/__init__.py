@@ -139,3 +139,12 @@ __all__ = [
     "sweep",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`pf.audit` is loaded when it is asked for: it takes longer than all the rest."""
+    if name == "audit":
+        from importlib import import_module
+
+        return import_module("performative.audit")
+    raise AttributeError(f"module 'performative' has no attribute {name!r}")

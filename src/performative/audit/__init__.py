@@ -1,5 +1,7 @@
 """What logs of past deployments say: who reacts, how much, and where retraining leads."""
 
+from typing import TYPE_CHECKING
+
 from performative.audit.distance import Distances, shift_distances
 from performative.audit.drivers import Driver, drivers
 from performative.audit.effect import Effect, effect_test
@@ -8,22 +10,64 @@ from performative.audit.fitted import fitted_problem
 from performative.audit.log import ClientLog, with_covariances
 from performative.audit.outlook import Outlook, outlook
 from performative.audit.response import Direction, Response, response
+from performative.lazy import later
+
+if TYPE_CHECKING:
+    from performative.audit.advice import Advice
+    from performative.audit.client_report import ClientReport
+    from performative.audit.group_logs import groups_of_logs
+    from performative.audit.groups import GroupReport, compare_groups, groups_of_problem
+    from performative.audit.prospect import Prospect
+    from performative.audit.reading import Logs, read_logs
+    from performative.audit.report import AuditReport, audit_logs
+    from performative.audit.schema import LogError
 
 __all__ = [
+    "Advice",
+    "AuditReport",
     "ClientLog",
+    "ClientReport",
     "Direction",
     "Distances",
     "Driver",
     "Effect",
     "Fit",
+    "GroupReport",
+    "LogError",
+    "Logs",
     "Outlook",
+    "Prospect",
     "Response",
+    "audit_logs",
+    "compare_groups",
     "drivers",
     "effect_test",
     "fit",
     "fitted_problem",
+    "groups_of_logs",
+    "groups_of_problem",
     "outlook",
+    "read_logs",
     "response",
     "shift_distances",
     "with_covariances",
 ]
+
+# Only names that no module of this package shares: a module of that name would take the place of the function.
+__getattr__ = later(
+    __name__,
+    {
+        "Advice": "advice",
+        "AuditReport": "report",
+        "ClientReport": "client_report",
+        "GroupReport": "groups",
+        "LogError": "schema",
+        "Logs": "reading",
+        "Prospect": "prospect",
+        "audit_logs": "report",
+        "compare_groups": "groups",
+        "groups_of_logs": "group_logs",
+        "groups_of_problem": "groups",
+        "read_logs": "reading",
+    },
+)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from performative.cli.audit import audit
 from performative.cli.output import EXIT_CODES, Exit, Failure, before, reporting
 from performative.cli.planning import planning
 from performative.cli.privacy import privacy
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 
 app.add_typer(privacy)
+app.command(epilog=EXIT_CODES)(audit)
 app.add_typer(planning)
 
 # Of a benchmark's numbers, those that the table shows; --json prints all.

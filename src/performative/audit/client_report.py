@@ -1,0 +1,263 @@
+"""What the logs of one client say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from performative.audit.distance import Distances, shift_distances
+from performative.audit.drift import DRIFTS
+from performative.audit.effect import Effect, effect_test, holm
+from performative.audit.log import ClientLog, with_covariances
+from performative.audit.response import Response, response
+from performative.certify.certificate import plain
+
+# Rows farther than this from the middle of their column, in robust spreads (1.48 median distances), lie far out: the
+# margin of `estimators.Filtered`.
+MARGIN = 12.0
+# Up to so many clients nothing is spared; beyond, fewer draws and fewer pairs of deployments are taken for each.
+MANY = 20
+_FULL: tuple[int, dict[str, int]] = (2000, {})
+_SPARED: tuple[int, dict[str, int]] = (500, {"pairs": 12, "projections": 12, "shuffles": 2})
+
+
+@dataclass(frozen=True, eq=False)
+class ClientReport:
+    """One client's part of an `AuditReport`.
+
+    log:           what was read of it, without columns that do not vary (`still` names these)
+    p_value:       of `effect`; adjusted: Holm's over all clients that can be tested, doubled for the pooled test
+    reacts:        whether adjusted is at most the level; None where these deployments cannot tell
+    effect:        the test under the drift asked for, on the means and, where there is a label, on its covariances
+                   with the features; by_drift: under each kind of drift
+    response:      slopes with intervals that hold however models were trained; least_squares: the usual ones,
+                   narrower, for several parameters only (else None)
+    distances:     W_1 between deployments; None where no rows were kept
+    far_out:       column -> share of the rows kept that lie more than 12 robust spreads from its middle
+    """
+
+    name: str
+    weight: float
+    log: ClientLog
+    still: tuple[str, ...]
+    p_value: float
+    adjusted: float
+    reacts: bool | None
+    effect: Effect
+    by_drift: dict[str, Effect]
+    response: Response
+    least_squares: Response | None
+    distances: Distances | None
+    far_out: dict[str, float]
+
+    @property
+    def rows(self) -> int:
+        return int(self.log.count.sum())
+
+    @property
+    def detectable(self) -> np.ndarray:
+        """[q, d] smallest response of each mean that would be seen with 90 % power, in standard deviations."""
+        return self.effect.detectable[: self.log.mean.shape[1]] / self.log.spread[:, None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for JSON. Matrices have one row a column of the data and one entry a parameter."""
+        columns = with_names(self.log, self.effect)
+        return {
+            "weight": self.weight,
+            "rows": self.rows,
+            "deployments": self.log.deployments,
+            "columns": list(self.log.columns or ()),
+            "left_out_columns": list(self.still),
+            "reacts": self.reacts,
+            "p_value": self.p_value,
+            "p_adjusted": self.adjusted,
+            "p_by_drift": {drift: found.p_value for drift, found in self.by_drift.items()},
+            "effect": {
+                "drift": self.effect.drift,
+                "identified": self.effect.identified,
+                "reasons": list(self.effect.reasons),
+                "statistic": plain(self.effect.statistic),
+                "column": self.effect.column or None,
+                "parameter": self.effect.parameter or None,
+                "columns": list(columns),
+                "p_by_column": plain(self.effect.by_column),
+                "over_dispersion": plain(self.effect.over_dispersion),
+                "detectable": plain(self.effect.detectable),
+            },
+            "response": _response(self.response),
+            "least_squares": None if self.least_squares is None else _response(self.least_squares),
+            "distances": None
+            if self.distances is None
+            else {
+                "sensitivity": self.distances.sensitivity,
+                "sliced": self.distances.sliced,
+                "pairs": [pair._asdict() for pair in self.distances.pairs],
+            },
+            "far_out": self.far_out,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """The test on the weighted mean over clients, `effect_test` of `pool`, under each kind of drift."""
+
+    by_drift: dict[str, Effect]
+    drift: str
+    who: str
+
+    @property
+    def effect(self) -> Effect:
+        """Under the drift that was asked for."""
+        return self.by_drift[self.drift]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "who": self.who,
+            "p_value": self.effect.p_value,
+            "p_by_drift": {drift: found.p_value for drift, found in self.by_drift.items()},
+            "column": self.effect.column or None,
+            "parameter": self.effect.parameter or None,
+        }
+
+
+def report_clients(
+    logs: dict[str, ClientLog], weights: dict[str, float], labelled: bool, drift: str, level: float, seed: int
+) -> tuple[tuple[ClientReport, ...], Pooled | None]:
+    """Every client, in the order given, and all together. labelled: whether the last column of each log is the label.
+
+    Half of the level goes to the pooled test, half to the clients: that any of all these is a false alarm
+    has at most the chance `level`.
+    """
+    draws, sparing = _FULL if len(logs) <= MANY else _SPARED
+    found: list[dict[str, Any]] = []
+    asked_of: list[ClientLog] = []
+    for i, (name, whole) in enumerate(logs.items()):
+        log, still = varying(whole)
+        if log is None:
+            continue
+        asked = log
+        if labelled and log.mean.shape[1] > 1 and (log.columns or ())[-1] == (whole.columns or ())[-1]:
+            asked = varying(with_covariances(log))[0] or log
+        asked_of.append(asked)
+        by_drift = {kind: effect_test(asked, kind) for kind in DRIFTS}
+        several = log.theta.shape[1] > 1
+        options: dict[str, Any] = {"drift": drift, "level": 1 - level, "draws": draws, "seed": seed + i}
+        kept = log.sample is not None and not np.all(np.isnan(log.sample))
+        found.append(
+            {
+                "name": name,
+                "weight": weights[name],
+                "log": log,
+                "still": still,
+                "effect": by_drift[drift],
+                "by_drift": by_drift,
+                "response": response(log, **options),
+                "least_squares": response(log, method="least squares", **options) if several else None,
+                "distances": shift_distances(log, seed=seed + i, **sparing) if kept else None,
+                "far_out": rows_far_out(log) if kept else {},
+            }
+        )
+    p = np.array([one["effect"].p_value for one in found])
+    tested = np.array([one["effect"].identified for one in found], bool)
+    together = pool(asked_of, [one["weight"] for one in found])
+    pooled = None
+    if together is not None:
+        pooled = Pooled({kind: effect_test(together, kind) for kind in DRIFTS}, drift, together.name)
+        pooled = pooled if pooled.effect.identified else None
+    adjusted = np.ones(len(found))
+    adjusted[tested] = np.minimum(1.0, holm(p[tested]) * (1 if pooled is None else 2))
+    reports = tuple(
+        ClientReport(
+            **one,
+            p_value=float(p[i]),
+            adjusted=float(adjusted[i]),
+            reacts=bool(adjusted[i] <= level) if tested[i] else None,
+        )
+        for i, one in enumerate(found)
+    )
+    return reports, pooled
+
+
+def pool(logs: Sequence[ClientLog], weights: Sequence[float]) -> ClientLog | None:
+    """The weighted mean over clients as one log: what all of them do together.
+
+        mean_t = sum_i w_i mean_it,      Var(mean_t) = sum_i w_i^2 cov_it / count_it
+
+    Of the clients that saw the same deployments, the largest such set; None where that is one client. It sees a common
+    response that is too small for any one of them, and is blind to responses that cancel.
+    """
+    sets: dict[Any, list[int]] = {}
+    for i, log in enumerate(logs):
+        sets.setdefault((log.columns, tuple(log.time.tolist())), []).append(i)
+    members = max(sets.values(), key=len, default=[])
+    if len(members) < 2:
+        return None
+    w = np.array([weights[i] for i in members])
+    w = w / w.sum()
+    mine = [logs[i] for i in members]
+    count = 1 / np.tensordot(w**2, np.stack([1 / log.count for log in mine]), 1)
+    spread = np.tensordot(w**2, np.stack([log.cov / log.count[:, None, None] for log in mine]), 1)
+    mean = np.tensordot(w, np.stack([log.mean for log in mine]), 1)
+    name = "all clients" if len(mine) == len(logs) else f"{len(mine)} of {len(logs)} clients"
+    return ClientLog(
+        mine[0].theta, mine[0].time, np.maximum(count, 2.0), mean, spread * count[:, None, None], None,
+        mine[0].columns, mine[0].parameters, name,
+    )  # fmt: skip
+
+
+def varying(log: ClientLog) -> tuple[ClientLog | None, tuple[str, ...]]:
+    """The log without columns that are constant within deployments, and their names; None where none is left."""
+    moves = np.flatnonzero(log.spread > 0)
+    names = log.columns or ()
+    still = tuple(name for j, name in enumerate(names) if j not in moves)
+    return (restrict(log, moves) if len(moves) else None), still
+
+
+def restrict(log: ClientLog, columns: Any) -> ClientLog:
+    """The log of some columns, in the order given."""
+    take = np.asarray(columns, int)
+    return ClientLog(
+        log.theta, log.time, log.count, log.mean[:, take], log.cov[:, take][:, :, take],
+        None if log.sample is None else log.sample[:, :, take], tuple((log.columns or ())[j] for j in take),
+        log.parameters, log.name,
+    )  # fmt: skip
+
+
+def rows_far_out(log: ClientLog) -> dict[str, float]:
+    """Share of rows far from the middle of their deployment, by column; columns of few values are passed over.
+
+    A spread of 0 (half of the rows agree) says nothing about who is far out. A long tail looks like contamination.
+    """
+    rows, t = log.rows_kept()
+    shares = {}
+    for j, name in enumerate(log.columns or ()):
+        middle = np.array([np.median(rows[t == s, j]) if np.any(t == s) else 0.0 for s in range(log.deployments)])
+        values = rows[:, j] - middle[t]
+        spread = 1.4826 * float(np.median(np.abs(values)))
+        if spread > 0:
+            shares[name] = float(np.mean(np.abs(values) > MARGIN * spread))
+    return shares
+
+
+def with_names(log: ClientLog, effect: Effect) -> tuple[str, ...]:
+    """Names of the columns that were tested: the means, then the covariances that were added."""
+    names = tuple(log.columns or ())
+    extra = len(effect.by_column) - len(names)
+    return (*names, *(f"cov({name}, {names[-1]})" for name in names[:extra]))
+
+
+def _response(found: Response) -> dict[str, Any]:
+    return {
+        "drift": found.drift,
+        "level": found.level,
+        "identified": found.identified,
+        "reasons": list(found.reasons),
+        "B": plain(found.B),
+        "lower": plain(found.lower),
+        "upper": plain(found.upper),
+        "sensitivity": plain(found.sensitivity),
+        "sensitivity_lower": plain(found.sensitivity_lower),
+        "sensitivity_upper": plain(found.sensitivity_upper),
+        "directions": [{name: plain(value) for name, value in vars(line).items()} for line in found.directions],
+    }

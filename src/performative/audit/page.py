@@ -1,0 +1,285 @@
+"""The audit as one HTML file."""
+
+from html import escape
+
+import performative
+from performative.audit import words
+from performative.audit.client_report import ClientReport
+from performative.audit.drift import DRIFTS
+from performative.audit.pictures import MOST_CLIENTS, pictures
+from performative.audit.rates import GroupRates, Rate
+from performative.audit.report import AuditReport
+from performative.report.html import document, picture, table
+
+_TITLE = "What the logs say"
+_LOUD = "border: 2px solid #d1242f; border-left-width: 10px;"
+_MOST_DIRECTIONS = 40
+Row = list[tuple[str, str] | str]
+
+
+def page(report: AuditReport) -> bytes:
+    """Questions with their answers and pictures, every client, the groups, what to do, and what was assumed."""
+    drawn = {
+        name: picture(one.svg(dark=False), one.svg(dark=True), one.description)
+        for name, one in pictures(report).items()
+    }
+    read = report.logs
+    lead = (
+        f"{_many(len(read.deployments.names), 'deployment')}, {_many(len(report.clients), 'client')}, {read.used:,} "
+        f"rows from {read.folder.name or read.folder}. Drift that does not depend on the model was allowed for as "
+        f"{report.drift!r}; tests are at level {report.level:g}, intervals at {100 * (1 - report.level):g} %."
+    )
+    parts = [
+        f'<h1>{_TITLE}</h1>\n<p class="lead">{escape(lead)}</p>',
+        *(
+            f'<section class="card" style="{_LOUD}" role="alert"><h2>Warning</h2>'
+            f"{_answer(said.split(':')[0])}{_p(said)}</section>"
+            for said in report.warnings
+        ),
+        _effect(report, drawn),
+        _clients(report),
+        _card("Which way do the data move?", _which_way(report), drawn.get("directions", "")),
+        _directions(report),
+        _sizes(report, drawn),
+        _ahead(report, drawn),
+        _next(report),
+        _people(report, drawn),
+        _notes(report),
+        f"<footer>performative {escape(performative.__version__)}; seed {report.seed}. Written by "
+        f"<code>performative audit</code>; all numbers are in audit.json.</footer>",
+    ]
+    body = "\n".join(part for part in parts if part)
+    # No line break between a number and its sign.
+    for text, kept in (
+        (" %", "&nbsp;%"),
+        ("&lt; 0.", "&lt;&nbsp;0."),
+        ("p = ", "p&nbsp;=&nbsp;"),
+        ("p &lt;", "p&nbsp;&lt;"),
+    ):
+        body = body.replace(text, kept)
+    return document(f"{_TITLE}: {read.folder.name}", body)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _card(question: str, text: str, image: str = "") -> str:
+    if not text and not image:
+        return ""
+    head = f"<h2>{escape(question)}</h2>"
+    if not image:
+        return f'<section class="card">{head}{text}</section>'
+    return f'<section class="card split"><div>{head}{text}</div>\n{image}</section>'
+
+
+def _p(text: str) -> str:
+    return f"<p>{escape(text)}</p>" if text else ""
+
+
+def _answer(text: str) -> str:
+    return f'<p class="answer">{escape(text)}</p>'
+
+
+def _effect(report: AuditReport, drawn: dict[str, str]) -> str:
+    answer = {True: "Yes", False: "Not that we can see", None: "Cannot be told"}[report.effect]
+    said = _answer(answer) + _p(report.verdict)
+    if report.pooled is not None:
+        said += _p(
+            f"All together ({report.pooled.who}, weighted mean): {words.chance(report.pooled.effect.p_value)}. "
+            "The test asks whether the data follow the models beyond any drift of the kind allowed for."
+        )
+    if len(report.clients) > MOST_CLIENTS:
+        said += _p(f"The pictures show the {MOST_CLIENTS} clients with the largest weights, the tables all.")
+    return _card("Do the data react to the model?", said, drawn.get("effect", ""))
+
+
+def _clients(report: AuditReport) -> str:
+    rows: list[Row] = []
+    for one in report.clients:
+        mark = {True: "reacts", False: "no reaction found", None: "cannot tell"}[one.reacts]
+        p: list[tuple[str, str] | str] = [
+            words.chance(one.by_drift[kind].p_value).removeprefix("p = ").removeprefix("p ")
+            if one.by_drift[kind].identified
+            else "–"
+            for kind in DRIFTS
+        ]
+        rows.append([(one.name, f"{mark}; {one.rows:,} rows"), *p])
+    grid = table(("client", *(f"p, drift {kind}" for kind in DRIFTS)), rows)
+    details = "".join(
+        f"<p><b>{escape(one.name)}.</b> {escape(words.client_verdict(one, report.level))}</p>" for one in report.clients
+    )
+    if len(report.clients) > MOST_CLIENTS:
+        details = f"<details><summary>Each client in words</summary>{details}</details>"
+    small = "<p><small>p-values of one client by itself; whether it reacts counts all tests made (Holm).</small></p>"
+    return f'<section class="card"><h2>Client by client</h2>{grid}{small}{details}</section>'
+
+
+def _which_way(report: AuditReport) -> str:
+    found = [(one, line, how) for one in words.told(report) for line, how in words.directions(one)]
+    if not found:
+        return _p("No direction stands out.")
+    one, line, how = max(found, key=lambda entry: abs(entry[1].in_sd))
+    said = (
+        _answer(f"{one.name}: {words.direction(line)}") if len(report.clients) > 1 else _answer(words.direction(line))
+    )
+    several = one.least_squares is not None
+    said += _p(
+        "Filled: an interval excludes 0. "
+        + (
+            "Thin lines hold however the models were trained; thick ones are least squares, right where models were "
+            "chosen by hand or explored at random, and a little too narrow where they were only ever retrained."
+            if several
+            else "Lines are intervals that hold however the models were trained."
+        )
+    )
+    if how == "least squares":
+        said += _p("This one is told by least squares only.")
+    return said
+
+
+def _directions(report: AuditReport) -> str:
+    rows = words.direction_rows(report, _MOST_DIRECTIONS)
+    if not rows:
+        return ""
+    made: list[Row] = [[(column, client), parameter, (slope, f"{sd} sd"), narrow, wide]
+                       for client, column, parameter, slope, sd, narrow, wide in rows]  # fmt: skip
+    grid = table(("what moves", "per unit of", "by", "least squares", "for any training"), made)
+    return f'<section class="card"><h2>By how much</h2>{grid}</section>'
+
+
+def _sizes(report: AuditReport, drawn: dict[str, str]) -> str:
+    rows: list[Row] = []
+    for one in report.clients[:]:
+        if one.response.identified:
+            rows.append([one.name, *_size_cells(one)])
+    if not rows:
+        return ""
+    grid = table(("client", "sensitivity", "least squares", "slope of W₁", "seen with 90 % power"), rows)
+    images = "\n".join(drawn[name] for name in ("sensitivity", "distances") if name in drawn)
+    small = (
+        "<p><small>Sensitivity: how far the means move per unit of the model, at most over directions; bootstrap "
+        "intervals. W₁: Wasserstein distance of the rows, above what sampling alone gives; drift is not taken out of "
+        "it. Last: the smallest response that would have been seen, in standard deviations per unit of a parameter."
+        "</small></p>"
+    )
+    pair = f'<div class="split">{images}</div>' if images else ""
+    return f'<section class="card"><h2>How strongly?</h2>{pair}{grid}{small}</section>'
+
+
+def _size_cells(one: ClientReport) -> list[tuple[str, str] | str]:
+    def with_limits(found: object) -> tuple[str, str]:
+        value, low, high = (getattr(found, f"sensitivity{end}") for end in ("", "_lower", "_upper"))
+        return words.number(value), f"{words.number(low)} to {words.number(high)}"
+
+    usual = "–" if one.least_squares is None else with_limits(one.least_squares)
+    slope = "–" if one.distances is None or not one.distances.pairs else words.number(one.distances.sensitivity)
+    finite = one.detectable[one.detectable < float("inf")]
+    power = f"{words.number(finite.min())} to {words.number(finite.max())}" if finite.size else "–"
+    return [with_limits(one.response), usual, slope, power]
+
+
+def _ahead(report: AuditReport, drawn: dict[str, str]) -> str:
+    question, found = "Where does retraining lead?", report.prospect.outlook
+    if found is None:
+        return _card(question, _p(words.sentences(report.prospect.reasons)), drawn.get("models", ""))
+    settles = words.settles(found)
+    answer = {True: "It settles", False: "It does not settle", None: "Cannot be told for certain"}[settles]
+    if found.stable is None:
+        answer = "Nowhere: there is no stable point"
+    said = _answer(answer) + _p(words.settling(found)) + _p(words.driver_sentence(report))
+    card = _card(question, said, drawn.get("models", ""))
+    facts = table(("outlook", ""), [[name, value] for name, value in words.outlook_facts(report)])
+    points = table(("parameter", "now", "stable point", "optimum"), [list(row) for row in words.outlook_rows(report)])
+    driven = drawn.get("drivers", "")
+    lines = table(
+        ("client", "share", "factor without its reaction"),
+        [[line.name, words.percent(line.share), words.number(line.without)] for line in report.prospect.drivers],
+    )
+    more = _card("Who drives it?", lines, driven) if len(report.prospect.drivers) > 1 else ""
+    return f'{card}\n<section class="card"><h2>The points</h2>{facts}{points}</section>\n{more}'
+
+
+def _next(report: AuditReport) -> str:
+    advice = report.advice
+    said = _answer(advice.title) + "".join(_p(why) for why in advice.reasons)
+    if advice.code:
+        said += f"<pre>{escape(advice.code)}</pre>"
+    if advice.otherwise:
+        said += _p(advice.otherwise[0]) + f"<pre>{escape(advice.otherwise[1])}</pre>"
+    for line in words.robust_sentences(advice):
+        said += _p(line)
+    return _card("What to do next?", said)
+
+
+def _people(report: AuditReport, drawn: dict[str, str]) -> str:
+    groups = report.groups
+    if groups is None:
+        return ""
+    said = "".join(_p(line) for line in words.group_sentences(groups))
+    card = _card("Who gains, who pays?", said, drawn.get("groups", ""))
+    after = {rates.group: rates for rates in groups.after}
+    rows: list[Row] = []
+    for rates in groups.before:
+        later = after.get(rates.group)
+        cells = [
+            _change(_of(rates, name), _of(later, name), _bounds(later, name)) for name in ("acceptance", "tpr", "tnr")
+        ]
+        rows.append([(rates.group, f"{rates.count:,} people before"), *cells])
+    grid = table(("group", "accepted, before → after", "TPR", "TNR"), rows)
+    where = f"<p><small>Before: {escape(groups.before_is)}. After: {escape(groups.after_is)}.</small></p>"
+    if groups.burden:
+        costs: list[Row] = [
+            [
+                (one.group, f"{one.people:,} qualified"),
+                (words.number(one.value), words.span(one.low, one.high)),
+                f"{one.already:,}",
+                f"{one.unreachable:,}",
+            ]
+            for one in groups.burden
+        ]
+        grid += table(("group", "burden", "pay nothing", "cannot get there"), costs)
+        cost = f"Burden: least cost of being accepted, mean over the qualified; {groups.cost}."
+        where += f"<p><small>{escape(cost)}</small></p>"
+    if groups.improvement:
+        change: list[Row] = [
+            [one.group, *(_triple(getattr(one, name)) for name in ("expected", "observed", "shortfall")), one.verdict]
+            for one in groups.improvement
+        ]
+        grid += table(("group", "change promised", "came", "shortfall", "verdict"), change)
+    where += f"<p><small>{escape(groups.assumption)}</small></p>"
+    path = drawn.get("acceptance", "")
+    said = _p("As logged, each deployment under its own model. Bands are intervals for the group's rate.")
+    over_time = _card("Acceptance over time", said, path) if path else ""
+    return f'{card}\n<section class="card"><h2>Groups before and after</h2>{grid}{where}</section>\n{over_time}'
+
+
+def _of(rates: GroupRates | None, name: str) -> Rate | None:
+    found: Rate | None = None if rates is None else getattr(rates, name)
+    return found
+
+
+def _bounds(rates: GroupRates | None, name: str) -> str:
+    if rates is None or name == "acceptance":
+        return ""
+    low, high = getattr(rates, f"{name}_bounds")
+    return f"after: {words.percent(low)} to {words.percent(high)}, whatever the missing labels"
+
+
+def _change(before: Rate | None, after: Rate | None, bounds: str) -> tuple[str, str] | str:
+    if before is None or after is None:
+        return ("not known", bounds)
+    text = " → ".join(words.percent(rate.value) for rate in (before, after)).replace(" %", "\u00a0%")
+    return text, " → ".join(f"{100 * rate.low:.0f}–{100 * rate.high:.0f}" for rate in (before, after))
+
+
+def _triple(values: tuple[float, float, float]) -> tuple[str, str]:
+    value, low, high = (100 * v for v in values)
+    return f"{value:+.1f} points", f"{low:+.1f} to {high:+.1f}"
+
+
+def _notes(report: AuditReport) -> str:
+    if not report.notes:
+        return ""
+    lines = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
+    return f'<section class="card"><h2>What was dropped or assumed</h2><ul>{lines}</ul></section>'

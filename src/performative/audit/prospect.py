@@ -1,0 +1,246 @@
+"""Where retraining leads, from logs as they were read: which clients, which loss, and how large a step may be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from performative.audit.client_report import ClientReport, Pooled, restrict, with_names
+from performative.audit.drivers import Driver, drivers
+from performative.audit.effect import why_not
+from performative.audit.fit import fit
+from performative.audit.log import ClientLog
+from performative.audit.outlook import Outlook, outlook
+from performative.audit.reading import LABEL, Logs
+from performative.audit.scoring import INTERCEPT
+from performative.certify.certificate import plain
+
+# Rows that a loss other than the squared one is computed on: all clients together, and at the least each.
+_ROWS, _FEWEST = 60_000, 300
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """An `Outlook` with what it rests on, and the steps that it allows.
+
+    outlook:   None where it was not computed; `reasons` say why
+    clients:   whose fits went into it, with their weights; left_out: client -> why not
+    drift:     "none" or "linear", taken out before the level of today is read off
+    here:      [d] the model deployed last
+    J:         [d, d] slope of retraining at the stable point
+    hessian:   [d, d] curvature of the risk that training sees, at the stable point; performative_hessian: of the
+               performative risk at the optimum
+    risk:      performative risk at the optimum, of which `outlook.excess` is the cost of settling at the stable point
+    damping:   share of the way to the retrained model that shrinks every part of the error; None where no share does
+    rate:      the same for plain gradient steps; damped, stepped: the factor by which each then multiplies the error
+    """
+
+    outlook: Outlook | None
+    reasons: tuple[str, ...]
+    clients: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    drift: str = "linear"
+    drivers: tuple[Driver, ...] = ()
+    here: np.ndarray | None = None
+    J: np.ndarray | None = None
+    hessian: np.ndarray | None = None
+    performative_hessian: np.ndarray | None = None
+    risk: float = np.nan
+    damping: float | None = None
+    damped: float = np.nan
+    rate: float | None = None
+    stepped: float = np.nan
+
+    @property
+    def relative_cost(self) -> float:
+        """Excess risk of the stable point over the least risk, as a share of the latter."""
+        return np.nan if self.outlook is None or not self.risk > 0 else self.outlook.excess / self.risk
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "reasons": list(self.reasons),
+            "clients": dict(zip(self.clients, self.weights, strict=True)),
+            "left_out": dict(self.left_out),
+            "drift": self.drift,
+            "drivers": [{name: plain(value) for name, value in vars(line).items()} for line in self.drivers],
+        }
+        for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped"):
+            out[name] = plain(getattr(self, name))
+        if self.outlook is None:
+            return out | {"computed": False}
+        names = (
+            "stable", "optimal", "stable_limits", "contraction", "contraction_limits", "contracts", "deployments",
+            "gap", "excess", "slopes", "tolerance",
+        )  # fmt: skip
+        return out | {"computed": True} | {name: plain(getattr(self.outlook, name)) for name in names}
+
+
+def look_ahead(
+    logs: Logs, reports: Sequence[ClientReport], pooled: Pooled | None, drift: str, tolerance: float, level: float,
+    seed: int,
+) -> Prospect:  # fmt: skip
+    """The outlook of all clients whose response can be fitted, their weights made to sum to one.
+
+    It moves rows as they are. So it is not computed where the relation between features and label itself is seen to
+    answer to the model: for a loss of both, what moves then is not in the fit.
+
+    Drift is taken out as a straight line unless there is none: walks and waves have no level of today to read off.
+    """
+    drift = "none" if drift == "none" else "linear"
+    columns, layout, why = _layout(logs, reports)
+    if why:
+        return Prospect(None, (why,), drift=drift)
+    if logs.loss != "squared" and (changed := _changed_relation(reports, pooled, level)):
+        return Prospect(None, (changed,), drift=drift)
+    kept: list[tuple[ClientReport, ClientLog]] = []
+    left_out = []
+    for one in reports:
+        names = one.log.columns or ()
+        missing = [name for name in columns if name not in names]
+        cannot = f"{', '.join(missing)} does not vary" if missing else _cannot_fit(one.log, drift)
+        if cannot:
+            left_out.append((one.name, cannot))
+        else:
+            kept.append((one, restrict(one.log, [names.index(name) for name in columns])))
+    if not kept:
+        whys = sorted({cause for _, cause in left_out})
+        reason = f"no client's response can be fitted: {'; '.join(cause.rstrip('.') for cause in whys[:3])}."
+        return Prospect(None, (reason,), left_out=tuple(left_out), drift=drift)
+    p = np.array([one.weight for one, _ in kept])
+    p = p / p.sum()
+    used = [log for _, log in kept]
+    names = tuple(one.name for one, _ in kept)
+    if logs.loss != "squared":
+        layout["rows"] = min(max(_ROWS // len(used), _FEWEST), 20_000)
+    options: dict[str, Any] = {"drift": drift, "tolerance": tolerance, "level": 1 - level, "seed": seed}
+    try:
+        found = outlook(used, p, _loss(logs), **options, **layout)
+    except ValueError as error:
+        return Prospect(None, (str(error),), names, tuple(p.tolist()), tuple(left_out), drift)
+    J = found.slopes.sum(axis=0)
+    hessian, performative, risk = _curvatures(found, p, used, drift)
+    damping, damped = largest_step(np.eye(len(J)) - J)
+    rate, stepped = largest_step(hessian @ (np.eye(len(J)) - J))
+    return Prospect(
+        found, (), names, tuple(p.tolist()), tuple(left_out), drift, drivers(found, names),
+        max(used, key=lambda log: log.time[-1]).theta[-1], J, hessian, performative, risk,
+        damping, damped, rate, stepped,
+    )  # fmt: skip
+
+
+def _changed_relation(reports: Sequence[ClientReport], pooled: Pooled | None, level: float) -> str:
+    """Where a covariance of a feature with the label answers to the model; "" where none is seen to."""
+    tests = [(f"at {one.name}", one.effect, with_names(one.log, one.effect), len(one.log.columns or ()))
+             for one in reports if one.reacts]  # fmt: skip
+    if pooled is not None:
+        first = max(reports, key=lambda one: len(one.effect.by_column))
+        names = with_names(first.log, first.effect)
+        tests.append(("on the whole", pooled.effect, names, len(first.log.columns or ())))
+    for where, effect, names, means in tests:
+        p = effect.by_column[means:]
+        if len(p) and p.min() <= level and len(names) == len(effect.by_column):
+            name = names[means + int(p.argmin())]
+            return (
+                f"{where}, {name} answers to the model: not only the rows move, their relation to the label changes. "
+                "An outlook that moves rows would be wrong."
+            )
+    return ""
+
+
+def largest_step(field: np.ndarray) -> tuple[float | None, float]:
+    """A step eta <= 1 / |field| for which theta <- theta - eta field theta shrinks every mode, and the slowest factor.
+
+        |1 - eta g| < 1  iff  eta < 2 Re(g) / |g|^2;      eta = min over eigenvalues g of Re(g) / |g|^2
+
+    Half of the largest step that settles. (None, NaN) where some Re(g) <= 0: no step, however small, settles.
+    """
+    g = np.linalg.eigvals(field)
+    if np.any(g.real <= 0):
+        return None, np.nan
+    eta = float(np.min(g.real / np.abs(g) ** 2))
+    return eta, float(np.abs(1 - eta * g).max())
+
+
+def _curvatures(
+    found: Outlook, p: np.ndarray, logs: Sequence[ClientLog], drift: str
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Hessians of the decoupled risk at the stable point and of the performative risk at the optimum, and that risk."""
+    if found.problem is None:
+        M = np.eye(found.slopes.shape[-1]) - found.slopes / p[:, None, None]
+        risk = np.nan
+        if found.optimal is not None:
+            fits = [fit(log, drift, draws=1) for log in logs]
+            a = np.stack([f.level - f.B @ f.here for f in fits])
+            spread = np.array([(log.spread**2).sum() for log in logs])
+            risk = 0.5 * float(p @ (((M @ found.optimal - a) ** 2).sum(axis=-1) + spread))
+        return np.eye(M.shape[-1]), np.einsum("i,ijk,ijl->kl", p, M, M), risk
+    import jax
+    import jax.numpy as jnp
+
+    from performative.risk import decoupled_risk
+
+    with jax.enable_x64(True):
+        weights, problem = jnp.asarray(p), found.problem
+        stable, optimal = jnp.asarray(found.stable), jnp.asarray(found.optimal)
+
+        def risk_of(x: Any, deployed: Any) -> Any:
+            return decoupled_risk(problem, weights, x, deployed)
+
+        seen = jax.jit(jax.hessian(risk_of))(stable, stable)
+        whole = jax.jit(jax.hessian(lambda x: risk_of(x, x)))(optimal)
+        return np.asarray(seen), np.asarray(whole), float(jax.jit(risk_of)(optimal, optimal))
+
+
+def _loss(logs: Logs) -> Any:
+    from performative import losses
+
+    if logs.loss == "squared":
+        return None
+    return losses.logistic(logs.penalty) if logs.loss == "logistic" else losses.ridge(logs.penalty)
+
+
+def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...], dict[str, Any], str]:
+    """Columns that the loss takes, how they are laid out in theta, and why that cannot be said."""
+    parameters = logs.deployments.parameters
+    at = {i: name for name, i in logs.parameters.items()}
+    if logs.loss == "squared":
+        if not at and len(logs.features) == len(parameters):
+            at = dict(enumerate(logs.features))
+        unmatched = [parameters[i] for i in range(len(parameters)) if i not in at]
+        if unmatched:
+            return (
+                (),
+                {},
+                f"the squared loss needs a feature for each parameter; none is known for {_few(unmatched)}. {_TELL}",
+            )
+        return tuple(at[i] for i in range(len(parameters))), {}, ""
+    if logs.label is None:
+        return (), {}, f"the {logs.loss} loss needs labels, and these logs have none that can be used."
+    free = [i for i in range(len(parameters)) if i not in at]
+    intercept = next((i for i in free if parameters[i] == INTERCEPT), None)
+    strange = [parameters[i] for i in free if i != intercept]
+    if strange:
+        return (), {}, f"it is not known which feature {_few(strange)} weighs. {_TELL}"
+    features = tuple(at[i] for i in sorted(at))
+    layout = {"features": tuple(range(len(features))), "label": len(features), "intercept": intercept}
+    return (*features, LABEL), layout, ""
+
+
+_TELL = "Say so under [model] parameters in audit.toml."
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _cannot_fit(log: ClientLog, drift: str) -> str:
+    reasons = why_not(log, drift)
+    if reasons:
+        return " ".join(reasons)
+    try:
+        fit(log, drift, draws=1)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,214 @@
+"""`performative audit FOLDER`."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from performative.cli.output import Exit, Failure, Reporter, reporting
+
+if TYPE_CHECKING:
+    from performative.audit.report import AuditReport
+
+
+class Drift(StrEnum):
+    """What may have moved the data without the model."""
+
+    SMOOTH = "smooth"
+    WALK = "walk"
+    LINEAR = "linear"
+    NONE = "none"
+
+
+# Clients that the terminal lists; all are in the page and in the JSON.
+_MOST = 20
+_MOST_DIRECTIONS = 10
+
+
+def audit(
+    folder: Annotated[Path, typer.Argument(help="Folder with deployments.csv and data.csv (or .parquet).")],
+    groups: Annotated[str | None, typer.Option("--groups", help="Column of the protected group.")] = None,
+    drift: Annotated[Drift, typer.Option("--drift", help="Drift to allow for that is not the model's.")] = Drift.SMOOTH,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
+        "performative-audit"
+    ),
+    seed: Annotated[int, typer.Option("--seed", help="Of the rows kept and of the bootstrap.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
+    ] = False,
+) -> None:
+    """Logs of past deployments: do the data react to the model, and where does retraining lead?
+
+    Reads FOLDER/deployments.csv and FOLDER/data.csv (or Parquet), prints a summary, and writes a page and a JSON file.
+    """
+    with reporting(as_json) as reporter:
+        from performative.audit.report import audit_logs
+        from performative.audit.schema import LogError
+
+        if out.exists() and not out.is_dir():
+            raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
+        try:
+            with reporter.errors.status("reading and testing"):
+                report = audit_logs(folder, groups=groups, drift=drift.value, seed=seed)
+        except LogError as error:
+            raise Failure(str(error), Exit.BAD_INPUT, file=error.file, row=error.row, column=error.column) from error
+        _tell(reporter, report)
+        paths = write_audit(report, out)
+        for kind, path in paths.items():
+            reporter.path(kind, path)
+        reporter.result({"status": "completed", **report.to_dict(), "files": {k: str(p) for k, p in paths.items()}})
+
+
+def write_audit(report: "AuditReport", out: Path) -> dict[str, Path]:
+    """audit.html and audit.json in a folder."""
+    from performative.audit.page import page
+    from performative.report import write_files
+
+    content = json.dumps(report.to_dict(), allow_nan=False, indent=1).encode()
+    return write_files(out, {"page": ("audit.html", page(report)), "json": ("audit.json", content)})
+
+
+def _tell(reporter: Reporter, report: "AuditReport") -> None:
+    from rich.text import Text
+
+    from performative.audit import words
+
+    for warning in report.warnings:
+        reporter.show(Text.assemble(("WARNING ", "bold red"), (warning, "bold")))
+        reporter.show()
+    reporter.show(Text(report.verdict, style="bold"))
+    reporter.show()
+    reporter.show(_p_values(report))
+    shown = report.largest(_MOST)
+    reporter.show()
+    for one in shown:
+        reporter.show(Text.assemble((f"{one.name}: ", "bold"), words.client_verdict(one, report.level)))
+    if len(report.clients) > len(shown):
+        reporter.show(Text(f"... and {len(report.clients) - len(shown)} more clients: see the page."))
+    for grid in (_sensitivities(report), _directions(report)):
+        if grid is not None:
+            reporter.show()
+            reporter.show(grid)
+    _tell_outlook(reporter, report)
+    reporter.show()
+    reporter.show(Text.assemble(("Next: ", "bold"), f"{report.advice.title}. {' '.join(report.advice.reasons)}"))
+    if report.advice.code:
+        reporter.people.print(f"  {report.advice.code}", soft_wrap=True, markup=False)
+    if report.advice.otherwise:
+        why, code = report.advice.otherwise
+        reporter.show(Text(why))
+        reporter.people.print(f"  {code}", soft_wrap=True, markup=False)
+    for line in words.robust_sentences(report.advice):
+        reporter.show(Text(line))
+    if report.groups is not None:
+        _tell_groups(reporter, report)
+    reporter.show()
+    for note in report.notes:
+        reporter.show(Text(f"- {note}", style="dim"))
+    reporter.show()
+
+
+def _grid(*columns: str) -> Any:
+    from rich.table import Table
+
+    grid = Table(show_edge=False, pad_edge=False)
+    for i, column in enumerate(columns):
+        grid.add_column(column, justify="left" if not i else "right")
+    return grid
+
+
+def _p_values(report: "AuditReport") -> Any:
+    from rich.text import Text
+
+    from performative.audit import words
+    from performative.audit.drift import DRIFTS
+
+    def cells(found: Any) -> list[str]:
+        shown = [words.chance(found[kind].p_value).removeprefix("p ").removeprefix("= ") for kind in DRIFTS]
+        return [text if found[kind].identified else "-" for kind, text in zip(DRIFTS, shown, strict=True)]
+
+    grid = _grid("client", "reacts", *(f"p, {kind}" for kind in DRIFTS))
+    if report.pooled is not None:
+        grid.add_row(report.pooled.who, "", *cells(report.pooled.by_drift))
+    for one in report.largest(_MOST):
+        answer = {True: "yes", False: "not seen", None: "cannot tell"}[one.reacts]
+        grid.add_row(Text(one.name), answer, *cells(one.by_drift))
+    return grid
+
+
+def _sensitivities(report: "AuditReport") -> Any:
+    from rich.text import Text
+
+    from performative.audit import words
+
+    def size(found: Any) -> str:
+        if found is None or not found.identified:
+            return "-"
+        limits = (words.number(value) for value in (found.sensitivity_lower, found.sensitivity_upper))
+        return f"{words.number(found.sensitivity)} ({' to '.join(limits)})"
+
+    grid = _grid("client", "sensitivity (least squares)", "(for any training)", "W1 slope")
+    for one in report.largest(_MOST):
+        slope = "-" if one.distances is None or not one.distances.pairs else words.number(one.distances.sensitivity)
+        grid.add_row(Text(one.name), size(one.least_squares), size(one.response), slope)
+    return grid
+
+
+def _directions(report: "AuditReport") -> Any:
+    from rich.text import Text
+
+    from performative.audit import words
+
+    grid = _grid("client", "what moves", "per unit of theta", "by", "least squares", "for any training")
+    for client, column, parameter, slope, _, narrow, wide in words.direction_rows(report, _MOST_DIRECTIONS, 2):
+        grid.add_row(*(Text(cell) for cell in (client, column, parameter.removeprefix("theta_"), slope, narrow, wide)))
+    return grid if grid.row_count else None
+
+
+def _tell_outlook(reporter: Reporter, report: "AuditReport") -> None:
+    from rich.text import Text
+
+    from performative.audit import words
+
+    # Why there is none is said with what to do next.
+    if report.prospect.outlook is None:
+        return
+    reporter.show()
+    facts = _grid("outlook", "")
+    for name, value in words.outlook_facts(report):
+        facts.add_row(name, value)
+    reporter.show(facts)
+    reporter.show()
+    points = _grid("parameter", "now", "stable point", "optimum")
+    for row in words.outlook_rows(report):
+        points.add_row(*(Text(cell) for cell in row))
+    reporter.show(points)
+    if report.prospect.drivers[1:]:
+        reporter.show()
+        reporter.show(Text(words.driver_sentence(report)))
+
+
+def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
+    from rich.text import Text
+
+    from performative.audit import words
+
+    groups = report.groups
+    assert groups is not None
+    reporter.show()
+    after = {rates.group: rates for rates in groups.after}
+    burden = {one.group: one for one in groups.burden}
+    grid = _grid("group", "accepted before", "after", "TPR before", "after", "TNR before", "after", "burden")
+    for rates in groups.before:
+        cells = []
+        for name in ("acceptance", "tpr", "tnr"):
+            for when in (rates, after.get(rates.group)):
+                found = None if when is None else getattr(when, name)
+                cells.append("not known" if found is None else words.percent(found.value))
+        cost = burden.get(rates.group)
+        grid.add_row(Text(rates.group), *cells, "-" if cost is None else words.number(cost.value))
+    reporter.show(grid)
+    for line in words.group_sentences(groups):
+        reporter.show(Text(line))
