@@ -84,6 +84,33 @@ def test_two_basins():
     assert "the start decides" in c.verdict and "(repelling)" in words(c)
 
 
+@pytest.mark.parametrize("start", [-1.0, -1.9, -2.5])
+def test_of_several_points_the_one_that_retraining_reaches(start):
+    """eps = 1.5 on [-3, 3]: -2 repels, and the start decides between the ends, not how near they are."""
+    problem = pf.Problem(pf.losses.squared, Gaussian([1.0], [1.5], 1.0), domain=pf.Box(-3.0, 3.0))
+    end = pf.repeated_risk_minimization(problem, start, 40)[-1]
+    assert certify(problem, theta=start).stable == pytest.approx(end)
+    assert end == (-3.0 if start < -2 else 3.0)
+
+
+def test_on_the_edge_of_settling():
+    """eps = -1: retraining swings for ever."""
+    said = certify(pf.Problem(pf.losses.squared, Gaussian([1.0], [-1.0], 1.0)), theta=0.3)
+    assert said.verdict.startswith("On the edge") and "neither shrinks nor grows" in str(said)
+
+
+def test_clients_without_weight_do_not_count():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(3, 8, 2)), rng.integers(0, 2, (3, 8))
+    x[2] *= 1000
+    spoilt = pf.populations.Strategic(x, y, 0.1)
+    alone = pf.populations.Strategic(x[:2], y[:2], 0.1)
+    loss = pf.losses.logistic(0.5)
+    with_it = certify(pf.Problem(loss, spoilt, [0.5, 0.5, 0.0]), samples=64)
+    without = certify(pf.Problem(loss, alone, [0.5, 0.5]), samples=64)
+    assert pytest.approx(without.L) == with_it.L and with_it.eps_max == pytest.approx(without.eps_max)
+
+
 def test_prices_without_a_box_leave_nothing_to_retrain_to():
     c = certify(pf.cases.pricing_demands(clients=3, goods=2))
     np.testing.assert_allclose(c.stable, 2 * c.optimal)

@@ -153,12 +153,33 @@ def test_words_and_json():
         ({"cost": pf.Cost(step=[1.0, 2.0])}, "for 10 clients"),
         ({"privacy": pf.Privacy(delta=1e-5, epsilon=1.0)}, "privacy is for people in a table"),
         ({"local_steps": (0,)}, "local_steps must be a whole number >= 1"),
+        ({"batches": ()}, "must each hold at least one number"),
     ],
 )
 def test_slips(change, message):
     given = {"cost": pf.Cost(), "accuracy": 0.1, "theta": 0.0} | change
     with pytest.raises(ValueError, match=message):
         pf.plan(PROBLEM, **given)
+
+
+def test_the_first_to_answer_may_have_long_work():
+    """Who is among the first K depends on latency alone; the server then waits for their work, as in a run."""
+    step = np.asarray([0.1] * 8 + [20.0, 20.0])
+    latency = pf.participation.Exponential(5.0)
+    predicted = pf.Cost(step, communication=2.0, latency=latency).round_time("first", 8, 4, 1, np.full(10, 0.1))
+    algorithm = pf.p_fedavg(0.01, local_steps=4, participation=pf.FirstK(8, latency))
+    history = pf.run(PROBLEM, algorithm, 400, theta=0.0, clock=pf.Clock(step, 2.0), risk=False, record_theta="last")
+    spread = np.diff(history["time"][0])
+    assert abs(predicted - spread.mean()) < 5 * spread.std() * np.sqrt(1 / 400 + 1 / 512)
+
+
+def test_the_edge_of_a_domain_is_refused():
+    edge = pf.Problem(PROBLEM.loss, PROBLEM.population, domain=pf.Box(-1.0, 1.0))
+    with pytest.raises(ValueError, match="on the edge of the domain"):
+        pf.plan(edge, pf.Cost(), 0.1, theta=0.0)
+    inside = pf.Problem(PROBLEM.loss, PROBLEM.population, domain=pf.Box(-50.0, 50.0))
+    plan = pf.plan(inside, pf.Cost(), 0.5, theta=0.0, local_steps=(4,), batches=(8,), pilots=False)
+    assert plan.method == "linear model" and plan.accuracy == 0.5
 
 
 def test_nothing_settles():

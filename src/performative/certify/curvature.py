@@ -119,7 +119,8 @@ def _steepness(
             return _one_client(land, eqx.combine(mine, shared), theta, key, rows, jumps)
 
         each = jax.vmap(client)(some, jax.random.split(key, clients))
-        return jnp.max(each[0]), jnp.max(each[1])
+        counts = land.weights[_spread(land, clients)] > 0  # clients without weight are nobody's business
+        return jnp.max(jnp.where(counts, each[0], 0)), jnp.max(jnp.where(counts, each[1], 0))
 
     found = jax.lax.map(at, points)
     return jnp.max(found[0]), jnp.max(found[1])

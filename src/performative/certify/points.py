@@ -18,6 +18,8 @@ from performative.solve.stable import equilibria
 
 # Other equilibria that the region takes in.
 _NEAREST = 4
+# Retrainings that show which of several points the start leads to, and the largest model for which they are tried.
+_RETRAININGS, _SMALL = 30, 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ class Points:
 
 
 def find_points(problem: Problem, land: Landscape, start: np.ndarray, static: Any) -> Points:
-    """All points that can be found. Of several stable points the attracting one nearest to the start, else the nearest.
+    """All points that can be found. Of several stable points the one that retraining from the start leads to.
 
     Call it inside `jax.enable_x64(True)`, as all that uses the landscape.
     """
@@ -70,7 +72,7 @@ def find_points(problem: Problem, land: Landscape, start: np.ndarray, static: An
         found["static"] = survey(problem, static)[1]
     try:
         listed = equilibria(problem, start=theta)
-        best = next((point for point in listed if point.attracting is not False), listed[0])
+        best = _reached(problem, land, theta, listed)
         found |= _about_stable(land, best) | {"others": tuple(point for point in listed if point is not best)}
     except ValueError as refusal:
         found["no_stable"] = _reason(refusal)
@@ -83,6 +85,19 @@ def find_points(problem: Problem, land: Landscape, start: np.ndarray, static: An
             found["no_optimal"] = _reason(refusal)
     found["falls_far_out"] = any("keeps falling" in str(warning.message) for warning in said)
     return Points(**found)
+
+
+def _reached(problem: Problem, land: Landscape, theta: Any, listed: Any) -> Solution:
+    """Where retraining from the start ends; where it ends at none of them the attracting one nearest to the start."""
+    attracting = [point for point in listed if point.attracting is not False]
+    if len(attracting) > 1 and land.size <= _SMALL:
+        try:
+            end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS)))
+            gaps = [float(np.linalg.norm(land.flat(point.theta) - end)) for point in attracting]
+            return attracting[int(np.argmin(gaps))]
+        except ValueError:  # nothing to retrain to
+            pass
+    return (attracting or list(listed))[0]
 
 
 def _about_stable(land: Landscape, point: Solution) -> dict[str, Any]:

@@ -24,13 +24,19 @@ def verdict(c: "Certificate") -> str:
     if math.isnan(c.contraction):
         steps = "small gradient steps settle at the stable point" if c.settles else "small gradient steps run away, too"
         return f"Retraining to the minimum is not defined at the stable point; {steps}."
+    if not c.attracting and abs(c.contraction - 1.0) <= 1e-9:
+        return "On the edge: near the stable point retraining neither settles nor runs away."
     if not c.attracting:
         steps = "but small gradient steps settle there" if c.settles else "and small gradient steps do so, too"
         return f"Not contracting: retraining runs away from the stable point, {steps}."
     if c.others:
         return "Retraining settles at the stable point from nearby; there are other equilibria, so the start decides."
     if c.contracts:
-        return "Retraining settles at the stable point: measured there, and promised as far as mu and L were measured."
+        known = c.mu_exact and c.L_exact
+        return (
+            "Retraining settles at the stable point: measured there, and promised as far as "
+            f"{'the sensitivity was' if known else 'mu, L and the sensitivity were'} measured."
+        )
     return "Retraining settles at the stable point from nearby; no theorem promises that it gets there from far away."
 
 
@@ -125,7 +131,7 @@ def _retraining(c: "Certificate") -> str:
     if math.isnan(factor):
         return "There the risk that training sees has no minimum of its own, so there is nothing to retrain to."
     if factor < 1e-9:
-        return "Retraining from nearby lands on it at once (contraction factor 0)."
+        return "Near it errors are gone after a few retrainings, at most one for each parameter (contraction factor 0)."
     error = "the error" if np.size(jax.tree.leaves(c.stable)[0]) == 1 else "the most stubborn part of the error"
     by = f"Near it one retraining multiplies {error} by {c.multiplier:.3g}"
     if c.attracting:

@@ -21,7 +21,8 @@ class Cost(eqx.Module):
 
     step, sample, communication: plain numbers, or one a client
     latency:  how long clients take to answer, such as pf.participation.Exponential(mean); None where they answer at
-              once. With it `FirstK` is among the choices: everyone is asked, and the server goes on after the K-th.
+              once. With it `FirstK` is among the choices: everyone is asked, and the K with the least latency work.
+              `run` simulates latencies for FirstK only: there the time of other schemes lacks them.
     """
 
     step: Any = number(default=1.0)
@@ -62,12 +63,14 @@ class Cost(eqx.Module):
             return float(each)
         N = len(weights)
         each = np.broadcast_to(each, (_DRAWS, N)).astype(np.float64)
-        if self.latency is not None:
-            each = each + _latencies(self.latency, N)
-        if scheme == "first":
-            return float(np.mean(np.sort(each, axis=1)[:, k - 1]))
+        waits = np.zeros_like(each) if self.latency is None else _latencies(self.latency, N)
+        if scheme == "first":  # the first K are those of the least latency; then the slowest of them is waited for
+            first = np.argsort(waits, axis=1)[:, :k]
+            last = np.take_along_axis(waits, first, axis=1)[:, -1]
+            return float(np.mean(np.take_along_axis(each, first, axis=1).max(axis=1) + last))
+        each = each + waits
         if scheme == "full":
-            return float(np.mean(each.max(axis=1)))
+            return float(np.mean(each[:, weights > 0].max(axis=1)))
         rng = np.random.default_rng(0)
         if scheme == "one":
             chosen = rng.choice(N, (_DRAWS, k), p=weights / weights.sum())

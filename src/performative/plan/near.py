@@ -15,6 +15,7 @@ from performative.client_axis import client_axes
 from performative.problem import Problem
 from performative.risk import NODES
 from performative.solve.landscape import Landscape, survey
+from performative.solve.roots import allowed
 from performative.solve.stable import stable_point
 
 # Matrices of second derivatives by client: above, a plan would take longer than the run.
@@ -80,6 +81,12 @@ def look_around(problem: Problem, theta: Any = None) -> Near:
             warnings.simplefilter("ignore", RuntimeWarning)  # a point that repels: `kappa` says so
             stable = stable_point(problem, start=theta)
         x = land.flat(stable)
+        view = land.equilibrium()
+        if land.domain is not None and np.max(np.abs(view.gradient(x))) > 1e2 * allowed(view, x):
+            raise ValueError(
+                "plan: the stable point lies on the edge of the domain, where no linear model holds. Compare a few "
+                "settings with pf.sweep and pf.compare instead."
+            )
         pull, H, J, noise, sizes = (np.asarray(part) for part in _derivatives(land, jnp.asarray(x)))
         at_start = np.asarray(_derivatives(land, jnp.asarray(start))[4])
     return Near(

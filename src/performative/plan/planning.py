@@ -57,12 +57,15 @@ def plan(
     kinds are then followed exactly (Gaussian data, squared loss) or in pilot runs, and the fastest is chosen. Far
     from the stable point the ranking is as good as the linear model is.
     """
-    if not (isinstance(accuracy, (int, float)) and math.isfinite(accuracy) and accuracy > 0):
+    if not (isinstance(accuracy, (int, float, np.number)) and math.isfinite(accuracy) and accuracy > 0):
         raise ValueError(f"plan: accuracy must be a positive distance to the stable point; got {accuracy!r}.")
     if deploy not in ("step", "round"):
         raise ValueError(f'plan: deploy must be "step" or "round"; got {deploy!r}.')
     if not isinstance(cost, Cost):
         raise ValueError(f"plan: cost must be pf.Cost(step, sample, communication, latency); got {cost!r}.")
+    if not local_steps or not batches:
+        raise ValueError("plan: local_steps and batches must each hold at least one number to choose from.")
+    accuracy = float(accuracy)
     for E in local_steps:
         check_counts(local_steps=E)
     for n in batches:
@@ -144,7 +147,10 @@ def _look_closely(
         seen.append(dataclasses.replace(option, rounds=rounds, time=rounds * option.round_time))
     found = sorted((o for o in seen if math.isfinite(o.time)), key=lambda o: o.time)
     if not found:
-        return ranked, "linear model; no pilot run came within accuracy"
+        raise ValueError(
+            f"plan: none of the {len(seen)} best settings came within accuracy = {accuracy:g} in a pilot run: this far "
+            "from the stable point the linear model misleads. Ask for another accuracy, or start nearer (theta)."
+        )
     rest = [option for option in ranked[len(seen) :] if option.time >= found[0].time]
     later = sorted([*found[1:], *rest], key=lambda o: o.time)
     return [found[0], *later], "exact recursion" if exact else "pilot runs"

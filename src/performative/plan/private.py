@@ -39,9 +39,11 @@ def private_options(
     bound = float(np.quantile(near.sizes, _KEPT)) if clip is None else float(clip)
     found: list[tuple[float, Option]] = []
     maps = LocalMaps(near, deploy)
+    lengths: dict[float, int] = {}
     for n in sizes:
         for length in _LENGTHS:
             noise = calibrate(privacy.epsilon, privacy.delta, length, batch=Uniform(n), rows=rows)
+            lengths[noise] = length
             for E in (e for e in local_steps if e <= length):
                 longest = longest_step(maps, E)
                 each = cost.round_time("full", near.clients, E, n, near.weights)
@@ -53,14 +55,21 @@ def private_options(
     if good:
         ranked, reached = good, accuracy
     else:
-        closest = sorted(found, key=lambda pair: pair[0])
-        ranked, reached = [option for _, option in closest], closest[0][0]
+        least = min(error for error, _ in found)
+        # What is as close, to a part in a hundred, by time; the rest by how close it comes.
+        close = sorted((pair for pair in found if pair[0] <= 1.01 * least), key=lambda pair: pair[1].time)
+        rest = sorted((pair for pair in found if pair[0] > 1.01 * least), key=lambda pair: pair[0])
+        ranked, reached = [option for _, option in (*close, *rest)], close[0][0]
     first = ranked[0].setting
     kinds = _kinds(ranked)
     origin = "was given." if clip is not None else f"leaves {_KEPT:.0%} of gradients as they are, at start and end."
+    longer = float(np.mean(near.sizes > bound))
+    loud = f"{longer:.0%} OF GRADIENTS ARE LONGER THAN THE CLIP: the error will be larger than predicted."
     notes = (
+        *([loud] if longer > 0.1 else []),
         f"Noise multiplier {first.noise:.3g} is calibrated to epsilon = {privacy.epsilon:g} at delta = "
-        f"{privacy.delta:g} for {rows} rows a client and the whole length of the run.",
+        f"{privacy.delta:g} for {rows} rows a client and {lengths[first.noise]} local steps; a shorter run "
+        "spends less.",
         f"The clip, {bound:.3g}, {origin} What clipping moves the stable point by is not in the prediction: see "
         "pf.theory.pcsgd.",
     )
