@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import folders
 import numpy as np
@@ -264,3 +265,40 @@ def test_bad_settings(tmp_path):
         audit.audit_logs(tmp_path, level=5.0)
     with pytest.raises(audit.LogError, match="no such folder"):
         audit.audit_logs(tmp_path / "nowhere")
+
+
+def test_parameters_are_matched_by_name_alone(tmp_path):
+    """In the wrong order the stable point would be wrong, without a word."""
+    folders.squared_folder(tmp_path / "logs")
+    table = pd.read_csv(tmp_path / "logs" / "deployments.csv")
+    table.rename(columns={"theta_f0": "theta_one", "theta_f1": "theta_two"}).to_csv(
+        tmp_path / "logs" / "deployments.csv", index=False
+    )
+    report = audit.audit_logs(tmp_path / "logs", drift="linear")
+    assert report.prospect.outlook is None and "a feature for each parameter" in report.prospect.reasons[0]
+
+
+def test_a_missing_optimum_leaves_the_stable_point(tmp_path, monkeypatch):
+    def none(*args, **options):
+        raise ValueError("optimal_point: it keeps falling far out.")
+
+    monkeypatch.setattr(sys.modules["performative.audit.outlook"], "optimal_point", none)
+    folders.lending_folder(tmp_path / "logs")
+    report = audit.audit_logs(tmp_path / "logs", drift="linear")
+    found = report.prospect.outlook
+    assert found is not None and found.optimal is None and np.all(np.isfinite(found.stable))
+    assert "No optimum of the fitted risk was found" in " ".join(report.advice.reasons)
+    assert "nan" not in " ".join(report.advice.reasons)
+
+
+def test_signs_that_start_a_formula_are_drawn_as_they_are(tmp_path):
+    folders.squared_folder(tmp_path / "logs", T=8, rows=100, columns=1)
+    for file in ("deployments.csv", "data.csv"):
+        if file == "data.csv":
+            table = pd.read_parquet(tmp_path / "logs" / "data.parquet").replace("bank-0", "a$_$")
+            (tmp_path / "logs" / "data.parquet").unlink()
+        else:
+            table = pd.read_csv(tmp_path / "logs" / file)
+        table = table.rename(columns={"f0": "$\\foo$", "theta_f0": "theta_$\\foo$"})
+        table.to_csv(tmp_path / "logs" / file, index=False)
+    assert pictures(audit.audit_logs(tmp_path / "logs", drift="linear"))

@@ -305,3 +305,21 @@ def test_distances_of_shifted_rows():
         pair = max(found.pairs, key=lambda pair: pair.models)
         # Two samples of one law never coincide; the floor is that of 400 rows, however far the rows moved.
         assert 0.02 < pair.floor < 0.25 < pair.distance
+
+
+@pytest.mark.parametrize("drift", ["smooth", "linear"])
+def test_what_is_called_detectable_is_mostly_seen(drift):
+    """A world with the response that it says would be seen with 90 % power. Student's t is an approximation."""
+    seen, repeats, T, rows = [], 150, 12, 60
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        theta, noise = rng.normal(size=(T, 1)), rng.normal(size=(T, rows, 1))
+
+        def world(slope, theta=theta, noise=noise):
+            z = slope * theta[:, None] + noise
+            within = z.var(axis=1, ddof=1)[..., None]
+            return audit.ClientLog(theta, np.arange(float(T)), np.full(T, float(rows)), z.mean(axis=1), within)
+
+        claimed = audit.effect_test(world(0.0), drift).detectable[0, 0]
+        seen.append(audit.effect_test(world(claimed), drift).p_value <= 0.05)
+    assert np.mean(seen) >= 0.9 - 3 * np.sqrt(0.09 / repeats)

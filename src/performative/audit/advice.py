@@ -107,7 +107,9 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
         code, settings = _retrain(prospect, robust)
         reasons = (
             f"Each retraining multiplies the error by about {found.contraction:.2g}, so it settles by itself.",
-            f"Little is to be gained beyond that: {off}.",
+            "No optimum of the fitted risk was found: it falls far out, where these logs say nothing."
+            if math.isnan(cost)
+            else f"Little is to be gained beyond that: {off}.",
         )
         return Advice("retrain", "Keep retraining in full", reasons, code, settings, None, **extra)
     does = "does not settle" if found.contraction >= 1 else "may not settle: the limits of its factor include 1"

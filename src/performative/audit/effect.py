@@ -83,7 +83,8 @@ def effect_arrays(y: np.ndarray, variance: np.ndarray, theta: np.ndarray, time: 
         columns,
         np.take_along_axis(t, at[None, ..., None], axis=0)[0],
         np.take_along_axis(phi, at[None], axis=0)[0],
-        np.take_along_axis(error, at[None, ..., None], axis=0)[0],
+        # The largest that the data do not rule out, as with the p-value.
+        np.where(plausible(likelihood)[..., None], error, 0.0).max(axis=0),
     )
 
 

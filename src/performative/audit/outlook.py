@@ -118,16 +118,19 @@ def _general(problem: Problem, p: np.ndarray, here: np.ndarray, tolerance: float
         points = equilibria(problem, start=here)
         attracting = [point for point in points if point.attracting is not False]
         stable = np.asarray((attracting or list(points))[0].theta, np.float64)
-        optimal = np.asarray(optimal_point(problem, start=here), np.float64)
+        try:
+            optimal = np.asarray(optimal_point(problem, start=here), np.float64)
+        except ValueError:  # the risk falls for ever, far from the logs: the stable point is none the worse for it
+            optimal = None
         slopes = retraining_slopes(problem, p, stable)
         risk = jax.jit(lambda theta: decoupled_risk(problem, jnp.asarray(p), theta, theta))
-        excess = float(risk(stable)) - float(risk(optimal))
+        excess = np.nan if optimal is None else float(risk(stable)) - float(risk(optimal))
     J = slopes.sum(axis=0)
     radius = _radius(J)
     return Outlook(
         stable, optimal, None, radius, None, radius < 1,
         settling_time(J, here - stable, tolerance * float(np.linalg.norm(stable))),
-        float(np.linalg.norm(stable - optimal)), excess, slopes, tolerance, problem,
+        np.nan if optimal is None else float(np.linalg.norm(stable - optimal)), excess, slopes, tolerance, problem,
     )  # fmt: skip
 
 

@@ -213,7 +213,12 @@ def _distances(ax: Any, shade: Shade, shown: tuple[ClientReport, ...]) -> None:
             continue
         x = np.array([pair.models for pair in one.distances.pairs])
         ax.plot(
-            x, [pair.distance for pair in one.distances.pairs], "o", color=shade(colour), markersize=4, label=one.name
+            x,
+            [pair.distance for pair in one.distances.pairs],
+            "o",
+            color=shade(colour),
+            markersize=4,
+            label=_short(one.name),
         )
         floors += [(pair.models, pair.floor) for pair in one.distances.pairs]
     level = float(np.mean([floor for _, floor in floors]))
@@ -256,7 +261,7 @@ def _models(ax: Any, shade: Shade, report: AuditReport) -> None:
     order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:_MOST_PARAMETERS]
     for k, colour in zip(sorted(order.tolist()), (_BLUE, _ORANGE, _GREEN, _PURPLE), strict=False):
         here = shade(colour)
-        name = words.parameter(report.logs.deployments.parameters[k])
+        name = _short(words.parameter(report.logs.deployments.parameters[k]))
         ax.plot(past, theta[:, k], "o-", color=here, markersize=3.5, linewidth=1.2, label=name)
         if found is None or found.stable is None:
             continue
@@ -330,14 +335,19 @@ def _acceptance(ax: Any, shade: Shade, report: AuditReport) -> None:
         x = [i + 1 for i, rate in enumerate(rates) if rate is not None]
         known = [rate for rate in rates if rate is not None]
         ax.plot(
-            x, [100 * rate.value for rate in known], "o-", color=shade(colour), markersize=3.5, label=f"group {group}"
+            x,
+            [100 * rate.value for rate in known],
+            "o-",
+            color=shade(colour),
+            markersize=3.5,
+            label=_short(f"group {group}"),
         )
         ax.fill_between(
             x, [100 * r.low for r in known], [100 * r.high for r in known], color=shade(colour), alpha=0.2, linewidth=0
         )
     ax.set_ylim(0, 104)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel(f"deployment ({names[0]} to {names[-1]})")
+    ax.set_xlabel(f"deployment ({_short(names[0])} to {_short(names[-1])})")
     ax.set_ylabel("accepted (%)")
     ax.legend(loc="best", ncols=2)
 

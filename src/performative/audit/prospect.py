@@ -165,7 +165,7 @@ def largest_step(field: np.ndarray) -> tuple[float | None, float]:
 
 def _curvatures(
     found: Outlook, p: np.ndarray, logs: Sequence[ClientLog], drift: str
-) -> tuple[np.ndarray, np.ndarray, float]:
+) -> tuple[np.ndarray, np.ndarray | None, float]:
     """Hessians of the decoupled risk at the stable point and of the performative risk at the optimum, and that risk."""
     if found.problem is None:
         M = np.eye(found.slopes.shape[-1]) - found.slopes / p[:, None, None]
@@ -183,12 +183,15 @@ def _curvatures(
 
     with jax.enable_x64(True):
         weights, problem = jnp.asarray(p), found.problem
-        stable, optimal = jnp.asarray(found.stable), jnp.asarray(found.optimal)
+        stable = jnp.asarray(found.stable)
 
         def risk_of(x: Any, deployed: Any) -> Any:
             return decoupled_risk(problem, weights, x, deployed)
 
         seen = jax.jit(jax.hessian(risk_of))(stable, stable)
+        if found.optimal is None:
+            return np.asarray(seen), None, np.nan
+        optimal = jnp.asarray(found.optimal)
         whole = jax.jit(jax.hessian(lambda x: risk_of(x, x)))(optimal)
         return np.asarray(seen), np.asarray(whole), float(jax.jit(risk_of)(optimal, optimal))
 
@@ -206,8 +209,8 @@ def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...
     parameters = logs.deployments.parameters
     at = {i: name for name, i in logs.parameters.items()}
     if logs.loss == "squared":
-        if not at and len(logs.features) == len(parameters):
-            at = dict(enumerate(logs.features))
+        if not at and len(logs.features) == len(parameters) == 1:
+            at = {0: logs.features[0]}
         unmatched = [parameters[i] for i in range(len(parameters)) if i not in at]
         if unmatched:
             return (

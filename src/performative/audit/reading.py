@@ -92,7 +92,7 @@ def read_logs(
 
     groups: column of the protected group (default: the one called "group", where there is one)
     sample: rows kept for each client and deployment (fewer where there are very many of these)
-    seed:   which rows are kept; the same for every block size and order of files
+    seed:   which rows are kept; the same for every block size; files are told apart by name
     """
     check_counts(sample=sample, batch=batch)
     folder = Path(folder)

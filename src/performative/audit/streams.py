@@ -89,7 +89,7 @@ class Reservoir:
     """The `size` rows of each cell with the smallest hashes: a draw without replacement.
 
     The hash is of where a row stands (file and row number), never of its values, so equal rows are drawn like others.
-    What is kept depends on the seed alone, not on block sizes or the order of the files. Where there are so many cells
+    What is kept depends on the seed and on the names of the files, not on block sizes. Where there are so many cells
     that all would take more than `SAMPLE_BYTES`, each keeps fewer rows.
     """
 

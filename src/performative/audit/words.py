@@ -24,7 +24,7 @@ def verdict(report: "AuditReport") -> str:
     if not report.effect:
         who = "any client" if clients > 1 else "the client"
         said = f"No reaction to the model was found at {who} ({chance(report.p_value)})"
-        return f"{said}: retraining is ordinary retraining."
+        return f"{said}: as far as these logs show, retraining is ordinary retraining."
     reacting = [one.name for one in report.clients if one.reacts]
     at = f"at {len(reacting)} of {clients} clients" if clients > 1 else "here"
     if not reacting:
@@ -258,13 +258,14 @@ def group_sentences(groups: "GroupReport") -> list[str]:
     for before, after in zip(groups.before, groups.after, strict=False):
         a, b = before.acceptance, after.acceptance
         if not (math.isnan(a.value) or math.isnan(b.value)):
-            apart = b.low > a.high or b.high < a.low
+            # Two 95 % intervals: their half widths add like the sides of a right angle in the interval of a difference.
+            apart = abs(b.value - a.value) > math.hypot(a.high - a.low, b.high - b.low) / 2
             word = "rises" if b.value > a.value else "falls"
             change = f"{word} from {percent(a.value)} to {percent(b.value)}" if apart else (
-                f"hardly changes ({percent(a.value)}, then {percent(b.value)})"
+                f"is not seen to change ({percent(a.value)}, then {percent(b.value)})"
             )  # fmt: skip
             said.append(f"Acceptance of group {before.group} {change}.")
-    if groups.bears is not None and math.isfinite(groups.gap):
+    if groups.bears is not None and math.isfinite(groups.gap) and _burdens_differ(groups):
         said.append(
             f"Qualified people of group {groups.bears} bear the largest burden, {number(groups.gap)} more than the "
             f"least (cost: {groups.cost})."
@@ -274,10 +275,19 @@ def group_sentences(groups: "GroupReport") -> list[str]:
         "gaming": "look better than they are: gaming",
         "both": "became better qualified, but less than the features promise",
         "unclear": "moved, but whether they became better qualified cannot be told",
-        "no move": "did not move in ways that bear on qualification",
+        "no move": "are not seen to move in ways that bear on qualification",
     }
     said += [f"People of group {line.group} {verdicts[line.verdict]}." for line in groups.improvement]
     return said
+
+
+def _burdens_differ(groups: "GroupReport") -> bool:
+    """Whether the largest burden is above the smallest by more than chance."""
+    known = [one for one in groups.burden if math.isfinite(one.value)]
+    if len(known) < 2:
+        return False
+    most, least = max(known, key=lambda one: one.value), min(known, key=lambda one: one.value)
+    return most.value - least.value > math.hypot(most.high - most.low, least.high - least.low) / 2
 
 
 def sentences(parts: Any) -> str:

@@ -34,7 +34,7 @@ def audit(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
         "performative-audit"
     ),
-    seed: Annotated[int, typer.Option("--seed", help="Of the rows kept and of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the rows kept and of the bootstrap.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
     ] = False,
@@ -210,5 +210,6 @@ def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
         cost = burden.get(rates.group)
         grid.add_row(Text(rates.group), *cells, "-" if cost is None else words.number(cost.value))
     reporter.show(grid)
+    reporter.show(Text(f"Before: {groups.before_is}. After: {groups.after_is}."))
     for line in words.group_sentences(groups):
         reporter.show(Text(line))
