@@ -39,6 +39,7 @@ def test_printed_noise_at_a_small_delta():
     assert found.alarm, found.sentence
 
 
+@pytest.mark.slow
 def test_shuffling_called_poisson():
     rows, rounds, noise = 256, 1024, 0.85
     poisson = pf.privacy.spent(noise, rounds, DELTA, batch=pf.Poisson(1 / rows, rows), rows=rows).epsilon
@@ -47,7 +48,7 @@ def test_shuffling_called_poisson():
     assert found.alarm, found.sentence
 
 
-@pytest.mark.parametrize("claimed", [0.1, 1.0])
+@pytest.mark.parametrize("claimed", [pytest.param(0.1, marks=pytest.mark.slow), 1.0])
 def test_dice_with_the_noise_of_its_paper(claimed):
     rows, rounds = 100, 1000
     noise = math.sqrt(96) * printed_noise(rows, rounds, claimed, DELTA)

@@ -29,6 +29,7 @@ def test_examples(kind, setting):
         assert not found.alarm, found.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_clients(setting):
     noise, clip, seed = setting
@@ -53,6 +54,7 @@ def test_messages(setting):
     assert not found.alarm, found.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_canaries(setting):
     noise, clip, seed = setting

@@ -19,7 +19,7 @@ STABLE = WEIGHTS @ MEAN / (1 - WEIGHTS @ SENSITIVITY)
         (pf.Full(), "full", None, 5, 2, "step"),
         pytest.param(pf.Full(), "full", None, 2, 1, "never", marks=pytest.mark.slow),
         pytest.param(pf.SchemeOne(3), "one", 3, 1, 2, "step", marks=pytest.mark.slow),
-        (pf.SchemeOne(3), "one", 3, 5, 1, "round"),
+        pytest.param(pf.SchemeOne(3), "one", 3, 5, 1, "round", marks=pytest.mark.slow),
         pytest.param(pf.SchemeTwo(2), "two", 2, 1, 1, "round", marks=pytest.mark.slow),
         (pf.SchemeTwo(2), "two", 2, 5, 2, "step"),
     ],

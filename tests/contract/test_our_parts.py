@@ -25,11 +25,11 @@ COMMON = {"types_stay", "jit_equals_eager", "vmap_equals_loop", "compiles_once"}
 @pytest.mark.parametrize(
     ("part", "rules"),
     [
-        (pf.Full(), set()),
+        slowly(pf.Full(), set()),
         (pf.SchemeOne(3), set()),
-        (pf.SchemeTwo(3), set()),
-        (pf.FirstK(3, pf.participation.Exponential(np.arange(1.0, 8.0))), {"sweeps"}),
-        (pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1, 3, 1]), set()),
+        slowly(pf.SchemeTwo(3), set()),
+        slowly(pf.FirstK(3, pf.participation.Exponential(np.arange(1.0, 8.0))), {"sweeps"}),
+        slowly(pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1, 3, 1]), set()),
         slowly(pf.LocalWork(pf.SchemeTwo(3), pf.participation.UniformSteps(1, 4)), set()),
     ],
     ids=lambda value: type(value).__name__,
@@ -58,8 +58,8 @@ def test_batches(part, rules):
     [
         pf.populations.Gaussian(RNG.standard_normal((7, 3)), RNG.uniform(0, 0.3, (7, 3, 3)), 1.0),
         slowly(pf.populations.Contaminated(GAUSSIAN, 0.1, pf.populations.Gaussian(9.0, 0.0, 1.0))),
-        pf.populations.Strategic(X, LABELS, 0.5, features=(0, 2), count=[1, 2, 3, 4, 6, 5, 2]),
-        pf.populations.Sluggish(GAUSSIAN, np.linspace(0.2, 1.0, 7)),
+        slowly(pf.populations.Strategic(X, LABELS, 0.5, features=(0, 2), count=[1, 2, 3, 4, 6, 5, 2])),
+        slowly(pf.populations.Sluggish(GAUSSIAN, np.linspace(0.2, 1.0, 7))),
     ],
     ids=["Gaussian", "Contaminated", "Strategic", "Sluggish"],
 )
@@ -89,7 +89,7 @@ ONE_LAW_EACH = pf.populations.Mixture(
     ("part", "options"),
     [
         slowly(pf.populations.Pricing(X[:, 0], RNG.uniform(0, 1, (7, 3, 3)), 1.0), {"problem": PRICES}),
-        (pf.populations.Regression(np.ones(7), 1.0, 1.0, np.linspace(0, 1, 7), 0.5), {"problem": RIDGE}),
+        slowly(pf.populations.Regression(np.ones(7), 1.0, 1.0, np.linspace(0, 1, 7), 0.5), {"problem": RIDGE}),
         slowly(pf.populations.Regression(X[:, 0], COVARIANCE, X[:, 1], X[:, 2], 0.5), {"problem": RIDGE}),
         slowly(pf.populations.Mixture((STAYS, GAUSSIAN), SHARES.Linear([0.5, 0.5], [0.1, -0.1])), {"problem": PRICES}),
         slowly(pf.populations.Mixture(LINES, SHARES.Losses([1.0, 3.0], 2.0, 2.0, np.arange(7.0))), {"problem": RIDGE}),
@@ -116,7 +116,7 @@ SHIFT = pf.populations.shifts.Linear
 @pytest.mark.parametrize(
     ("part", "theta"),
     [
-        (pf.populations.Database(X[:, :, 0], SHIFT(0.3), count=[1, 2, 3, 4, 6, 5, 2]), None),
+        slowly(pf.populations.Database(X[:, :, 0], SHIFT(0.3), count=[1, 2, 3, 4, 6, 5, 2]), None),
         slowly(pf.populations.Database(X, SHIFT(RNG.uniform(0, 0.3, (7, 3, 3))), noise=np.linspace(0, 1, 7)), None),
         slowly(pf.populations.Database(X), np.zeros(3)),
     ],
@@ -139,12 +139,12 @@ def test_reweighted():
         (pf.estimators.Minibatch(), {"padding", "in_a_round"}),
         slowly(pf.estimators.Clipped(0.5, 1.0), {"padding", "in_a_round", "sweeps"}),
         slowly(pf.estimators.Clipped(0.5, 1.0, block=3), {"padding", "in_a_round", "sweeps"}),
-        (pf.estimators.Dice(0.5, 1.0, 1.0), {"padding", "in_a_round", "sweeps", "saves"}),
+        slowly(pf.estimators.Dice(0.5, 1.0, 1.0), {"padding", "in_a_round", "sweeps", "saves"}),
         slowly(pf.estimators.ClippedModel(), {"padding", "in_a_round", "sweeps"}),
         (pf.channels.Plain(), {"in_a_round"}),
         slowly(pf.channels.ClippedNoise(0.5, 1.0), {"in_a_round", "sweeps"}),
         (pf.aggregators.Mean(), {"padding", "relabelling", "in_a_round"}),
-        (pf.schedules.constant(0.1), {"sweeps", "step_size"}),
+        slowly(pf.schedules.constant(0.1), {"sweeps", "step_size"}),
         (pf.schedules.harmonic(20.0, 200.0), {"sweeps", "step_size"}),
         (pf.Box(-1.0, [0.5, 1.0, 2.0]), {"sweeps", "projection", "in_a_round"}),
         slowly(pf.Ball(2.0), {"sweeps", "projection", "in_a_round"}),
@@ -167,7 +167,7 @@ FAST = COMMON - {"jit_equals_eager"}
     [
         slowly(WINDOW, {"saves", "sweeps"}),
         slowly(pf.estimators.Performative(7, term="pathwise", reset_after=3), {"saves", "sweeps"}),
-        (pf.estimators.Performative(None, term="pathwise"), {"sweeps", "jit_equals_eager"}),
+        slowly(pf.estimators.Performative(None, term="pathwise"), {"sweeps", "jit_equals_eager"}),
         slowly(pf.estimators.Filtered(pf.estimators.Minibatch()), {"sweeps", "jit_equals_eager"}),
         slowly(pf.estimators.AdaptiveSize(WINDOW, 1.0, least=2), {"saves", "sweeps"}),
     ],
@@ -194,6 +194,7 @@ def test_servers_that_learn_the_reaction(part, rules):
     assert set(found) == FAST | SERVER | {"sweeps", "in_a_round"} | rules
 
 
+@pytest.mark.slow
 def test_servers_that_remember_clients():
     assert set(check_part(pf.aggregators.Varp())) == COMMON | SERVER | {"sitting_out", "in_a_round"}
 

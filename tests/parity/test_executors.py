@@ -122,8 +122,8 @@ def test_wider_sums_agree_to_rounding():
     [
         ("gaussian", pf.LocalWork(pf.SchemeOne(4), TAUS), "step"),
         ("strategic", pf.SchemeOne(4), "step"),
-        ("sluggish", pf.SchemeTwo(3), "round"),
-        ("reweighted", pf.Full(), "step"),
+        pytest.param("sluggish", pf.SchemeTwo(3), "round", marks=pytest.mark.slow),
+        pytest.param("reweighted", pf.Full(), "step", marks=pytest.mark.slow),
     ],
 )
 def test_trajectories_agree(name, participation, deploy):

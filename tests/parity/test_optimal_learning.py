@@ -36,9 +36,13 @@ SMALL = dict(window=3, batch=pf.Fixed(8), participation=pf.SchemeTwo(3))
     ("problem", "algorithm"),
     [
         (PRICES, pf.pofl(0.05, **SMALL)),
-        (BAD_PRICES, pf.profl(0.05, tolerance=1e4, **SMALL)),  # all of PROFL: filter, window, sizes
-        (PRICES, pf.pofl(0.05, aggregator=pf.aggregators.PooledJacobian(), **SMALL)),
-        (GROUPS, pf.pofl(0.05, **SMALL)),
+        pytest.param(
+            BAD_PRICES, pf.profl(0.05, tolerance=1e4, **SMALL), marks=pytest.mark.slow
+        ),  # all of PROFL: filter, window, sizes
+        pytest.param(
+            PRICES, pf.pofl(0.05, aggregator=pf.aggregators.PooledJacobian(), **SMALL), marks=pytest.mark.slow
+        ),
+        pytest.param(GROUPS, pf.pofl(0.05, **SMALL), marks=pytest.mark.slow),
     ],
     ids=["pofl", "profl", "pooled", "proportions"],
 )
@@ -95,6 +99,7 @@ def test_without_the_second_term_it_is_the_stable_point():
 # In pieces, and in sweeps.
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_goes_on(tmp_path):
     algorithm = pf.profl(0.05, tolerance=100.0, **SMALL | {"batch": pf.Fixed(50)})
     options = dict(theta=1.0, dtype="float64", risk=False, checkpoint_every=3)

@@ -37,6 +37,7 @@ PAIRS = [(r, c) for r in RECIPES for c in COMPANY]
 SOON = [("pcsgd", "poisson, Scheme I, work"), ("dicesgd", "uniform, Scheme II, Varp")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "company"), [pytest.param(*pair, marks=() if pair in SOON else pytest.mark.slow) for pair in PAIRS]
 )
@@ -74,6 +75,7 @@ def test_noise_and_clip_can_be_swept():
         np.testing.assert_allclose(history.theta, alone.theta, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_robust_optimal_and_private_for_clients():
     """PROFL whose updates are clipped and noisy: what no paper has, in one line."""
     problem = pf.cases.pricing_demands(clients=4, goods=1, contamination=0.1)

@@ -74,7 +74,11 @@ def test_the_next_size_is_clamped():
         assert few.memory[0] == 6 and few.metrics["samples"] == 6
 
 
-@pytest.mark.parametrize("inner", [Performative(3), Filtered(Performative(3))], ids=["plain", "filtered"])
+@pytest.mark.parametrize(
+    "inner",
+    [Performative(3), pytest.param(Filtered(Performative(3)), marks=pytest.mark.slow)],
+    ids=["plain", "filtered"],
+)
 def test_rows_past_the_size_change_nothing(inner):
     estimator = AdaptiveSize(inner, 1.0)
     with jax.enable_x64(True):

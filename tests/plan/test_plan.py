@@ -37,7 +37,9 @@ def exact_time(setting_rate, E, scheme, k, cost, accuracy, limit):
     return settled[0] * each if len(settled) else np.inf
 
 
-@pytest.mark.parametrize("communication, accuracy", [(1.0, 0.05), (100.0, 0.05), (10.0, 0.2)])
+@pytest.mark.parametrize(
+    "communication, accuracy", [pytest.param(1.0, 0.05, marks=pytest.mark.slow), (100.0, 0.05), (10.0, 0.2)]
+)
 def test_the_choice_is_within_a_quarter_of_the_best_on_a_grid(communication, accuracy):
     cost = pf.Cost(communication=communication)
     plan = pf.plan(PROBLEM, cost, accuracy, theta=0.0, batches=(1,))
