@@ -22,6 +22,7 @@ def test_weak_noise_by_single_releases(noise, share):
     assert found.alarm, found.sentence
 
 
+@pytest.mark.slow
 def test_weak_noise_of_clients():
     algorithm = pf.p_fedavg(1.0, channel=pf.channels.ClippedNoise(1.0, 4.0))
     with weak_channel(0.5):

@@ -47,6 +47,7 @@ def test_single_releases(setting):
     assert 0.5 * found.claimed < found.lower < found.claimed, found.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_messages(setting):
     noise, clip, seed = setting

@@ -100,6 +100,7 @@ def test_limits_cover_the_truth(law):
     assert np.median(lower) > 0.5 * truth and np.median(upper) < 1.6 * truth
 
 
+@pytest.mark.slow
 def test_shares_that_react_are_estimated():
     """nu = (0.5 + 0.3 theta, 0.5 - 0.3 theta) of two normals that lie 1 apart: eps_i = 0.3."""
     groups = tuple(Gaussian(np.full(400, level), 0.0, 0.25) for level in (0.0, 1.0))
@@ -129,6 +130,7 @@ def test_a_silent_population_gets_the_certificate_of_the_open_one():
     assert found.sufficient and not found.proved and "not for all models" in str(found)
 
 
+@pytest.mark.slow
 def test_limits_that_do_not_decide_are_said_so():
     """eps_bar = 0.98 by shares that react, in noise: the limits hold mu / L = 1."""
     groups = tuple(Gaussian(np.full(2, level), 0.0, 1.0) for level in (0.0, 4.0))

@@ -76,7 +76,9 @@ def ends(solver, eps, tau=TAU, eta=ETA):
     return stable(eps, P * R), stable(eps, P * R / reach)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize(
+    "name", ["plain", "momentum", *(pytest.param(n, marks=pytest.mark.slow) for n in ("prox", "prox of momentum"))]
+)
 def test_unequal_work_moves_the_point_as_predicted(name):
     estimator, solver = SOLVERS[name]
     work = {"estimator": estimator, "participation": pf.LocalWork(pf.Full(), TAU)}

@@ -27,7 +27,7 @@ def instance(beta):
     return ClippedQuadratic(p=0.1, a=10.0, b=1.0, beta=beta)
 
 
-@pytest.mark.parametrize("beta", [0.01, 0.05])
+@pytest.mark.parametrize("beta", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
 def test_pcsgd_settles_at_the_biased_point(beta):
     mean, error = settle(pf.pcsgd(RATE, clip=1.0, noise_multiplier=1.0), beta)
     biased = -0.1 * 1.0 / ((1 - 0.1) * (1 - 10 * beta))
@@ -36,13 +36,13 @@ def test_pcsgd_settles_at_the_biased_point(beta):
     assert abs(mean - pf.stable_point(pf.cases.quadratic(beta))) > 100 * error
 
 
-@pytest.mark.parametrize("beta", [0.01, 0.05])
+@pytest.mark.parametrize("beta", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
 def test_dicesgd_settles_at_the_stable_point(beta):
     mean, error = settle(pf.dicesgd(RATE, clip=1.0, memory_clip=1.0, noise_multiplier=1.0), beta)
     assert abs(mean + 0.1 * 10 * 1 / (1 - 10 * beta)) < 4 * error
 
 
-@pytest.mark.parametrize("beta", [0.01, 0.05])
+@pytest.mark.parametrize("beta", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
 def test_too_small_a_memory_clip_is_flagged_and_biased(beta):
     algorithm = pf.dicesgd(RATE, clip=1.0, memory_clip=0.5, noise_multiplier=1.0)
     with pytest.warns(UserWarning) as said:

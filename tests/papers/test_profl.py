@@ -50,6 +50,7 @@ def test_pricing_on_contaminated_data_needs_the_filter():
         assert distance(end(problem, pf.profl(window=WINDOW, **common), 60, repeats=2), clean).max() < 0.25
 
 
+@pytest.mark.slow
 def test_a_few_outliers_not_far_away_are_found():
     """5 % are no crowd and lie about 13 spreads off: the margin decides. With margin=20 it ends 0.15 to 0.21 away."""
     problem = pf.cases.pricing_demands(goods=1, contamination=0.05)
@@ -58,6 +59,7 @@ def test_a_few_outliers_not_far_away_are_found():
     assert distance(end(problem, algorithm, 60), clean).max() < 0.1
 
 
+@pytest.mark.slow
 def test_the_printed_filter_fails_at_40_percent():
     problem = pf.cases.pricing_demands(contamination=0.4)
     estimator = pf.estimators.Filtered(pf.estimators.Performative(WINDOW), rule="printed")

@@ -120,7 +120,7 @@ def test_wider_sums_agree_to_rounding():
 @pytest.mark.parametrize(
     ("name", "participation", "deploy"),
     [
-        ("gaussian", pf.LocalWork(pf.SchemeOne(4), TAUS), "step"),
+        pytest.param("gaussian", pf.LocalWork(pf.SchemeOne(4), TAUS), "step", marks=pytest.mark.slow),
         ("strategic", pf.SchemeOne(4), "step"),
         pytest.param("sluggish", pf.SchemeTwo(3), "round", marks=pytest.mark.slow),
         pytest.param("reweighted", pf.Full(), "step", marks=pytest.mark.slow),

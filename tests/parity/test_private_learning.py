@@ -54,6 +54,7 @@ def test_executors_agree(recipe, company):
             np.testing.assert_allclose(runs[executor][name], values, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_goes_on(tmp_path):
     algorithm = RECIPES["dicesgd"](**COMPANY["shuffled, client noise, round"])
     options = dict(theta=1.0, dtype="float64", risk=False, checkpoint_every=3)

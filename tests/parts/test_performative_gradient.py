@@ -62,7 +62,11 @@ def second_terms(problem, theta, family, reaction, samples=SAMPLES):
     return {name: first + form @ reaction for name, form in forms.items()}, exact
 
 
-@pytest.mark.parametrize("case", [pricing, house, classes, groups], ids=lambda case: case.__name__)
+@pytest.mark.parametrize(
+    "case",
+    [pricing, house, *(pytest.param(case, marks=pytest.mark.slow) for case in (classes, groups))],
+    ids=lambda case: case.__name__,
+)
 def test_every_form_is_unbiased_against_the_exact_gradient(case):
     problem, theta, family, reaction = case()
     with jax.enable_x64(True):
@@ -195,6 +199,7 @@ def test_nothing_deployed_nothing_learnt():
     np.testing.assert_allclose(learnt, plain, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_client_that_was_away_starts_over():
     with jax.enable_x64(True):
         window = filled_window(np.arange(5.0)[:, None], np.ones((1, 1)), 3)
