@@ -111,13 +111,13 @@ def compare(
         else:
             raw.append(1.0 if mean == 0 else 0.0)
         rows.append((first, second, mean, mean - quantile * error, mean + quantile * error))
-    corrected = _holm(np.asarray(raw))
+    corrected = holm(np.asarray(raw))
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
     differences = [Difference(*row, p_value=float(p)) for row, p in zip(rows, corrected, strict=True)]
     return Comparison(name, level, {n: float(v.mean()) for n, v in values.items()}, differences)
 
 
-def _holm(p: np.ndarray) -> np.ndarray:
+def holm(p: np.ndarray) -> np.ndarray:
     """Holm's step-down correction: valid whatever the dependence between the tests."""
     order = np.argsort(p)
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))

@@ -6,7 +6,7 @@ import worlds
 
 from performative import audit
 from performative.audit.drift import deviations, sizes
-from performative.audit.effect import effect_arrays, holm
+from performative.audit.effect import effect_arrays
 from performative.audit.instruments import weights
 from performative.audit.response import slopes
 
@@ -61,10 +61,6 @@ def test_a_single_log_gets_the_answer_of_its_batch():
         batch = effect_arrays(*world.series, world.theta, world.time, drift)
         for w in range(3):
             assert audit.effect_test(world.log(w), drift).p_value == pytest.approx(batch.p_value[w], rel=1e-9)
-
-
-def test_holm():
-    np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
 
 
 # False alarms: at most the level

@@ -20,24 +20,6 @@ def gaussian(sensitivity: Any = SENSITIVITY, domain: Any = None) -> pf.Problem:
     return pf.Problem(pf.losses.squared, Gaussian(MEAN, sensitivity, 1.0), WEIGHTS, domain)
 
 
-class Shy(AbstractPopulation):
-    """The same data as `inner`, which tells nothing: no closed form, no sensitivity."""
-
-    inner: AbstractPopulation
-
-    def model_shape(self) -> Any:
-        return self.inner.model_shape()
-
-    def draw(self, key: Any, shape: Any, theta: Any, rows: Any = None) -> Any:
-        return self.inner.draw(key, shape, theta, rows)
-
-    def sample(self, noise: Any, world: Any, theta: Any) -> Any:
-        return self.inner.sample(noise, world, theta)
-
-    def nodes(self, theta: Any, count: int) -> Any:
-        return self.inner.nodes(theta, count)
-
-
 class Bistable(AbstractPopulation):
     """Z ~ N(2 tanh(2 theta), 1): with the squared loss theta = 2 tanh(2 theta) is stable, three times."""
 

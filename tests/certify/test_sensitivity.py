@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from certify_problems import Shy
 from scipy import stats
+from untold import Untold
 
 import performative as pf
 from performative.certify import certify
@@ -43,7 +43,7 @@ X, Y = RNG.normal(size=(2, 4, 3)), np.array([[0, 0, 0, 1], [0, 1, 1, 1]])
         (Mixture((Gaussian(ONES, 0.2, 1.0), Gaussian(ONES, -0.6, 1.0)), Constant([0.5, 0.5])), None),
         (Mixture((Gaussian(ONES, 0.0, 1.0), Gaussian(ONES, 0.0, 1.0)), LinearShare([0.5, 0.5], [0.1, -0.1])), None),
         (Strategic(X, Y, 1.0, response="evade"), None),
-        (Shy(Gaussian(ONES, 0.5, 1.0)), None),
+        (Untold(Gaussian(ONES, 0.5, 1.0)), None),
     ],
 )
 def test_what_populations_tell(population, expected):
@@ -122,7 +122,7 @@ def test_a_silent_population_gets_the_certificate_of_the_open_one():
     matrix = np.zeros((2, 3, 3))
     matrix[:, 0, 2] = [0.3, 0.8]
     population = Gaussian(np.ones((2, 3)), matrix, 1.0)
-    known, found = (certify(pf.Problem(pf.losses.squared, p), samples=256) for p in (population, Shy(population)))
+    known, found = (certify(pf.Problem(pf.losses.squared, p), samples=256) for p in (population, Untold(population)))
     assert (known.sensitivity_source, found.sensitivity_source) == ("analytic", "estimated")
     np.testing.assert_allclose(known.sensitivity, [0.3, 0.8])
     np.testing.assert_allclose(found.sensitivity, [0.3, 0.8])
@@ -143,6 +143,6 @@ def test_limits_that_do_not_decide_are_said_so():
 def test_many_clients_share_the_draws():
     clients = 10_000
     eps = np.linspace(0.1, 0.9, clients)
-    c = certify(pf.Problem(pf.losses.squared, Shy(Gaussian(np.ones(clients), eps, 1.0))))
+    c = certify(pf.Problem(pf.losses.squared, Untold(Gaussian(np.ones(clients), eps, 1.0))))
     np.testing.assert_allclose(c.sensitivity, eps)
     assert c.draws == 256 and c.sufficient

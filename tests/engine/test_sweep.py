@@ -81,10 +81,10 @@ def test_compare_pairs_by_seed():
         )
 
 
-def test_holm_is_the_textbook_correction():
-    from performative.compare import _holm
+def testholm_is_the_textbook_correction():
+    from performative.compare import holm
 
-    np.testing.assert_allclose(_holm(np.asarray([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
+    np.testing.assert_allclose(holm(np.asarray([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
 
 
 def test_each_setting_is_judged_by_its_own_weights():

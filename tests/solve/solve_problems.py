@@ -20,24 +20,6 @@ def gaussian(sensitivity: Any = SENSITIVITY, domain: Any = None) -> pf.Problem:
     return pf.Problem(pf.losses.squared, Gaussian(MEAN, sensitivity, 1.0), WEIGHTS, domain)
 
 
-class NoFormula(AbstractPopulation):
-    """The same data as `inner`, which does not tell its closed forms."""
-
-    inner: AbstractPopulation
-
-    def model_shape(self) -> Any:
-        return self.inner.model_shape()
-
-    def draw(self, key: Any, shape: Any, theta: Any, rows: Any = None) -> Any:
-        return self.inner.draw(key, shape, theta, rows)
-
-    def sample(self, noise: Any, world: Any, theta: Any) -> Any:
-        return self.inner.sample(noise, world, theta)
-
-    def nodes(self, theta: Any, count: int) -> Any:
-        return self.inner.nodes(theta, count)
-
-
 class Pricing(AbstractPopulation):
     """Demand that falls with the price: Z_i ~ N(demand_i - sensitivity_i * theta, 1)."""
 

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from solve_problems import MEAN, SENSITIVITY, WEIGHTS, NoFormula, Pricing, gaussian, strategic
+from solve_problems import MEAN, SENSITIVITY, WEIGHTS, Pricing, gaussian, strategic
+from untold import Untold
 
 import performative as pf
 from performative import solve
@@ -26,7 +27,7 @@ def test_the_formula_and_the_descent_agree():
     closed = solve.optimal_point(gaussian(), report=True)
     assert closed.method == "closed form"
     np.testing.assert_allclose(closed.theta, known, rtol=1e-14)
-    hidden = pf.Problem(pf.losses.squared, NoFormula(gaussian().population), WEIGHTS)
+    hidden = pf.Problem(pf.losses.squared, Untold(gaussian().population), WEIGHTS)
     found = solve.optimal_point(hidden, report=True)
     assert found.method != "closed form" and found.residual < 1e-12 and not found.others
     np.testing.assert_allclose(found.theta, known, rtol=1e-12)

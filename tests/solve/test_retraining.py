@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from solve_problems import MEAN, SENSITIVITY, WEIGHTS, NoFormula, Pricing, gaussian
+from solve_problems import MEAN, SENSITIVITY, WEIGHTS, Pricing, gaussian
+from untold import Untold
 
 import performative as pf
 from performative import solve
@@ -89,4 +90,4 @@ def test_bad_starts():
     with pytest.raises(ValueError, match="at least one model"):
         solve.equilibria(gaussian(), starts=[])
     with pytest.raises(ValueError, match="how many to scatter"):
-        solve.optimal_point(pf.Problem(pf.losses.squared, NoFormula(gaussian().population)), starts=-1)
+        solve.optimal_point(pf.Problem(pf.losses.squared, Untold(gaussian().population)), starts=-1)

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from solve_problems import MEAN, SENSITIVITY, WEIGHTS, Bistable, NoFormula, gaussian, strategic
+from solve_problems import MEAN, SENSITIVITY, WEIGHTS, Bistable, gaussian, strategic
+from untold import Untold
 
 import performative as pf
 from performative import risk, solve
@@ -20,7 +21,7 @@ def test_the_closed_form_and_the_root_agree():
     np.testing.assert_allclose(closed.theta, known, rtol=1e-14)
     assert (closed.method, np.shape(closed.theta), closed.theta.dtype) == ("closed form", (), np.float64)
     np.testing.assert_allclose(closed.contraction, WEIGHTS @ SENSITIVITY)
-    hidden = pf.Problem(problem.loss, NoFormula(problem.population), WEIGHTS)
+    hidden = pf.Problem(problem.loss, Untold(problem.population), WEIGHTS)
     root = solve.stable_point(hidden, start=50.0, report=True)
     assert root.method != "closed form" and root.residual < 1e-12
     np.testing.assert_allclose(root.theta, known, rtol=1e-13)
@@ -33,7 +34,7 @@ def test_a_linear_map_of_vectors():
     population = Gaussian(mean, reaction, 1.0)
     average = np.einsum("i,ijk->jk", WEIGHTS, reaction)
     known = np.linalg.solve(np.eye(2) - average, WEIGHTS @ mean)
-    for each in (population, NoFormula(population)):
+    for each in (population, Untold(population)):
         found = solve.stable_point(pf.Problem(pf.losses.squared, each, WEIGHTS), report=True)
         np.testing.assert_allclose(found.theta, known, rtol=1e-11)
         np.testing.assert_allclose(found.contraction, max(abs(np.linalg.eigvals(average))), rtol=1e-11)

@@ -8,10 +8,11 @@ import numpy as np
 
 from performative.audit.distance import Distances, shift_distances
 from performative.audit.drift import DRIFTS
-from performative.audit.effect import Effect, effect_test, holm
+from performative.audit.effect import Effect, effect_test
 from performative.audit.log import ClientLog, with_covariances
 from performative.audit.response import Response, response
 from performative.certify.certificate import plain
+from performative.compare import holm
 
 # Rows farther than this from the middle of their column, in robust spreads (1.48 median distances), lie far out: the
 # margin of `estimators.Filtered`.

@@ -9,6 +9,7 @@ from scipy import stats
 from performative.audit.drift import deviations, lost, plausible
 from performative.audit.instruments import weights
 from performative.audit.log import ClientLog
+from performative.compare import holm
 
 # Below this share of a parameter's movement left beside the trend, trend and model cannot be told apart.
 _SHARE_LEFT = 1e-3
@@ -145,7 +146,7 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
     detectable[:, moves] = critical * found.standard_error
     return Effect(
         float(found.p_value), float(np.abs(found.t).max()), found.over_dispersion, holm(found.columns),
-        log.columns[column], log.parameters[parameter], detectable, True, (), drift,  # type: ignore[index]
+        log.columns[column], log.parameters[parameter], detectable, True, (), drift,
     )  # fmt: skip
 
 
@@ -184,18 +185,9 @@ def means_and_variances(log: ClientLog) -> tuple[np.ndarray, np.ndarray]:
     pooled = log.spread**2
     still = np.flatnonzero(pooled <= 0)
     if len(still):
-        names = [log.columns[j] for j in still[:5]]  # type: ignore[index]
+        names = [log.columns[j] for j in still[:5]]
         raise ValueError(
             f"columns {names} are constant within deployments; drop them: there is no noise to test against."
         )
     y, variance = log.series
     return y, np.maximum(variance, _FLOOR * pooled[:, None] / log.count)
-
-
-def holm(p: np.ndarray) -> np.ndarray:
-    """Holm's p-values: the i-th smallest of q times (q - i), made to increase."""
-    order = np.argsort(p)
-    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    out = np.empty_like(p)
-    out[order] = np.minimum(adjusted, 1.0)
-    return out

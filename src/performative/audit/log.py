@@ -1,7 +1,6 @@
 """What a client's log of past deployments comes down to: one row of summaries a deployment."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,8 @@ class ClientLog:
     mean: Numbers
     cov: Numbers
     sample: Numbers | None = None
-    columns: tuple[str, ...] | None = None
-    parameters: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
     name: str = "client"
 
     def __post_init__(self) -> None:
@@ -67,7 +66,7 @@ class ClientLog:
             raise ValueError(f"ClientLog: sample must be [{T}, r, {q}]; got shape {self.sample.shape}.")
         for field, size, stem in (("columns", q, "x"), ("parameters", d, "theta")):
             names = getattr(self, field)
-            names = tuple(f"{stem}{k}" for k in range(size)) if names is None else tuple(names)
+            names = tuple(f"{stem}{k}" for k in range(size)) if len(names) == 0 else tuple(names)
             if len(names) != size:
                 raise ValueError(f"ClientLog: {field} must hold {size} names; got {len(names)}.")
             object.__setattr__(self, field, names)
@@ -119,7 +118,7 @@ def with_covariances(log: ClientLog, label: int = -1) -> ClientLog:
     cov = np.zeros((log.deployments, q + len(features), q + len(features)))
     cov[:, :q, :q] = log.cov
     cov[:, range(q, q + len(features)), range(q, q + len(features))] = within
-    names: Any = (*log.columns, *(f"cov({log.columns[j]}, {log.columns[label]})" for j in features))  # type: ignore
+    names = (*log.columns, *(f"cov({log.columns[j]}, {log.columns[label]})" for j in features))
     return ClientLog(
         log.theta, log.time, log.count, np.hstack([log.mean, cross]), cov, None, names, log.parameters, log.name
     )

@@ -1,6 +1,5 @@
 """Pictures of an audit, one by one, as SVG for light and for dark paper."""
 
-import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,35 +13,16 @@ from performative.audit.drift import DRIFTS
 from performative.audit.rates import GroupRates, Rate
 from performative.audit.report import AuditReport
 from performative.plotting import COLOURS
+from performative.report.theme import Shade, saved, shade, theme
 
 # Clients and lines that a picture shows at most; all are in the JSON.
 MOST_CLIENTS = 20
 _MOST_LINES = 14
 _MOST_PARAMETERS = 4
-_BASE = {
-    "font.size": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.15,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "legend.fontsize": 9.0,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "performative",
-}
-_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
-_INK = {False: "#1f2328", True: "#d5dae0"}
-# On dark paper the middle blue and green are too dim; these are the same hues, lighter.
-_LIGHTER = dict(
-    zip(COLOURS, ("#56B4E9", "#F0904A", "#2CC295", "#E29BC4", "#F2BE4A", "#8FD0F2", "#d5dae0"), strict=True)
-)
 _BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLOURS[:5]
 _MARKS = dict(zip(DRIFTS, ("v", "^", "s", "o"), strict=True))
 # p-values below this are drawn there.
 _SMALLEST = 1e-6
-
-Shade = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -57,14 +37,10 @@ class Picture:
         import matplotlib
         from matplotlib.figure import Figure
 
-        settings: Any = {**_BASE, **dict.fromkeys(_INKED, _INK[dark]), "axes.facecolor": "none"}
-        with matplotlib.rc_context(settings):
+        with matplotlib.rc_context(theme(dark, **{"legend.fontsize": 9.0})):
             figure = Figure(figsize=(4.7, self.height), layout="constrained", facecolor="none")
-            self.draw(figure.subplots(), _LIGHTER.__getitem__ if dark else lambda colour: colour)
-            buffer = io.BytesIO()
-            # No date inside, so that the same numbers give the same file.
-            figure.savefig(buffer, format="svg", metadata={"Date": None})
-        return buffer.getvalue()
+            self.draw(figure.subplots(), shade(dark))
+            return saved(figure, "svg")
 
 
 def pictures(report: AuditReport) -> dict[str, Picture]:

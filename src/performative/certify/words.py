@@ -206,8 +206,8 @@ def _share(cost: float) -> str:
 def _model(theta: Any) -> str:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(theta)]
     if len(leaves) == 1:
-        shown = {"float_kind": _number}
-        return np.array2string(leaves[0], threshold=6, edgeitems=2, separator=", ", formatter=shown)  # type: ignore[arg-type]
+        shown: Any = {"float_kind": _number}  # the stubs of NumPy want every kind that there is
+        return np.array2string(leaves[0], threshold=6, edgeitems=2, separator=", ", formatter=shown)
     return f"a model of {sum(leaf.size for leaf in leaves)} numbers with norm {_number(_size(theta))}"
 
 

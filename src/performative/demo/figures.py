@@ -1,6 +1,5 @@
 """The demo's three panels, in one picture or one by one, for light and for dark paper."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -9,30 +8,9 @@ import numpy as np
 from performative.demo.outcome import Outcome
 from performative.demo.words import QUESTIONS
 from performative.plotting import COLOURS, plot_history
+from performative.report.theme import saved, shade, theme
 
 _BLUE, _ORANGE, _GREEN, _PURPLE = COLOURS[:4]
-_BASE = {
-    "font.size": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.15,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "performative",
-}
-
-
-def theme(ink: str, paper: str) -> Any:
-    """matplotlib settings for one colour of ink on one of paper."""
-    inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
-    return {**_BASE, **{name: ink for name in inked}, "axes.facecolor": "none", "figure.facecolor": paper}
-
-
-LIGHT, DARK = theme("#1f2328", "#ffffff"), theme("#d5dae0", "#16191d")
-# On dark paper the middle blue and green are too dim; these are the same hues, lighter.
-_LIGHTER = {_BLUE: "#56B4E9", _ORANGE: "#F0904A", _GREEN: "#2CC295", _PURPLE: "#E29BC4"}
 
 
 def overview(outcome: Outcome) -> bytes:
@@ -40,13 +18,13 @@ def overview(outcome: Outcome) -> bytes:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(LIGHT):
+    with matplotlib.rc_context(theme()):
         figure = Figure(figsize=(13.0, 4.2), layout="constrained", dpi=150)
         for ax, draw in zip(figure.subplots(1, 3), PANELS, strict=True):
-            draw(ax, outcome, lambda colour: colour)
+            draw(ax, outcome, shade(False))
         for ax, question in zip(figure.axes, QUESTIONS, strict=True):
             ax.set_title(question, loc="left", fontweight="bold", fontsize=11)
-        return _save(figure, "png")
+        return saved(figure, "png")
 
 
 def panels(outcome: Outcome, dark: bool) -> list[bytes]:
@@ -55,19 +33,12 @@ def panels(outcome: Outcome, dark: bool) -> list[bytes]:
     from matplotlib.figure import Figure
 
     made = []
-    with matplotlib.rc_context(DARK if dark else LIGHT):
+    with matplotlib.rc_context(theme(dark)):
         for draw in PANELS:
             figure = Figure(figsize=(4.7, 3.2), layout="constrained", facecolor="none")
-            draw(figure.subplots(), outcome, _LIGHTER.__getitem__ if dark else lambda colour: colour)
-            made.append(_save(figure, "svg"))
+            draw(figure.subplots(), outcome, shade(dark))
+            made.append(saved(figure, "svg"))
     return made
-
-
-def _save(figure: Any, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    # No date inside, so that the same numbers give the same file.
-    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    return buffer.getvalue()
 
 
 def _draw_scores(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:

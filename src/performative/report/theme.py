@@ -1,0 +1,46 @@
+"""How pictures of pages look, on light and on dark paper."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+from performative.plotting import COLOURS
+
+Shade = Callable[[str], str]
+
+_BASE = {
+    "font.size": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.15,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "performative",
+}
+_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
+# Ink and paper.
+_PAPERS = {False: ("#1f2328", "#ffffff"), True: ("#d5dae0", "#16191d")}
+# On dark paper the middle blue and green are too dim; these are the same hues, lighter.
+_LIGHTER = dict(
+    zip(COLOURS, ("#56B4E9", "#F0904A", "#2CC295", "#E29BC4", "#F2BE4A", "#8FD0F2", "#d5dae0"), strict=True)
+)
+
+
+def theme(dark: bool = False, **more: Any) -> Any:
+    """matplotlib settings for one kind of paper; `more` are added to them."""
+    ink, paper = _PAPERS[dark]
+    return {**_BASE, **dict.fromkeys(_INKED, ink), "axes.facecolor": "none", "figure.facecolor": paper, **more}
+
+
+def shade(dark: bool) -> Shade:
+    """From a colour of ours to the one that is drawn."""
+    return _LIGHTER.__getitem__ if dark else str
+
+
+def saved(figure: Any, kind: str) -> bytes:
+    """A figure as "png" or "svg". No date inside, so that the same numbers give the same file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return buffer.getvalue()
