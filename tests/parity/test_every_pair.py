@@ -136,7 +136,7 @@ class Traces:
 
     def __init__(self, monkeypatch):
         self.count = 0
-        client_round, one_client = loop.client_round, loop._one_client
+        client_round, one_client = loop.client_round, loop.one_client
 
         def counted(*args):
             self.count += 1
@@ -165,9 +165,9 @@ class Traces:
             return jax.tree.map(lambda *leaves: jnp.stack(leaves), *[row(i) for i in range(len(cohort.ids))])
 
         monkeypatch.setattr(loop, "client_round", counted)
-        monkeypatch.setattr(loop, "_one_client", alone)
-        monkeypatch.setattr(loop, "_open", round.open_round)
-        monkeypatch.setattr(loop, "_close", round.close_round)
+        monkeypatch.setattr(loop, "one_client", alone)
+        monkeypatch.setattr(loop, "open_one", round.open_round)
+        monkeypatch.setattr(loop, "close_one", round.close_round)
         monkeypatch.setattr(round, "_map_clients", one_by_one)
         monkeypatch.setattr(round, "measure_losses", losses)
         monkeypatch.setattr(power_of_choice, "_first_distinct", DISTINCT)

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from performative.errors import check_counts
 from performative.problem import Problem
 
 if TYPE_CHECKING:
     import pandas
 
-_BANKS = 10
 # name: (typical value, spread, effect on the log-odds of a default per spread, can applicants change it?)
 _FEATURES = {
     "utilisation": (45.0, 20.0, 1.6, True),
@@ -24,8 +24,8 @@ _FEATURES = {
 CHANGEABLE = tuple(name for name, (*_, changeable) in _FEATURES.items() if changeable)
 
 
-def credit_table(seed: int = 7) -> "pandas.DataFrame":
-    """Made-up loan applicants of ten banks, one row each: `bank`, eight features, and `default` (0 or 1).
+def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
+    """Made-up loan applicants of some banks, one row each: `bank`, eight features, and `default` (0 or 1).
 
         z_i ~ N(mu_bank, 1) by feature,      P(default) = sigmoid(effect . z - 0.8)
 
@@ -33,10 +33,11 @@ def credit_table(seed: int = 7) -> "pandas.DataFrame":
     """
     import pandas as pd
 
+    check_counts(banks=banks)
     rng = np.random.default_rng(seed)
     centre, spread, effect = np.array([row[:3] for row in _FEATURES.values()]).T
     tables = []
-    for bank, size in enumerate(rng.integers(150, 400, _BANKS)):
+    for bank, size in enumerate(rng.integers(150, 400, banks)):
         z = rng.normal(0.0, 0.25, len(effect)) + rng.standard_normal((size, len(effect)))
         odds = z @ effect - 0.8
         table = pd.DataFrame(centre + spread * z, columns=list(_FEATURES))
@@ -46,21 +47,21 @@ def credit_table(seed: int = 7) -> "pandas.DataFrame":
     return pd.concat(tables, ignore_index=True)
 
 
-def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04) -> Problem:
-    """Ten banks that score loan applicants who answer to the score; made up, strong, and quick to solve.
+def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04, banks: int = 10) -> Problem:
+    """Banks that score loan applicants who answer to the score; made up, strong, and quick to solve.
 
         x = x_bar - strength_i theta   on utilisation, debt ratio, open lines and new enquiries
 
-    `strength` is the mean over banks: bank i's applicants go 2i/9 times as far, so those of bank 0 do not
-    react at all and those of bank 9 react twice as much as the mean. One model cannot make up for both, so
+    `strength` is the mean over banks: of ten, bank i's applicants go 2i/9 times as far, so those of bank 0 do not
+    react at all and those of the last bank react twice as much as the mean. One model cannot make up for both, so
     the stable point (retrain until nothing changes) and the optimal point (foresee the answer) differ.
     """
-    strengths: dict[Any, float] = {f"bank {i}": strength * 2 * i / (_BANKS - 1) for i in range(_BANKS)}
+    strengths: dict[Any, float] = {f"bank {i}": strength * 2 * i / (banks - 1) for i in range(banks) if banks > 1}
     return Problem.from_frame(
-        credit_table(seed),
+        credit_table(seed, banks),
         client="bank",
         label="default",
         strategic=CHANGEABLE,
-        strength=strengths,
+        strength=strengths or strength,
         penalty=penalty,
     )

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from performative.cli.audit import audit
+from performative.cli.federation import federation
 from performative.cli.output import EXIT_CODES, Exit, Failure, before, reporting
 from performative.cli.planning import planning
 from performative.cli.privacy import privacy
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.add_typer(privacy)
 app.command(epilog=EXIT_CODES)(audit)
 app.add_typer(planning)
+app.add_typer(federation)
 
 # Of a benchmark's numbers, those that the table shows; --json prints all.
 _BENCH_COLUMNS = {

@@ -92,6 +92,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
         run: dict[str, Any]
         privacy: dict[str, Any] | None = None
         plan: dict[str, Any] | None = None  # for `performative plan`
+        federation: dict[str, Any] | None = None  # for `performative federation`
 
     try:
         return Document.model_validate(raw).model_dump()
@@ -114,6 +115,8 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
 
     builder = Builder(file.parent)
     problem = read_problem(builder, document["problem"])
+    if document["federation"] is not None:  # a model that a network carries is deployed once a round
+        document["algorithm"].setdefault("deploy", "round")
     algorithm = _algorithm(builder, document["algorithm"])
     options = builder.keywords(run, document["run"], "run", leave_out=_NOT_IN_RUN)
     for name in ("stable", "optimal"):

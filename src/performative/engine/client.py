@@ -118,10 +118,10 @@ def client_round(
     check_like(f"what {type(algorithm.channel).__name__} sends", sent, delta)
     counted |= algorithm.channel.counts(delta)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
-    return Upload(sent, done, extra, counted, _reach(algorithm, broadcast, done), mean_loss), after_memory
+    return Upload(sent, done, extra, counted, reach(algorithm, broadcast, done), mean_loss), after_memory
 
 
-def _reach(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:
+def reach(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:
     """How far the local model would have gone, had every gradient been 1. Where nobody asks, it is not computed."""
 
     def step(carry: Any, e: Array) -> tuple[Any, None]:

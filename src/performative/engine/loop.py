@@ -16,27 +16,34 @@ from performative.engine.report import Setup
 from performative.engine.round import close_round, open_round
 from performative.types import Secrets, State
 
-_open = eqx.filter_jit(open_round)
-_close = eqx.filter_jit(close_round)
-_record = eqx.filter_jit(record)
+open_one = eqx.filter_jit(open_round)
+close_one = eqx.filter_jit(close_round)
+record_one = eqx.filter_jit(record)
 
 
-@eqx.filter_jit
-def _one_client(
-    setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, secrets: Any = None
-) -> Any:
-    """The client's slice is cut inside, so that one compilation serves all clients."""
-    population = setup.problem.population
-    mine = jax.tree.map(
-        lambda leaf, axis: leaf if axis is None else leaf[client],
+def client_slice(population: Any, row: Any) -> Any:
+    """One client's population."""
+    return jax.tree.map(
+        lambda leaf, axis: leaf if axis is None else leaf[row],
         population,
         client_axes(population),
         is_leaf=lambda leaf: leaf is None,
     )
+
+
+@eqx.filter_jit
+def one_client(
+    setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, secrets: Any = None, row: Any = None
+) -> Any:
+    """The client's slice is cut inside, so that one compilation serves all clients.
+
+    `row` is where the client stands in the population, where that is not its number.
+    """
+    population = setup.problem.population
     return client_round(
         setup.problem,
         setup.algorithm,
-        mine,
+        client_slice(population, client if row is None else row),
         broadcast,
         memory,
         keys.of_client(broadcast.round, client),
@@ -48,7 +55,7 @@ def _one_client(
 
 def loop_round(setup: Setup, state: State, keys: RunKeys, secrets: Secrets | None = None) -> tuple[State, Any]:
     """A round as `federated_round` does it, client after client."""
-    cohort, broadcast, chosen = _open(setup, state, keys)
+    cohort, broadcast, chosen = open_one(setup, state, keys)
     uploads: list[Any] = []
     clients = state.clients
     active = np.ones(len(cohort.ids), bool) if cohort.active is None else np.asarray(cohort.active)
@@ -61,7 +68,7 @@ def loop_round(setup: Setup, state: State, keys: RunKeys, secrets: Secrets | Non
         steps = None if cohort.steps is None else cohort.steps[row]
         try:
             mine_secrets = jax.tree.map(operator.itemgetter(row), secrets)
-            upload, after = _one_client(setup, broadcast, mine, keys, cohort.ids[row], steps, mine_secrets)
+            upload, after = one_client(setup, broadcast, mine, keys, cohort.ids[row], steps, mine_secrets)
         except Exception as error:
             raise RuntimeError(f"client {int(client)} failed in round {int(state.round)}: {error}") from error
         if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(upload.delta)):
@@ -74,10 +81,10 @@ def loop_round(setup: Setup, state: State, keys: RunKeys, secrets: Secrets | Non
         steps = None if cohort.steps is None else cohort.steps[0]
         mine = jax.tree.map(operator.itemgetter(0), secrets)
         client = jnp.zeros((), cohort.ids.dtype)
-        template, _ = eqx.filter_eval_shape(_one_client, setup, broadcast, first, keys, client, steps, mine)
+        template, _ = eqx.filter_eval_shape(one_client, setup, broadcast, first, keys, client, steps, mine)
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), template)
     rows = jax.tree.map(_stack, *[blank if u is None else u for u in uploads])
-    return _close(setup, state, cohort, broadcast, rows, clients, chosen)
+    return close_one(setup, state, cohort, broadcast, rows, clients, chosen)
 
 
 def loop_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
@@ -96,7 +103,7 @@ def loop_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity
             for _ in range(min(watch.every - 1, int(span.rounds) - int(here.round))):
                 here, more = loop_round(fixed.setup, here, keys, secrets_of(here))
                 report = add_reports(report, more)
-            rows.append(_record(here, report, fixed.targets, watch, span.limit))
+            rows.append(record_one(here, report, fixed.targets, watch, span.limit))
         states.append(here)
         books.append(jax.tree.map(_stack, *rows))
     return jax.tree.map(_stack, *states), jax.tree.map(_stack, *books)

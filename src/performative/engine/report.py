@@ -5,7 +5,7 @@ import functools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from performative.aggregators import weighted_sum
 from performative.algorithm import Algorithm
@@ -34,8 +34,20 @@ class Report(eqx.Module):
     metrics: dict[str, Array]
 
 
+def leave_out(cohort: Cohort, gone: Bool[Array, " K"]) -> Cohort:
+    """The cohort without some of its clients, whose weight goes to the others.
+
+    Where nobody is left there is nobody to give it to: all weights are 0.
+    """
+    here = jnp.ones_like(gone) if cohort.active is None else cohort.active
+    weight = jnp.where(gone, 0, cohort.weight)
+    left = jnp.sum(weight)
+    weight = weight * jnp.where(left > 0, jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
+    return Cohort(cohort.ids, weight, here & ~gone, cohort.steps, cohort.elapsed)
+
+
 def reject_broken(cohort: Cohort, upload: Upload) -> tuple[Cohort, Array]:
-    """The cohort without clients whose update is not finite, whose weight goes to the others; and how many those were.
+    """The cohort without clients whose update is not finite, and how many those were.
 
     Where no update is sound there is nothing to fall back on: all stay, and the run is seen to diverge.
     """
@@ -44,11 +56,7 @@ def reject_broken(cohort: Cohort, upload: Upload) -> tuple[Cohort, Array]:
     here = jnp.ones_like(sound) if cohort.active is None else cohort.active
     broken = here & ~sound
     some = jnp.any(broken) & jnp.any(here & sound)
-    weight = jnp.where(broken & some, 0, cohort.weight)
-    left = jnp.sum(weight)
-    weight = weight * jnp.where(some & (left > 0), jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
-    kept = Cohort(cohort.ids, weight, here & ~(broken & some), cohort.steps, cohort.elapsed)
-    return kept, jnp.sum(broken, dtype=jnp.int32)
+    return leave_out(cohort, broken & some), jnp.sum(broken, dtype=jnp.int32)
 
 
 def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:

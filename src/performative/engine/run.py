@@ -18,6 +18,7 @@ from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
+from performative.engine.report import Setup
 from performative.engine.secrets import check_grid, secret_keys
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, check_finite
@@ -80,15 +81,7 @@ def run(
     check_limit(limit)
     precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
     with jax.enable_x64(precision == jnp.float64):
-        cache_compilations()
-        setup = on_device(prepare(problem, algorithm, clock, consensus), precision)
-        start = read_theta(problem, theta, precision)
-        check_fit(setup.problem, start)
-        algorithm.estimator.check(problem, start, algorithm.batch)
-        start = place_start(setup.problem, start, given=theta is not None)
-        targets = on_device(find_targets(problem, start, stable, optimal), precision)
-        if targets.stable is not None:
-            algorithm.estimator.check_point(problem, targets.stable)
+        setup, start, targets = make_ready(problem, algorithm, theta, clock, consensus, precision, stable, optimal)
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))
         books = None
         if checkpoint is not None:
@@ -134,6 +127,23 @@ def run(
             warnings.warn(note, UserWarning, stacklevel=2)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
         return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
+
+
+def make_ready(
+    problem: Problem, algorithm: Algorithm, theta: Any, clock: Clock, consensus: bool, precision: Any,
+    stable: Any = None, optimal: Any = None,
+) -> tuple[Setup, Any, Targets]:  # fmt: skip
+    """Checked, cast and on the device: the setup, the start, and the points to measure distances to."""
+    cache_compilations()
+    setup = on_device(prepare(problem, algorithm, clock, consensus), precision)
+    start = read_theta(problem, theta, precision)
+    check_fit(setup.problem, start)
+    algorithm.estimator.check(problem, start, algorithm.batch)
+    start = place_start(setup.problem, start, given=theta is not None)
+    targets = on_device(find_targets(problem, start, stable, optimal), precision)
+    if targets.stable is not None:
+        algorithm.estimator.check_point(problem, targets.stable)
+    return setup, start, targets
 
 
 def read_ledger(privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None) -> Any:

@@ -53,6 +53,21 @@ def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: i
     return jax.tree.map(draw, shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
 
 
+def client_secrets(algorithm: Algorithm, start: Theta) -> Secrets:
+    """One client's noise of one round, drawn by the client itself."""
+    key = jax.random.key(0)
+
+    def of(part: Any, draw: Any) -> Any:
+        if not part.grid_noise:
+            return None
+        return jax.tree.map(lambda leaf: jnp.asarray(discrete_gaussian(GRID, leaf.shape)), jax.eval_shape(draw))
+
+    return Secrets(
+        of(algorithm.estimator, lambda: algorithm.estimator.draw(key, algorithm.steps, start)),
+        of(algorithm.channel, lambda: algorithm.channel.draw(key, start)),
+    )
+
+
 def secret_keys(repeats: int) -> Any:
     """Keys for samples and cohorts that no seed gives away, one a repeat."""
     words = np.frombuffer(os.urandom(8 * repeats), np.uint32).reshape(repeats, 2)

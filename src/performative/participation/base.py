@@ -47,6 +47,20 @@ class AbstractParticipation(eqx.Module):
         return False
 
     @property
+    def measures_losses(self) -> bool:
+        """Whether `select` asks clients for losses before they take part."""
+        return False
+
+    @property
+    def race(self) -> int | None:
+        """K where a live server asks everyone and takes the first K that answer; None where the cohort is chosen."""
+        return None
+
+    def before_race(self) -> "AbstractParticipation":
+        """Who is asked, before the answers come."""
+        return self
+
+    @property
     def sums_to_one_if_equal(self) -> bool:
         """Whether they do where all p_i are equal."""
         return True

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative.errors import check_finite
 from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.participation.schemes import Full
 from performative.types import Cohort, Memory, Numbers, as_whole, is_concrete, number
 
 
@@ -90,6 +91,13 @@ class FirstK(AbstractParticipation):
     @property
     def sums_to_one(self) -> bool:
         return False
+
+    @property
+    def race(self) -> int:
+        return self.k
+
+    def before_race(self) -> AbstractParticipation:
+        return Full()
 
     def check(self, weights: np.ndarray) -> None:
         check_draws("FirstK", self.k, len(weights))

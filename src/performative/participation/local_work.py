@@ -119,6 +119,17 @@ class LocalWork(AbstractParticipation):
         return self.inner.everyone
 
     @property
+    def measures_losses(self) -> bool:
+        return self.inner.measures_losses
+
+    @property
+    def race(self) -> int | None:
+        return self.inner.race
+
+    def before_race(self) -> AbstractParticipation:
+        return LocalWork(self.inner.before_race(), self.steps)
+
+    @property
     def sums_to_one_if_equal(self) -> bool:
         return self.inner.sums_to_one_if_equal
 

@@ -68,6 +68,10 @@ class PowerOfChoice(AbstractParticipation):
     def wants_loss(self) -> bool:
         return self.estimate == "last"
 
+    @property
+    def measures_losses(self) -> bool:
+        return not self.wants_loss
+
     def size(self, clients: int) -> int:
         return self.k
 

@@ -1,0 +1,183 @@
+"""`performative federation`: the same parts on a network."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from performative.cli.output import EXIT_CODES, Exit, Failure, Reporter, reporting
+
+federation = typer.Typer(
+    name="federation",
+    help="A real federation on Flower: TLS, registered keys, one process a client; here, on this machine's loopback.",
+    no_args_is_help=True,
+)
+App = Annotated[Path, typer.Option("--app", help="The app folder, as `init` writes it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+_HERE = Path(".")
+
+
+@federation.command(epilog=EXIT_CODES)
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder to write; it must not exist, or be empty.")] = Path(
+        "credit-federation"
+    ),
+    clients: Annotated[int, typer.Option(help="Banks of the example.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Write a ready app folder: pyproject.toml for Flower, federation.toml, app.py and README.md."""
+    with reporting(as_json) as reporter:
+        from performative.live.app import write_app
+
+        if clients < 1:
+            raise Failure(f"--clients must be a whole number >= 1; got {clients}.", Exit.BAD_INPUT)
+        try:
+            files = write_app(folder, clients)
+        except FileExistsError as error:
+            raise Failure(str(error), Exit.BAD_INPUT) from error
+        for path in files:
+            reporter.path("wrote ", path)
+        reporter.show(f"Next: performative federation up --app {folder}, then run, status, down.")
+        reporter.result({"status": "completed", "folder": str(folder), "files": [str(path) for path in files]})
+
+
+@federation.command(epilog=EXIT_CODES)
+def up(
+    app: App = _HERE,
+    clients: Annotated[int | None, typer.Option(help="Must be as many as the problem has; a check.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Start a SuperLink and a SuperNode for each client on loopback, with TLS and node authentication.
+
+    Called again, it starts whatever has died and leaves the rest alone.
+    """
+    with reporting(as_json) as reporter:
+        from performative.live import app as apps
+
+        with _honest():
+            made = apps.load_app(app)
+            if clients not in (None, made.clients):
+                raise Failure(
+                    f"--clients {clients}: the problem in {app} has {made.clients} clients; each needs a node.",
+                    Exit.BAD_INPUT,
+                )
+            with reporter.errors.status("starting"):
+                running = apps.up(app, made)
+        reporter.show(f"{made.clients} clients are online; they found the server at 127.0.0.1:{running['port']}.")
+        reporter.result({"status": "completed", **running})
+
+
+@federation.command(epilog=EXIT_CODES)
+def run(
+    app: App = _HERE,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was cut off.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Put the last run's books aside and start another.")] = False,
+    rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the rounds, wait for the end, and say how it ended. Ends with code 1 where the run failed or diverged."""
+    with reporting(as_json) as reporter:
+        from performative.live import app as apps
+
+        if rounds is not None and rounds < 1:
+            raise Failure(f"--rounds must be a whole number >= 1; got {rounds}.", Exit.BAD_INPUT)
+        with _honest():
+            result = apps.run(app, resume=resume, new=new, rounds=rounds, tell=_teller(reporter))
+        _show_result(reporter, result)
+
+
+@federation.command(epilog=EXIT_CODES)
+def rehearse(
+    app: App = _HERE,
+    rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the same app in this process, without a network: for finding faults. Its books are not kept."""
+    with reporting(as_json) as reporter:
+        from performative.live import app as apps
+
+        with _honest():
+            result = apps.rehearse_app(app, rounds=rounds, tell=_teller(reporter))
+        _show_result(reporter, result)
+
+
+@federation.command(epilog=EXIT_CODES)
+def status(app: App = _HERE, as_json: Json = False) -> None:
+    """What runs, how far it is, who was heard, what was refused, and which model is deployed."""
+    with reporting(as_json) as reporter:
+        from performative.live import app as apps
+
+        with _honest():
+            found = apps.status(app)
+        for line in apps.status_lines(found):
+            reporter.show(line)
+        reporter.result({"status": "completed", **found})
+
+
+@federation.command(epilog=EXIT_CODES)
+def rollback(
+    version: Annotated[int, typer.Argument(help="Version to return to; `status` lists them.")],
+    app: App = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Make an earlier model the current one. The next round deploys it, under a new version."""
+    with reporting(as_json) as reporter:
+        from performative.live import app as apps
+
+        with _honest():
+            at = apps.roll_back(app, version)
+        reporter.show(f"The model of version {version} is current again; round {at + 1} will deploy it.")
+        reporter.result({"status": "completed", "version": version, "round": at})
+
+
+@federation.command(epilog=EXIT_CODES)
+def down(app: App = _HERE, as_json: Json = False) -> None:
+    """Stop all processes of the federation. Books, models, keys and memories stay."""
+    with reporting(as_json) as reporter:
+        from performative.live import app as apps
+
+        with _honest():
+            ended = apps.down(app)
+        reporter.show(f"{len(ended)} processes were stopped." if ended else "Nothing was running.")
+        reporter.result({"status": "completed", "stopped": ended})
+
+
+class _honest:
+    """What is wrong with an app or a site, as one line and the right code."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        from performative.config.errors import ConfigError
+        from performative.live.commands import FederationError
+
+        if isinstance(error, FederationError):
+            raise Failure(str(error), Exit.FAILED) from error
+        if isinstance(error, (ValueError, FileNotFoundError)) and not isinstance(error, ConfigError):
+            raise Failure(str(error), Exit.BAD_INPUT) from error
+
+
+def _teller(reporter: Reporter) -> Any:
+    """A line for each round."""
+
+    def tell(told: dict[str, Any]) -> None:
+        lost = [f"{told[name]} {name}" for name in ("rejected", "missing") if told.get(name)]
+        tail = f" ({', '.join(lost)})" if lost else ""
+        stopped = f"; not deployed: {told['not_deployed']}" if "not_deployed" in told else ""
+        spent = f", epsilon {told['epsilon']:.3g}" if "epsilon" in told else ""
+        reporter.errors.print(
+            f"round {told['round']}: {told['heard']} of {told['asked']} heard{tail}, {told['seconds']:.2f} s"
+            f"{spent}{stopped}",
+            markup=False,
+        )
+
+    return tell
+
+
+def _show_result(reporter: Reporter, result: dict[str, Any]) -> None:
+    if result["status"] != "completed":
+        raise Failure(result["why"], Exit.FAILED, {k: v for k, v in result.items() if k != "why"})
+    for line in result.pop("lines"):
+        reporter.show(line)
+    reporter.result(result)

@@ -1,0 +1,46 @@
+"""A real federation: the same parts as in a simulation, over a network, with clients that fail.
+
+`Federation` says what is learnt; `rehearse` runs it in one process, `performative federation` on Flower. A client's
+`Live` says where its model goes and where its rows come from. `performative.live.flower` is the only module that
+imports Flower.
+"""
+
+from performative.live.books import model_versions, read_events, read_model, read_status
+from performative.live.coordinator import rollback, serve
+from performative.live.deployment import Deployed
+from performative.live.federation import Federation
+from performative.live.member import Member
+from performative.live.population import Live, Observed, TooFewRows
+from performative.live.publish import Callback, Endpoint, ModelFile
+from performative.live.readers import Folder, Function, Query
+from performative.live.reading import load
+from performative.live.rehearsal import rehearse
+from performative.live.rows import Rows
+from performative.live.transport import AbstractTransport, InProcess, Reply
+
+__all__ = [
+    "AbstractTransport",
+    "Callback",
+    "Deployed",
+    "Endpoint",
+    "Federation",
+    "Folder",
+    "Function",
+    "InProcess",
+    "Live",
+    "Member",
+    "ModelFile",
+    "Observed",
+    "Query",
+    "Reply",
+    "Rows",
+    "TooFewRows",
+    "load",
+    "model_versions",
+    "read_events",
+    "read_model",
+    "read_status",
+    "rehearse",
+    "rollback",
+    "serve",
+]

@@ -1,0 +1,215 @@
+"""An app folder and what is done with it: write it, start its federation, run it, look at it, stop it."""
+
+import collections
+import fcntl
+import shutil
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from performative.live.books import begin_run, model_versions, read_events, read_status
+from performative.live.commands import FederationError, tail
+from performative.live.coordinator import rollback
+from performative.live.federation import Federation
+from performative.live.rehearsal import rehearse
+from performative.live.site import Site
+from performative.live.worker import load_federation
+
+Tell = Callable[[dict[str, Any]], None]
+_FILES = ("pyproject.toml", "federation.toml", "app.py", "README.md")
+# Seconds between two looks at the server's books, and between two questions to Flower, each of which takes a second of
+# processor time.
+_LOOK, _ASK = 0.2, 10.0
+
+
+def write_app(folder: Path, clients: int) -> list[Path]:
+    """The credit example as an app folder of its own."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is there already, and not an empty folder; give another name.")
+    folder.mkdir(parents=True, exist_ok=True)
+    template = files("performative.live") / "template"
+    for name in _FILES:
+        text = (template / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text.replace("BANKS", str(clients)), encoding="utf-8")
+    return [folder / name for name in _FILES]
+
+
+def load_app(folder: Path) -> Federation:
+    """What `federation()` in an app folder makes."""
+    file = folder / "app.py"
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{folder} is no app folder: there is no app.py; `performative federation init` makes one."
+        )
+    return load_federation(file)
+
+
+def server_folder(app: Path) -> Path:
+    """Where the server's books lie."""
+    return Site.inside(app).folder / "server"
+
+
+def up(app: Path, federation: Federation) -> dict[str, Any]:
+    """Start what does not run yet."""
+    from performative.live.processes import running, start
+
+    site = Site.inside(app)
+    start(site, federation.clients)
+    return {"clients": federation.clients, "port": site.port(), "processes": running(site)}
+
+
+def down(app: Path) -> list[str]:
+    """Stop everything; returns what ran."""
+    from performative.live.processes import running, stop
+
+    site = Site.inside(app)
+    found = sorted(running(site)) if site.folder.exists() else []
+    stop(site)
+    return found
+
+
+def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = False) -> dict[str, Any]:
+    """Run the rounds on the federation that is up, and wait for the end."""
+    from performative.live.processes import running, submit
+
+    site, folder = Site.inside(app), server_folder(app)
+    if "superlink" not in running(site):
+        raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
+    if (folder / "state.json").exists() and not resume:
+        if not new:
+            raise ValueError(
+                f"{folder} already holds a run; --resume goes on with it, --new puts it aside and starts another."
+            )
+        version = max(model_versions(folder), default=-1) + 1
+        shutil.move(folder, folder.with_name(f"server-{time.strftime('%Y%m%d-%H%M%S')}"))
+        begin_run(folder, version)
+    config = {
+        "state": str(folder),
+        "registry": str(site.folder / "registry.json"),
+        "resume": resume,
+        "rounds": rounds or 0,
+    }
+    began = time.time()
+    number = submit(site, app, config)
+    told = _wait_for_end(site, number, folder, began, tell)
+    return _result(folder, told) | {"flower_run": number}
+
+
+def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tell) -> dict[str, Any]:
+    """Follow the server's books until it is done, and see that Flower agrees. A server that vanishes is noticed."""
+    from performative.live.processes import run_status
+
+    seen, asked, held = 0.0, time.monotonic(), False
+    while True:
+        told = read_status(folder)
+        if told is not None and told["time"] >= began - 1 and told["time"] > seen:
+            seen = told["time"]
+            if told["state"] == "running":
+                tell(told)
+            else:
+                return told
+        held = held or _is_held(folder)
+        gone = held and not _is_held(folder)
+        if gone and (read_status(folder) or {}).get("state") == "running":
+            raise FederationError("the server is gone; `performative federation run --resume` goes on with the run.")
+        if time.monotonic() - asked > _ASK:
+            asked = time.monotonic()
+            flower = run_status(site, number)
+            if flower.over and (read_status(folder) or {}).get("time", 0.0) <= max(seen, began - 1):
+                raise FederationError(f"the run {flower.state}: {flower.detail}; {tail(site.log('superlink'))}")
+        time.sleep(_LOOK)
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether a server is at work in the folder."""
+    path = folder / "lock"
+    if not path.exists():
+        return False
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
+    """How a run ended, from its own books."""
+    facts = {"round": told["round"], "run": told["run"], "folder": str(folder)}
+    if told["state"] != "completed":
+        why = told.get("why") or f"the model diverged at round {told['round']}; try a smaller rate, or give a domain."
+        return {"status": told["state"], "why": why, **facts}
+    counts = count_events(folder)
+    lines = [f"{told['round']} rounds are done; the model is version {told['version']}, in {folder / 'models'}."]
+    lines += [f"{what}: {sum(by.values())} times" for what, by in counts.items()]
+    return {"status": "completed", "lines": lines, "events": counts, **facts}
+
+
+def rehearse_app(app: Path, *, rounds: int | None, tell: Tell) -> dict[str, Any]:
+    """The same app without a network."""
+    history = rehearse(load_app(app), rounds=rounds, on_round=tell)
+    if history.status != "completed":
+        first = int(history.stopped_at.max())
+        return {
+            "status": "diverged",
+            "why": f"the model diverged at round {first}; try a smaller rate.",
+            "round": first,
+        }
+    done = int(history.rounds[-1])
+    return {"status": "completed", "lines": [f"{done} rounds are done, in this process alone."], "round": done}
+
+
+def roll_back(app: Path, version: int) -> int:
+    """Return to the model of a version."""
+    folder = server_folder(app)
+    if not (folder / "state.json").exists():
+        raise FederationError(f"there is no run in {folder} yet.")
+    return rollback(load_app(app), folder, version)
+
+
+def count_events(folder: Path) -> dict[str, dict[str, int]]:
+    """How often what happened to which client (or "server")."""
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for event in read_events(folder):
+        counts[event["what"]][str(event.get("client", "server"))] += 1
+    return {what: dict(by) for what, by in counts.items()}
+
+
+def status(app: Path) -> dict[str, Any]:
+    """Processes, the run, what went wrong, and the models."""
+    from performative.live.processes import node_status, running
+
+    site, folder = Site.inside(app), server_folder(app)
+    if not (app / "app.py").is_file():
+        load_app(app)
+    processes = running(site) if site.folder.exists() else {}
+    versions = model_versions(folder)
+    return {
+        "processes": processes,
+        "nodes": node_status(site) if "superlink" in processes else {},
+        "run": read_status(folder),
+        "at_work": _is_held(folder),
+        "events": count_events(folder),
+        "last_events": read_events(folder)[-5:],
+        "versions": versions,
+    }
+
+
+def status_lines(found: dict[str, Any]) -> list[str]:
+    """The same for people."""
+    nodes = [client for client, state in found["nodes"].items() if state == "online"]
+    up = f"up: {len(nodes)} of {len(found['nodes'])} clients are online" if found["processes"] else "down"
+    lines = [f"federation {up}"]
+    run = found["run"]
+    if run is None:
+        lines.append("no run yet")
+    else:
+        state = run["state"] if run["state"] != "running" or found["at_work"] else "cut off (run --resume goes on)"
+        lines.append(f"run {run['run'][:8]}: {state}, round {run['round']} of {run['rounds']}")
+    for what, by in found["events"].items():
+        lines.append(f"{what}: " + ", ".join(f"{n} x client {c}" if c != "server" else f"{n} x" for c, n in by.items()))
+    if found["versions"]:
+        lines.append(f"models: versions {found['versions'][0]} to {found['versions'][-1]}")
+    return lines

@@ -1,0 +1,119 @@
+"""The server's folder: checkpoint, models, what happened, and a lock so that only one server writes."""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative.engine.checkpoint import Checkpoint
+from performative.files import write_whole
+from performative.live.wire import decode, encode, flatten, unflatten
+
+_STATUS = "status.json"
+_EVENTS = "events.jsonl"
+_RUN = "run.json"
+
+
+class ServerBooks:
+    """All that a server must not forget. `identity` is that of the run; a folder of another run is refused.
+
+    state.json, state-*.npz, records-*.npz   model, aggregator's memory, who was heard, history
+    models/000012.bin                        every model that was deployed, by version
+    events.jsonl                             what went wrong and what was decided, a line each
+    status.json                              where the run stands, for people and programs
+    ledger.json                              what privacy was spent
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
+        self.folder = Path(folder)
+        self.checkpoint = Checkpoint(folder, identity, resume)
+        self.models = self.folder / "models"
+        self.models.mkdir(exist_ok=True)
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The run's name, which no other run has (clients begin anew where it changes), and its first version."""
+        path = self.folder / _RUN
+        if not path.exists():
+            begin_run(self.folder, 0)
+        return json.loads(path.read_text())
+
+    def note(self, what: str, round: int, **facts: Any) -> None:
+        """A line in the book of events."""
+        line = {"time": round_time(), "round": round, "what": what, **facts}
+        with open(self.folder / _EVENTS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def tell(self, **facts: Any) -> None:
+        """Where the run stands."""
+        write_whole(self.folder / _STATUS, json.dumps({"time": round_time(), **facts}).encode())
+
+    def keep_model(self, version: int, theta: Any, **about: Any) -> None:
+        """Write down a model that is deployed, under its version."""
+        path = model_file(self.folder, version)
+        if not path.exists():
+            write_whole(path, encode({"version": version, "time": round_time(), **about}, flatten(theta, "theta")))
+
+
+def begin_run(folder: str | os.PathLike[str], version: int) -> None:
+    """Give a run its name. `version` is that of its first model: what publishes models takes no number twice."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write_whole(Path(folder) / _RUN, json.dumps({"run": uuid.uuid4().hex, "version": version}).encode())
+
+
+def round_time() -> float:
+    return round(time.time(), 3)
+
+
+def model_file(folder: str | os.PathLike[str], version: int) -> Path:
+    return Path(folder) / "models" / f"{version:06d}.bin"
+
+
+def read_model(folder: str | os.PathLike[str], version: int, like: Any) -> Any:
+    """The model that was deployed under a version."""
+    path = model_file(folder, version)
+    if not path.exists():
+        there = ", ".join(str(v) for v in model_versions(folder)[-10:]) or "none"
+        raise ValueError(f"there is no model of version {version} in {path.parent}; the latest there: {there}.")
+    return jax.tree.map(np.asarray, unflatten(like, decode(path.read_bytes())[1], "theta"))
+
+
+def model_versions(folder: str | os.PathLike[str]) -> list[int]:
+    """Versions of the models that were deployed, oldest first."""
+    return sorted(int(path.stem) for path in (Path(folder) / "models").glob("*.bin") if path.stem.isdigit())
+
+
+def read_status(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """What `tell` wrote last, None before the first time."""
+    path = Path(folder) / _STATUS
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def read_events(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The book of events. A line that a kill cut short is left out."""
+    path = Path(folder) / _EVENTS
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
+@contextlib.contextmanager
+def only_one(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the folder's lock: the system gives it back when the process ends, however it ends."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with open(Path(folder) / "lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another server is at work in {folder}; stop it first.") from None
+        yield

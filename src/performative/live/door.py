@@ -1,0 +1,94 @@
+"""The door to warm client processes, and the keeper that opens one for each client.
+
+Flower starts a fresh `flwr-clientapp` for every message, which spends seconds of processor time on imports. Here one
+process imports them once and forks; what is forked does exactly what the console script does. A shim of the same name
+comes first on the node's PATH: it sends its arguments, environment and standard files through a unix socket and ends
+with the child's exit code. Where nobody listens it becomes the real command: slower, same result.
+
+    start() -> keeper (imports, then one fork a client) -> supervisor of client i -> SuperNode, worker, client processes
+
+Forking is safe because nothing runs beside the main thread: JAX is imported but has no backend yet, and BLAS is told to
+make no threads. This is checked; a keeper that finds threads opens no door and lets Flower start its own processes.
+"""
+
+import gc
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from performative.live.shims import write_shims
+from performative.live.site import Site
+from performative.live.supervisor import FORKED, Supervisor
+
+# Imported by the commands only once they run.
+LATER = ("flwr.supernode.main", "flwr.cli.install", "flwr.clientapp")
+
+
+def say_goodbye(site: Site, client: int) -> None:
+    """Say goodbye for a SuperNode that was killed: the SuperLink takes no second one with its key before that.
+
+    It is the signed call that a SuperNode makes when it ends; without it the node stays away for up to a minute.
+    """
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+    from flwr.proto.fleet_pb2 import DeactivateNodeRequest
+    from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+    from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    key: Any = load_ssh_private_key(site.key(client).read_bytes(), None)
+    signing: list[Any] = [
+        RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+        NodeAuthHttpInterceptor(key, key.public_key()),
+    ]
+    try:
+        address = f"127.0.0.1:{site.port()}"
+        with FleetHttpClient.from_server_address(address, False, str(site.authority), interceptors=signing) as link:
+            link.DeactivateNode(DeactivateNodeRequest(node_id=site.registry()[client]["node_id"]))
+    except Exception as wrong:  # it was offline already, or the SuperLink does not answer: the SuperNode will see
+        print(f"no goodbye for client {client}: {wrong}", flush=True)
+
+
+def warm_up(modules: Sequence[str]) -> dict[str, Callable[[], object]]:
+    """Import what client processes need; the console scripts' own functions."""
+    commands = {}
+    for name in FORKED:
+        (script,) = entry_points(group="console_scripts", name=name)
+        commands[name] = script.load()
+    for module in (*LATER, *modules):
+        importlib.import_module(module)
+    return commands
+
+
+def main(folder: str, text: str) -> None:
+    """The keeper: import, wait for the word, fork one supervisor a client."""
+    site, settings = Site(folder), json.loads(text)
+    commands = warm_up(settings["warm"]) if settings["door"] else {}
+    threads = len(os.listdir("/proc/self/task"))
+    if commands and threads > 1:
+        print(f"no door: {threads} threads run after importing {settings['warm']}; forks would be unsafe", flush=True)
+        os.execv(sys.executable, [*sys.orig_argv[:-1], json.dumps(settings | {"door": False})])
+    if settings["blas_threads"] is None:  # set for the imports above only
+        os.environ.pop("OPENBLAS_NUM_THREADS", None)
+    if commands:
+        write_shims(site, FORKED)
+    gc.collect()
+    gc.freeze()  # what is imported is garbage nowhere; collecting it would copy its pages in every fork
+    if sys.stdin.readline() != "go\n":
+        sys.exit("nobody gave the word to go")
+    for client in settings["clients"]:
+        if os.fork() == 0:
+            try:
+                Supervisor(site, client, settings, commands, say_goodbye).run()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,120 @@
+"""One request on a client's machine: given to the warm worker where there is one, else done on the spot."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.live.wire import decode, encode
+
+# Where the worker of this node listens.
+WORKER = "PERFORMATIVE_WORKER"
+# A frame is its length, then its bytes.
+_PREFIX = 8
+_LONGEST = 1 << 34
+
+
+class Failed(RuntimeError):
+    """What the client's program raised, told by its worker."""
+
+
+def run_errand(make: Callable[[], Any], app: Path, client: int, folder: Path, request: bytes, seconds: float) -> bytes:
+    """The answer to a request, within so many seconds.
+
+    Flower starts a process for each message. Where a worker keeps the program compiled, that process only carries
+    bytes; where there is none, or it is gone, the work is done here: the same answer, later.
+    """
+    if seconds <= 0:
+        raise TimeoutError("the request was void when it came")
+    path, until = os.environ.get(WORKER), time.monotonic() + seconds
+    if path:
+        reply = _ask_worker(path, app, client, folder, request, until)
+        if reply is not None:
+            return reply
+    from performative.live.member import Member
+
+    with _alarm(until - time.monotonic()):
+        return Member(make(), client, folder).answer(request)
+
+
+def _ask_worker(path: str, app: Path, client: int, folder: Path, request: bytes, until: float) -> bytes | None:
+    """The worker's answer; None where there is no worker. One that takes too long is ended, and started anew by its
+    keeper: it could not be trusted with the next request."""
+    about = {"app": str(app), "client": client, "folder": str(folder)}
+    errand = encode(about, {"request": np.frombuffer(request, np.uint8)})
+    worker = None
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(max(0.01, until - time.monotonic()))
+        try:
+            line.connect(path)
+            worker = _pid_of(line)
+            send_frame(line, errand)
+            frame = receive_frame(line)
+        except TimeoutError:
+            if worker is not None:
+                os.kill(worker, signal.SIGKILL)
+            raise TimeoutError("no answer before the round's end; the worker was ended") from None
+        except OSError:
+            return None
+    if frame is None:
+        return None
+    told, arrays = decode(frame)
+    if told.get("error"):
+        raise Failed(told["error"])
+    return arrays["reply"].tobytes()
+
+
+def _pid_of(line: socket.socket) -> int | None:
+    """The process at the other end."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    return int.from_bytes(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little") or None
+
+
+def send_frame(line: socket.socket, content: bytes) -> None:
+    line.sendall(len(content).to_bytes(_PREFIX, "little") + content)
+
+
+def receive_frame(line: socket.socket) -> bytes | None:
+    """The next frame, None where the other end is gone."""
+    head = _exactly(line, _PREFIX)
+    if head is None or (length := int.from_bytes(head, "little")) > _LONGEST:
+        return None
+    return _exactly(line, length)
+
+
+def _exactly(line: socket.socket, count: int) -> bytes | None:
+    parts, left = [], count
+    while left:
+        part = line.recv(min(left, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise after so many seconds. Only the main thread can be interrupted so; others are left to their caller."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise TimeoutError("no answer before the round's end")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(0.01, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,161 @@
+"""What a live federation does, as one record. The server and every client read the same one."""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.algorithm import Algorithm
+from performative.describe import describe
+from performative.engine.chunk import Targets
+from performative.engine.clock import Clock
+from performative.engine.keys import RunKeys, run_keys
+from performative.engine.loop import one_client
+from performative.engine.report import Setup
+from performative.engine.round import open_round
+from performative.engine.run import make_ready, read_dtype, repeat_keys
+from performative.engine.secrets import check_grid
+from performative.engine.setup import init_state
+from performative.errors import check_counts
+from performative.privacy.promise import Privacy
+from performative.problem import Problem
+from performative.types import Broadcast, ClientMemory, Cohort, State, Upload
+
+NOTHING = ClientMemory(None, None, None, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Federation:
+    """`pf.run`'s problem and algorithm, over a network.
+
+    rounds, theta, seed, dtype, privacy: as in `pf.run`
+    timeout:       seconds that a round waits for its clients
+    resend:        a client that has not answered is asked again after so many seconds; None for a quarter of `timeout`
+    quorum:        fewest clients that must be heard for the model to move
+    norm:          an update longer than norm * (1 + |theta|) is refused
+    size:          an answer of more bytes is refused; None for twice what an honest one has
+    source:        source(client) -> pf.live.Live, on the client's own machine: where its model goes and its rows come
+                   from. None where the problem's population makes the data
+    before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed
+    """
+
+    problem: Problem
+    algorithm: Algorithm
+    rounds: int
+    theta: Any = None
+    seed: int = 0
+    dtype: str | None = None
+    privacy: Privacy | None = None
+    timeout: int | float = 60
+    resend: int | float | None = None
+    quorum: int = 1
+    norm: int | float = 1e6
+    size: int | None = None
+    source: Callable[[int], Any] | None = None
+    before_deploy: Callable[[Any, dict[str, Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(rounds=self.rounds, quorum=self.quorum)
+        if self.size is not None:
+            check_counts(size=self.size)
+        for name in ("timeout", "norm", "resend"):
+            value = getattr(self, name)
+            if name == "resend" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a finite number above 0; got {value!r}.")
+        participation = self.algorithm.participation
+        if participation.measures_losses:
+            raise ValueError(
+                f"participation: {type(participation).__name__} asks for losses before clients take part, and a live "
+                'server has no data to measure them on; use estimate="last".'
+            )
+        if self.algorithm.absent == "moves":
+            raise ValueError(
+                'absent="moves": clients that sit out a round are not told of its model, so their data cannot answer '
+                'to it; use absent="frozen".'
+            )
+        if self.source is not None and self.algorithm.deploy.each_step:
+            raise ValueError(
+                'deploy="step": people cannot answer to every local step of a client; use deploy="round" (or '
+                "pf.Every(k), or leave source out to simulate)."
+            )
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return self.problem.clients
+
+    @functools.cached_property
+    def ready(self) -> "Ready":
+        """All of it checked, cast and on the device."""
+        with self.precision():
+            return Ready(self)
+
+    @contextlib.contextmanager
+    def precision(self) -> Iterator[None]:
+        """The precision of the run, for this thread."""
+        with jax.enable_x64(read_dtype(self.dtype) == jnp.float64):
+            yield
+
+
+class Ready:
+    """A federation made ready to run. Called within its precision."""
+
+    def __init__(self, federation: Federation):
+        problem, algorithm = federation.problem, federation.algorithm
+        made = make_ready(problem, algorithm, federation.theta, Clock(), True, read_dtype(federation.dtype))
+        self.setup: Setup = made[0]
+        self.start: Any = made[1]
+        self.targets: Targets = made[2]
+        self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
+        if federation.privacy is not None and federation.privacy.noise == "secure":
+            check_grid(problem, algorithm, self.start)
+        state: State = init_state(self.setup, self.start, not algorithm.participation.everyone)
+        self.memory_like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients)
+        self.state = dataclasses.replace(state, clients=NOTHING)
+        facts = {
+            "problem": describe(problem),
+            "algorithm": describe(algorithm),
+            "start": describe(self.start),
+            "seed": federation.seed,
+            "dtype": str(self.setup.weights.dtype),
+        }
+        self.facts: dict[str, Any] = facts
+        self.identity = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    @functools.cached_property
+    def asked_like(self) -> tuple[Cohort, Broadcast]:
+        """A cohort and what it is sent, as shapes."""
+        cohort, broadcast, _ = eqx.filter_eval_shape(open_round, self.setup, self.state, self.keys)
+        return cohort, broadcast
+
+    @functools.cached_property
+    def upload_like(self) -> Upload:
+        """What a client returns, as shapes."""
+        cohort, broadcast = self.asked_like
+        one = jax.ShapeDtypeStruct((), jnp.int32)
+        steps = None if cohort.steps is None else one
+        return eqx.filter_eval_shape(one_client, self.setup, broadcast, self.memory_like, self.keys, one, steps)[0]
+
+
+def adds_private_noise(algorithm: Algorithm) -> bool:
+    """Whether clients add noise that nobody else may know."""
+    for part in (algorithm.estimator, algorithm.channel):
+        here: Any = part
+        while here.grid_noise:
+            if float(np.max(np.asarray(getattr(here, "noise_multiplier", 0.0)))) > 0:
+                return True
+            if not hasattr(here, "inner"):
+                break
+            here = here.inner
+    return False

@@ -1,0 +1,116 @@
+"""A client of a live federation: it is asked, works with `client_round`, remembers, and answers."""
+
+import dataclasses
+import hashlib
+import os
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative.engine.client import init_client
+from performative.engine.keys import RunKeys, run_keys
+from performative.engine.loop import client_slice, one_client
+from performative.engine.report import Setup
+from performative.engine.secrets import client_secrets
+from performative.engine.setup import on_device
+from performative.live.deployment import Deployed
+from performative.live.federation import Federation, Ready, adds_private_noise
+from performative.live.memory import Answered, MemoryStore, recall
+from performative.live.population import observe
+from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
+from performative.types import Broadcast, ClientMemory
+
+
+@eqx.filter_jit
+def first_memory(setup: Setup, theta: Any, row: Any) -> ClientMemory:
+    """A client's memory before its first round."""
+    mine = client_slice(setup.problem.population, row)
+    return init_client(setup.problem, setup.algorithm, mine, theta)
+
+
+class Member:
+    """Client number `client`, with its memory in `folder`.
+
+    `answer` may be called twice with the same request: the second time it returns the bytes of the first. The memory
+    moves on only once the server says that it used an answer.
+    """
+
+    def __init__(self, federation: Federation, client: int, folder: str | os.PathLike[str]):
+        if not 0 <= client < federation.clients:
+            raise ValueError(f"client must lie in 0..{federation.clients - 1}; got {client}.")
+        self.federation, self.client = federation, client
+        self.store = MemoryStore(folder)
+        self.source = None if federation.source is None else federation.source(client)
+
+    def answer(self, request: bytes) -> bytes:
+        """One round's work: a request of the server in, an update out."""
+        with self.federation.precision():
+            ready = self.federation.ready
+            asked, broadcast = self._read(ready, request)
+            mark = digest(request)
+            last = self.store.load(ready.memory_like)
+            if last is not None and last.run == asked["run"] and last.round == asked["round"] and last.request == mark:
+                return last.reply
+            row = jnp.asarray(self.client, jnp.int32)
+            first = first_memory(ready.setup, ready.start, row)
+            memory, lost = recall(last, asked["run"], asked["accepted"], first)
+            upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory))
+            about = {
+                "run": asked["run"],
+                "round": asked["round"],
+                "client": self.client,
+                "request": mark,
+                "lost_memory": lost,
+            }
+            reply = encode(about, flatten(upload, "upload"))
+            self.store.save(
+                Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply)
+            )  # before it leaves: what was sent is never computed a second time with other noise
+            return reply
+
+    def _read(self, ready: Ready, request: bytes) -> tuple[dict[str, Any], Broadcast]:
+        asked, arrays = decode(request)
+        kinds = {"run": str, "identity": str, "round": int, "client": int, "accepted": int, "version": int}
+        for name, kind in kinds.items():
+            if not isinstance(asked.get(name), kind):
+                raise Malformed(f"the request says no {name}")
+        if asked["client"] != self.client:
+            raise ValueError(f"the request is for client {asked['client']}; this is client {self.client}.")
+        if asked["identity"] != ready.identity:
+            raise ValueError(
+                "the server runs another problem, algorithm, start, seed or precision than this client's files say; "
+                "give both the same app folder."
+            )
+        return asked, unflatten(ready.asked_like[1], arrays, "broadcast")
+
+    def _work(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: Any) -> Any:
+        broadcast = jax.tree.map(jnp.asarray, broadcast)
+        setup, row = ready.setup, jnp.asarray(self.client, jnp.int32)
+        if self.source is not None:
+            self.source.deploy(Deployed(asked["version"], jax.tree.map(np.asarray, broadcast.deployed), asked["round"]))
+            arrived = self.source.sample(asked["version"])
+            rows = observe(arrived, classes=setup.problem.population.group_count)
+            setup, row = _with_population(setup, rows), jnp.zeros((), jnp.int32)
+        steps = asked.get("steps")
+        steps = None if steps is None else jnp.asarray(int(steps), jnp.int32)
+        privacy, secrets = self.federation.privacy, None
+        if privacy is not None and privacy.noise == "secure":
+            secrets = client_secrets(self.federation.algorithm, ready.start)
+        keys, client = self._keys(ready, asked["run"]), jnp.asarray(self.client, jnp.int32)
+        return one_client(setup, broadcast, memory, keys, client, steps, secrets, row)
+
+    def _keys(self, ready: Ready, run: str) -> RunKeys:
+        """The run's keys, as in `pf.run`; where noise protects people, keys that only this client knows."""
+        if not adds_private_noise(self.federation.algorithm):
+            return ready.keys
+        words = hashlib.sha256(self.store.secret + run.encode()).digest()[:8]
+        return run_keys(jax.random.wrap_key_data(jnp.asarray(np.frombuffer(words, np.uint32)), impl="threefry2x32"))
+
+
+def _with_population(setup: Setup, population: Any) -> Setup:
+    """The setup with the rows that arrived in place of the population that stood for them."""
+    placed = on_device(population, setup.weights.dtype)
+    return dataclasses.replace(setup, problem=dataclasses.replace(setup.problem, population=placed, weights=None))

@@ -1,0 +1,97 @@
+"""What a client remembers between rounds, on its own disk, so that no kill loses or repeats a round."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.files import write_whole
+from performative.live.wire import Malformed, decode, encode, flatten, unflatten
+
+_FILE = "memory.bin"
+_SEED = "secret.seed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Answered:
+    """The last round that a client answered.
+
+    `before` is its memory as the server knew it then, at round `accepted` (-1: the start); `after` is what it becomes
+    once the server says that it used the answer. `request` is the fingerprint of what was asked.
+    """
+
+    run: str
+    round: int
+    accepted: int
+    request: str
+    before: Any
+    after: Any
+    reply: bytes
+
+
+class MemoryStore:
+    """A client's folder: one file that appears whole or not at all, and the secret seed of its noise."""
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def load(self, like: Any) -> Answered | None:
+        """The last answer, None where there is none. A file that cannot be read is refused, not forgotten."""
+        path = self.folder / _FILE
+        if not path.exists():
+            return None
+        try:
+            about, arrays = decode(path.read_bytes())
+            return Answered(
+                about["run"],
+                about["round"],
+                about["accepted"],
+                about["request"],
+                unflatten(like, arrays, "before"),
+                unflatten(like, arrays, "after"),
+                arrays["reply"].tobytes(),
+            )
+        except (Malformed, KeyError) as error:
+            raise ValueError(
+                f"{path} does not hold this client's memory: {error}. Move the file away to start this client anew."
+            ) from error
+
+    def save(self, answered: Answered) -> None:
+        about = {name: getattr(answered, name) for name in ("run", "round", "accepted", "request")}
+        arrays = flatten(answered.before, "before") | flatten(answered.after, "after")
+        arrays["reply"] = np.frombuffer(answered.reply, np.uint8)
+        write_whole(self.folder / _FILE, encode(about, arrays))
+
+    @property
+    def secret(self) -> bytes:
+        """32 bytes from the system's entropy that never leave this folder."""
+        path = self.folder / _SEED
+        if not path.exists():
+            part = path.with_name(f".{path.name}.part")
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(os.urandom(32))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        secret = path.read_bytes()
+        if len(secret) != 32:
+            raise ValueError(f"{path} must hold the 32 bytes that were written there; it holds {len(secret)}.")
+        return secret
+
+
+def recall(last: Answered | None, run: str, accepted: int, first: Any) -> tuple[Any, bool]:
+    """The memory that the server's books go with, and whether it was lost.
+
+    accepted: the last round in which the server used an answer of this client, -1 for none
+    first:    the memory at the start
+    """
+    if last is None or last.run != run:
+        return first, accepted >= 0
+    if last.round == accepted:
+        return last.after, False
+    if last.accepted == accepted:
+        return last.before, False
+    return first, accepted >= 0

@@ -1,0 +1,189 @@
+"""Real people as a population: `Live` publishes a model and waits for rows, `Observed` is what those rows are then."""
+
+import dataclasses
+import math
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from performative.errors import check_counts, check_finite
+from performative.families import AbstractFamily, ClassLocation, Location
+from performative.live.deployment import Deployed, check_version
+from performative.live.publish import Publisher
+from performative.live.readers import Reader
+from performative.live.rows import NEWER, OLDER, Rows
+from performative.populations import AbstractPopulation
+from performative.populations.strategic import as_counts, as_labels, table_nodes
+from performative.types import Counts, Noise, Numbers, Theta, as_whole, is_concrete, per_client
+
+
+class TooFewRows(RuntimeError):
+    """Not enough rows arrived under a version. `rows` holds those that did, and what was left out."""
+
+    def __init__(self, rows: Rows, minimum: int, waited: float):
+        self.rows, self.minimum, self.waited = rows, minimum, waited
+        others = sum(rows.skipped.get(reason, 0) for reason in (OLDER, NEWER))
+        reasons = "; ".join(f"{count} with {reason}" for reason, count in rows.skipped.items())
+        super().__init__(
+            f"{len(rows)} rows of version {rows.version} arrived within {waited:g} s, and minimum={minimum} are "
+            f"needed; {others} rows of other versions were there. From {rows.source or 'the reader'}"
+            f"{f', left out: {reasons}' if reasons else ', nothing was left out'}. "
+            "Give people more time (patience=), ask for fewer rows (minimum=), or see that the service scores with "
+            f"version {rows.version} and writes it into each row."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """One client's people: a model goes out to them, their answers come back.
+
+    publisher: `Callback`, `ModelFile`, `Endpoint`, or anything with `publish(deployed)`
+    reader:    `Folder`, `Query`, `Function`, or anything with `read(version) -> Rows`
+    minimum:   fewest rows to learn from
+    most:      keep the last so many rows, None for all
+    patience:  seconds to wait for `minimum` rows
+    poll:      seconds between two looks
+    """
+
+    publisher: Publisher
+    reader: Reader
+    minimum: int = 1
+    most: int | None = None
+    patience: float = 0.0
+    poll: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_counts(**{"Live: minimum": self.minimum})
+        if self.most is not None:
+            check_counts(**{"Live: most": self.most})
+            if self.most < self.minimum:
+                raise ValueError(f"Live: most={self.most} rows must be at least minimum={self.minimum}.")
+        for name, positive in (("patience", False), ("poll", True)):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf or (positive and value == 0):
+                rule = "above 0" if positive else "from 0 on"
+                raise ValueError(f"Live: {name} must be a finite number of seconds {rule}; got {value!r}.")
+
+    def deploy(self, deployed: Deployed) -> None:
+        """Put the model into the world's hands. What is there already stays there."""
+        self.publisher.publish(deployed)
+
+    def sample(self, version: int) -> Rows:
+        """What has arrived under exactly that version, as soon as there are `minimum` rows."""
+        version, start = check_version(version), time.monotonic()
+        while True:
+            rows = self.reader.read(version)
+            if rows.version != version:
+                raise ValueError(
+                    f"Live: {type(self.reader).__name__}.read({version}) returned rows of version {rows.version}; a "
+                    "reader must return rows of the version it was asked for."
+                )
+            if len(rows) >= self.minimum:
+                return rows.newest(self.most)
+            left = start + self.patience - time.monotonic()
+            if left <= 0:
+                raise TooFewRows(rows, self.minimum, self.patience)
+            time.sleep(min(self.poll, left))
+
+
+class Observed(AbstractPopulation):
+    """Rows that have been observed already: whatever theta is, they stay as they are.
+
+        Z = z_ij,      j ~ Unif([m_i])
+
+    `x` [N, m, d] features, `y` [N, m] labels or None: samples are (x, y), or x alone. Clients with fewer than m rows
+    are padded and `count` [N] says how many are real. `classes` says that labels are 0 .. classes - 1. How people react
+    does not show within one deployment: only past models can tell (`Performative(window, term="score")`).
+    """
+
+    x: Numbers = per_client(table=True)
+    y: Any = per_client(table=True, default=None, converter=lambda y: None if y is None else as_labels(y))
+    count: Counts | None = per_client(default=None, converter=as_counts)
+    classes: int | None = eqx.field(static=True, default=None, converter=as_whole)
+
+    def __check_init__(self) -> None:
+        if np.ndim(self.x) != 3 or 0 in np.shape(self.x):
+            raise ValueError(f"Observed: x must be [clients, rows, features]; got shape {np.shape(self.x)}.")
+        if self.y is not None and np.shape(self.y) != np.shape(self.x)[:2]:
+            raise ValueError(
+                f"Observed: y must be [clients, rows] = {np.shape(self.x)[:2]}, like x; got shape {np.shape(self.y)}."
+            )
+        check_finite("Observed", x=self.x, y=self.y)
+        if self.classes is not None:
+            check_counts(**{"Observed: classes": self.classes})
+            whole = self.y is not None and jnp.issubdtype(self.y.dtype, jnp.integer)
+            if not whole or (is_concrete(self.y) and not np.all((self.y >= 0) & (self.y < self.classes))):
+                raise ValueError(f"Observed: classes={self.classes} needs whole labels y from 0 to {self.classes - 1}.")
+        if self.count is not None and is_concrete(self.count):
+            m, count = np.shape(self.x)[1], np.asarray(self.count)
+            if np.any((count < 1) | (count > m)):
+                raise ValueError(f"Observed: count must lie in 1..{m}, the rows of x; got {count.tolist()}.")
+        _ = self.clients
+
+    @property
+    def capacity(self) -> int:
+        return self.x.shape[-2]
+
+    @property
+    def rows(self) -> Any:
+        return self.capacity if self.count is None else self.count
+
+    @property
+    def smooth(self) -> bool:
+        return False
+
+    @property
+    def group_count(self) -> int | None:
+        return self.classes
+
+    @property
+    def family(self) -> AbstractFamily | None:
+        if self.y is None:
+            return Location()
+        return None if self.classes is None else ClassLocation(self.classes)
+
+    def model_shape(self) -> tuple[int, ...]:
+        return (self.x.shape[-1],)
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
+
+    def sample(self, noise: Noise, world: None, theta: Theta) -> Any:
+        return self.x[noise] if self.y is None else (self.x[noise], self.y[noise])
+
+    def group(self, noise: Noise, world: None, theta: Theta) -> Any:
+        return None if self.classes is None else self.y[noise]
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+        return table_nodes(self.capacity, self.rows)
+
+
+def observe(rows: Rows, capacity: int | None = None, classes: int | None = None) -> Observed:
+    """One client's rows as a population of one, padded so that few programs serve all sizes.
+
+    capacity: rows to make room for, rounded up to a power of two; None for as many as there are
+    classes:  labels are 0 .. classes - 1, kept as whole numbers; None for labels that are any numbers
+    """
+    n = len(rows)
+    capacity = n if capacity is None else capacity
+    if n == 0:
+        raise ValueError(f"observe: rows holds no row of version {rows.version}; there is nothing to learn from.")
+    if n > capacity:
+        raise ValueError(f"observe: {n} rows do not fit into capacity={capacity}; give more, or Live(most=...).")
+    room = 1 << (capacity - 1).bit_length()
+    x = np.zeros((1, room, rows.x.shape[1]))
+    x[0, :n] = rows.x
+    y = None
+    if rows.y is not None:
+        y = np.zeros((1, room))
+        y[0, :n] = rows.y
+    if classes is not None:
+        if y is None or np.any(y != np.floor(y)):
+            raise ValueError(f"observe: classes={classes} needs labels that are whole numbers from 0 to {classes - 1}.")
+        y = y.astype(np.int64)
+    return Observed(x, y, [n], classes)

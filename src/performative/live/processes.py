@@ -1,0 +1,309 @@
+"""Start and stop a Flower federation on this machine: one SuperLink and one node a client, over TLS on loopback.
+
+Only Flower's command lines are used. `start` may be called again at any time: it starts what has died and leaves what
+runs. Each node is looked after by a process of its own (`performative.live.door`), which starts a SuperNode again when
+it dies; nobody looks after the SuperLink but `start`.
+"""
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+from performative.files import write_whole
+from performative.live.census import end, identity, living, members, recorded, send, session, wait_for
+from performative.live.certificates import SERVER, SERVER_KEY, make_key
+from performative.live.commands import FederationError, command, flwr, spawn, tail
+from performative.live.site import CONNECTION, Site
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run's state: pending, starting, running, completed, failed or stopped; and what Flower says about it."""
+
+    state: str
+    detail: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.state in ("completed", "failed", "stopped")
+
+
+@contextlib.contextmanager
+def _alone(site: Site) -> Iterator[None]:
+    """One `start` or `stop` of a site at a time."""
+    with open(site.folder / "lock", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # what a dead server's connections leave is no hindrance
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(site: Site) -> bool:
+    """Whether the SuperLink answers over TLS with the certificate that our authority signed."""
+    trusted = ssl.create_default_context(cafile=str(site.authority))
+    connection = HTTPSConnection("127.0.0.1", site.port(), timeout=2.0, context=trusted)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def start(
+    site: Site,
+    clients: int,
+    *,
+    worker: Sequence[str] = (),
+    warm: Sequence[str] = ("performative",),
+    door: bool = True,
+    deadline: float | None = None,
+    timeout: float = 90.0,
+) -> None:
+    """Start what does not run yet of a SuperLink and `clients` nodes, and wait until all are online.
+
+    - `worker`: a command that each node keeps running beside it (PERFORMATIVE_CLIENT says for whom).
+    - `warm`: modules that are imported once, before client processes are forked.
+    - `door=False`: every message starts a fresh process, as Flower does it.
+    - `deadline`: seconds after which a client process that still works on a message is killed.
+
+    Nodes that run already keep the settings that they were started with.
+    """
+    if isinstance(clients, bool) or clients < 1:
+        raise ValueError(f"clients must be a whole number >= 1; got {clients!r}.")
+    if deadline is not None and not 0 < deadline < math.inf:
+        raise ValueError(f"deadline must be a positive number of seconds or None; got {deadline!r}.")
+    site.prepare()
+    with _alone(site):
+        if site.prepare(clients):  # what runs knows the old certificates
+            _stop(site)
+        until = time.monotonic() + timeout
+        restarted = _start_superlink(site)
+        missing = [client for client in range(clients) if not living(recorded(site, f"client-{client}"))]
+        for client in missing:
+            _end_node(site, client)
+        settings = {"clients": missing, "worker": list(worker), "warm": list(warm), "door": door, "deadline": deadline}
+        settings["blas_threads"] = os.environ.get("OPENBLAS_NUM_THREADS")
+        # The imports of the doors run while the SuperLink starts and the keys are registered.
+        keeper = _open_doors(site, settings) if missing else None
+        try:
+            if not wait_for(lambda: answers(site) or not living(recorded(site, "superlink")), until - time.monotonic()):
+                raise FederationError(
+                    f"the SuperLink gave no answer within {timeout:g} s; {tail(site.log('superlink'))}"
+                )
+            if not living(recorded(site, "superlink")):
+                raise FederationError(f"the SuperLink ended while it started; {tail(site.log('superlink'))}")
+            _register(site, clients)
+        except BaseException:
+            if keeper:
+                send(identity(keeper.pid), signal.SIGKILL)
+            raise
+        if keeper and keeper.stdin:
+            with keeper.stdin, contextlib.suppress(BrokenPipeError):  # its log is shown when nobody comes online
+                keeper.stdin.write(b"go\n")
+        if restarted:  # a node would notice after up to 20 s
+            for client in set(range(clients)) - set(missing):
+                if entry := recorded(site, f"client-{client}"):
+                    send(entry, signal.SIGHUP)
+            time.sleep(0.2)
+        _wait_online(site, clients, until, timeout)
+
+
+def _start_superlink(site: Site) -> bool:
+    """Start the SuperLink where it does not run: same database, same port unless somebody took it."""
+    if living(recorded(site, "superlink")):
+        return False
+    port = site.port()
+    if port is None or not _is_free(port):
+        if port is not None:  # nodes know the old port
+            for client in site.registry():
+                _end_node(site, client)
+        port = free_port()
+    site.connect(port)
+    if not site.database.exists():
+        site.write_registry({client: entry | {"node_id": None} for client, entry in site.registry().items()})
+    secrets = site.certificates
+    child = spawn(
+        [
+            *(command("flower-superlink"), "--host", "127.0.0.1", "--port", str(port)),
+            *("--ssl-ca-certfile", str(site.authority), "--ssl-certfile", str(secrets / SERVER)),
+            *("--ssl-keyfile", str(secrets / SERVER_KEY), "--database", str(site.database)),
+            *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
+        ],
+        site,
+        "superlink",
+    )
+    write_whole(site.process("superlink"), json.dumps(identity(child.pid)).encode())
+    return True
+
+
+def _open_doors(site: Site, settings: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """One process imports everything and, once told to go, becomes a supervisor for each client."""
+    arguments = [sys.executable, "-m", "performative.live.door", str(site.folder), json.dumps(settings)]
+    return spawn(arguments, site, "doors", subprocess.PIPE, OPENBLAS_NUM_THREADS="1")  # threads do not survive a fork
+
+
+def _end_node(site: Site, client: int) -> None:
+    """End what a killed supervisor left of its node: two SuperNodes with one key would take each other's messages."""
+    entry = recorded(site, f"client-{client}")
+    if entry is None:
+        return
+    end([process for process in members(site) if session(process["pid"]) == entry["pid"]], 6.0)
+
+
+def _register(site: Site, clients: int) -> None:
+    """Tell the SuperLink the public keys that it does not know yet, two at a time."""
+    registry = site.registry()
+    new = [client for client in range(clients) if registry[client]["node_id"] is None]
+    if not new:
+        return
+
+    def one(client: int) -> int:
+        public, name = site.key(client).with_suffix(".pub"), registry[client]["name"]
+        try:
+            return int(flwr(site, "supernode", "register", str(public), CONNECTION, "--name", name)["node-id"])
+        except FederationError as refused:
+            if "already in use" not in str(refused):
+                raise
+        # A kill came between registering the key and writing down its node id, which no command tells: a new key.
+        site.key(client).unlink()
+        registry[client]["public_key"] = make_key(site.key(client))
+        return int(flwr(site, "supernode", "register", str(public), CONNECTION, "--name", name)["node-id"])
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for client, node in zip(new, pool.map(one, new), strict=True):
+            registry[client]["node_id"] = node
+            site.write_registry(registry)
+
+
+def _connected(site: Site, client: int) -> bool:
+    """Whether the SuperNode that runs now has said its node id."""
+    entry = recorded(site, f"client-{client}") or {}
+    node = entry.get("supernode")
+    if not node or not living(entry) or not living(node):
+        return False
+    with open(site.log(f"client-{client}"), "rb") as file:
+        file.seek(node["log_from"])
+        return b"SuperNode ID: " in file.read(1_000_000)
+
+
+def _wait_online(site: Site, clients: int, until: float, timeout: float) -> None:
+    wait_for(lambda: all(_connected(site, client) for client in range(clients)), until - time.monotonic())
+    late = [client for client in range(clients) if not _connected(site, client)]
+    while not late:
+        status = node_status(site)
+        if all(status.get(client) == "online" for client in range(clients)):
+            return
+        if time.monotonic() > until:
+            late = [client for client in range(clients) if status.get(client) != "online"]
+    logs = f"{tail(site.log('doors'))}\n{tail(site.log(f'client-{late[0]}'))}"
+    raise FederationError(f"clients {late} were not online within {timeout:g} s; {logs}")
+
+
+def stop(site: Site) -> None:
+    """End everything of the site: nodes first, so that they can say goodbye, then the SuperLink, then the rest."""
+    if site.folder.exists():
+        site.prepare()
+        with _alone(site):
+            _stop(site)
+
+
+def _stop(site: Site) -> None:
+    names = [path.stem for path in sorted((site.folder / "processes").glob("*.json"))]
+    entries = {name: entry for name in names if (entry := recorded(site, name)) and living(entry)}
+    everything = members(site, [entry["pid"] for entry in entries.values()])
+    end([entry for name, entry in entries.items() if name != "superlink"], 8.0)
+    end([entry for name, entry in entries.items() if name == "superlink"], 8.0)
+    end([process for process in everything + members(site) if living(process)], 1.0)
+    for name in names:
+        site.process(name).unlink(missing_ok=True)
+
+
+def running(site: Site) -> dict[str, int]:
+    """What runs: "superlink", "client-<i>" (its supervisor), "client-<i>.supernode", "client-<i>.worker" -> pid."""
+    found = {}
+    for path in sorted((site.folder / "processes").glob("*.json")):
+        entry = json.loads(path.read_text())
+        parts = {
+            path.stem: entry,
+            f"{path.stem}.supernode": entry.get("supernode"),
+            f"{path.stem}.worker": entry.get("worker"),
+        }
+        found.update({name: pid for name, part in parts.items() if (pid := living(part))})
+    return found
+
+
+def node_status(site: Site) -> dict[int, str]:
+    """Each registered client's status at the SuperLink: registered, online or offline.
+
+    A node that was killed counts as online until its last heartbeat is a minute old, or until it says goodbye.
+    """
+    nodes = {int(node["node-id"]): node["status"] for node in flwr(site, "supernode", "list", CONNECTION)["nodes"]}
+    return {c: nodes[entry["node_id"]] for c, entry in site.registry().items() if entry["node_id"] in nodes}
+
+
+def _toml(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    raise ValueError(f"run_config[{name!r}] must be a bool, int, finite float or string; got {value!r}.")
+
+
+def submit(site: Site, app_folder: str | os.PathLike[str], run_config: Mapping[str, object] | None = None) -> int:
+    """Start a run of the app; returns its run id. Keys of `run_config` must stand in the app's own configuration."""
+    app = Path(app_folder).absolute()
+    site.hide(app)
+    arguments = ["run", str(app), CONNECTION]
+    if run_config:
+        path = site.folder / "run-config.toml"
+        lines = [f"{json.dumps(name)} = {_toml(name, value)}" for name, value in run_config.items()]
+        write_whole(path, "\n".join(lines).encode() + b"\n")
+        arguments += ["--run-config", str(path)]
+    return int(flwr(site, *arguments)["run-id"])
+
+
+def run_status(site: Site, run_id: int) -> Status:
+    """A run's state. `flwr run` ends with 0 also when the run fails, so this is what counts."""
+    (run,) = flwr(site, "list", CONNECTION, "--run-id", str(run_id))["runs"]
+    state, _, sub = run["status"].partition(":")
+    return Status(sub or state, run["status-details"])
+
+
+def stop_run(site: Site, run_id: int) -> None:
+    """Stop a run that has not ended."""
+    flwr(site, "stop", str(run_id), CONNECTION)

@@ -1,0 +1,221 @@
+"""Where a deployed model goes: a function, a file or an HTTP endpoint.
+
+All publishers keep the same order: a version is published once, and none after a later one. To publish what is
+published already does nothing, so a client that was killed can simply try again.
+"""
+
+import dataclasses
+import http.client
+import ipaddress
+import json
+import math
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
+
+from performative.files import write_whole
+from performative.live.deployment import Deployed, VersionError
+
+# Answers of a service that is busy or being restarted: asking again may help.
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class PublishError(RuntimeError):
+    """The model did not reach the world."""
+
+
+@runtime_checkable
+class Publisher(Protocol):
+    """Puts a model into the world's hands."""
+
+    def publish(self, deployed: Deployed) -> None:
+        """Return once the model is there; raise where it is not."""
+
+
+class Record:
+    """The last version published, in memory or, where there is a path, in a file that outlives the process."""
+
+    def __init__(self, path: str | Path | None = None):
+        self.path = None if path is None else Path(path)
+        self._last: tuple[int, str] | None = None
+
+    def is_new(self, deployed: Deployed) -> bool:
+        """Whether the model is still to be published; refuse a version that goes back or was another model's."""
+        last = self._last if self.path is None else _read(self.path)
+        if last is None or deployed.version > last[0]:
+            return True
+        if deployed.version < last[0]:
+            raise VersionError(
+                f"version {deployed.version} comes before version {last[0]}, which is published. To go back to an "
+                f"earlier model, deploy it under a new version, {last[0] + 1} or later."
+            )
+        if deployed.fingerprint != last[1]:
+            raise VersionError(
+                f"version {last[0]} is published with other parameters. Rows stamped {last[0]} would be of two models: "
+                f"deploy this one under a new version, {last[0] + 1} or later."
+            )
+        return False
+
+    def note(self, deployed: Deployed) -> None:
+        """The model has been published."""
+        self._last = (deployed.version, deployed.fingerprint)
+        if self.path is not None:
+            _write(self.path, json.dumps(dict(zip(("version", "fingerprint"), self._last, strict=True))).encode())
+
+
+def _read(path: Path) -> tuple[int, str] | None:
+    """Version and fingerprint in a record or a model file, None where there is no file."""
+    try:
+        content = json.loads(path.read_bytes())
+        return int(content["version"]), str(content["fingerprint"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise VersionError(
+            f"{path} does not say which version was published last; it is no file of ours. Move it away, or give "
+            "another path."
+        ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)
+
+
+@dataclasses.dataclass(frozen=True)
+class Callback:
+    """Hand the model to a function of yours.
+
+    function: function(deployed); the model counts as published once it returns
+    record:   a file that remembers the last version when the process ends; None for memory only
+    """
+
+    function: Callable[[Deployed], Any]
+    record: str | Path | None = None
+    _published: Record = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_published", Record(self.record))
+
+    def publish(self, deployed: Deployed) -> None:
+        if self._published.is_new(deployed):
+            self.function(deployed)
+            self._published.note(deployed)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFile:
+    """Write the model as JSON (see `Deployed.to_json`). A reader finds the old model or the new one, never a half.
+
+    Earlier versions are not kept here: the server keeps them. The file itself says what was published last.
+    """
+
+    path: str | Path
+
+    def publish(self, deployed: Deployed) -> None:
+        if Record(self.path).is_new(deployed):
+            _write(Path(self.path), deployed.to_json())
+
+
+class _Refused(urllib.request.HTTPRedirectHandler):
+    """Redirects are not followed: the model would be left behind, and the token carried to another host."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Endpoint:
+    """POST the model as JSON (see `Deployed.to_json`) to a service of yours; any answer 2xx means that it has it.
+
+    url:     http or https; a certificate must be valid (SSL_CERT_FILE names your own authority)
+    token:   sent as `Authorization: Bearer ...`, never over plain http but to this machine; it is in no message
+    timeout: seconds that an attempt waits for the service
+    retries: further attempts where it is unreachable, busy or failing, after pause, 2 pause, 4 pause, ... seconds
+    record:  a file that remembers the last version when the process ends; None for memory only
+
+    An answer can be lost on its way, so the service may see a version twice. The header `Idempotency-Key` is then the
+    same.
+    """
+
+    url: str
+    token: str | None = None
+    timeout: float = 10.0
+    retries: int = 3
+    pause: float = 0.5
+    record: str | Path | None = None
+    _published: Record = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"Endpoint: url must begin with http:// or https:// and a host; got {parts.scheme!r}.")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("Endpoint: url must not hold a user or a password; give token=.")
+        if not all("!" <= c <= "~" for c in self.url):
+            raise ValueError(f"Endpoint: url must be printable ASCII without spaces; percent-encode {self.address}.")
+        if self.token is not None and not (self.token and all("!" <= c <= "~" for c in self.token)):
+            raise ValueError("Endpoint: token must be printable ASCII without spaces or line ends.")
+        if self.token is not None and parts.scheme == "http" and not _is_here(parts.hostname):
+            raise ValueError(f"Endpoint: {self.address} is plain http, which shows the token to everyone; use https.")
+        for name, least in (("timeout", 1e-3), ("pause", 0.0), ("retries", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not least <= value < math.inf:
+                raise ValueError(f"Endpoint: {name} must be a finite number >= {least}; got {value!r}.")
+        object.__setattr__(self, "_published", Record(self.record))
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.address!r}, timeout={self.timeout}, retries={self.retries})"
+
+    @property
+    def address(self) -> str:
+        """The url without its query, which may hold a secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def publish(self, deployed: Deployed) -> None:
+        if self._published.is_new(deployed):
+            self._post(deployed)
+            self._published.note(deployed)
+
+    def _post(self, deployed: Deployed) -> None:
+        headers = {
+            "Content-Type": "application/json",
+            "Idempotency-Key": f"{deployed.version}-{deployed.fingerprint}",
+        }
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        opener, content = urllib.request.build_opener(_Refused), deployed.to_json()
+        for attempt in range(self.retries + 1):
+            request = urllib.request.Request(self.url, content, headers, method="POST")
+            try:
+                with opener.open(request, timeout=self.timeout):
+                    return
+            except urllib.error.HTTPError as error:
+                error.close()
+                said = f"{error.code} {error.reason}"
+                if error.code not in _PASSING:
+                    hint = " Redirects are not followed; give the final url." if 300 <= error.code < 400 else ""
+                    raise self._lost(deployed, said, attempt, hint) from error
+            except (OSError, http.client.HTTPException) as error:
+                said = str(getattr(error, "reason", error)) or type(error).__name__
+            if attempt < self.retries:
+                time.sleep(self.pause * 2**attempt)
+        raise self._lost(deployed, said, self.retries, " Is the service up? Publishing again is harmless.")
+
+    def _lost(self, deployed: Deployed, said: str, attempt: int, hint: str) -> PublishError:
+        return PublishError(
+            f"version {deployed.version} was not published: {self.address} answered {said!r} (attempt {attempt + 1} of "
+            f"{self.retries + 1}).{hint}"
+        )
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

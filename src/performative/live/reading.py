@@ -1,0 +1,45 @@
+"""A federation from a TOML file: the tables of `performative run`, and [federation] for what a network adds."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from performative.config.build import Builder
+from performative.config.document import load_experiment, parse
+from performative.config.errors import ConfigError, blame
+from performative.live.federation import Federation
+
+# Of [run], what a federation shares with a simulation.
+_SHARED = ("rounds", "theta", "seed", "dtype", "privacy")
+_NOT_IN_TABLE = ("problem", "algorithm", *_SHARED, "source", "before_deploy")
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    source: Callable[[int], Any] | None = None,
+    before_deploy: Callable[[Any, dict[str, Any]], Any] | None = None,
+) -> Federation:
+    """The federation that a file describes. `performative run` simulates the same file.
+
+    Entries of [run] that only a simulation has (repeats, risk, ...) are left to it. Where the file has a [federation],
+    deploy = "round" is the default.
+    """
+    file = Path(path)
+    experiment = load_experiment(file)
+    try:
+        table = parse(file).get("federation", {})
+        keywords = Builder(file.parent).keywords(Federation, table, "federation", leave_out=_NOT_IN_TABLE)
+        shared = {name: experiment.options[name] for name in _SHARED if name in experiment.options}
+        with blame("federation", {**keywords, **shared}):
+            return Federation(
+                experiment.problem,
+                experiment.algorithm,
+                source=source,
+                before_deploy=before_deploy,
+                **shared,
+                **keywords,
+            )
+    except ConfigError as error:
+        raise ConfigError(error.message, error.key, file) from error.__cause__

@@ -1,0 +1,75 @@
+"""What the server checks before it believes an answer. Whatever fails is left out, named and counted."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative.live.wire import Malformed, decode, unflatten
+from performative.types import Upload
+
+# Room for the head of a message, whose length depends on names.
+_HEAD = 1 << 16
+
+
+class Refused(ValueError):
+    """An answer that is not used. The message is the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Screen:
+    """The rules: names, shapes and types as `like` has them, finite numbers, |delta| and |extra| at most `longest`.
+
+    Nothing that a client could use to count for more is taken from it: its weight, its number of steps and how far they
+    reach are the server's own.
+    """
+
+    like: Upload
+    longest: float
+    size: int | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        honest = sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.like))
+        return 2 * honest + _HEAD if self.size is None else self.size
+
+    def read(self, reply: Any, client: int, expected: dict[str, Any]) -> tuple[Upload, dict[str, Any]]:
+        """The update in an answer and what is said about it, or `Refused`."""
+        if not isinstance(reply, bytes):
+            raise Refused("the answer holds no bytes")
+        if len(reply) > self.most_bytes:
+            raise Refused(f"the answer has {len(reply)} bytes; at most {self.most_bytes} are taken")
+        try:
+            about, arrays = decode(reply)
+            stray = [name for name in arrays if not name.startswith("upload")]
+            if stray:
+                raise Malformed(f"{stray[0][:60]!r} is unknown")
+            upload: Upload = unflatten(self.like, arrays, "upload")
+        except Malformed as error:
+            raise Refused(str(error)) from error
+        for name, value in {**expected, "client": client}.items():
+            if name != "steps" and about.get(name) != value:
+                raise Refused(f"it answers another request: {name} is {str(about.get(name))[:40]!r}, not {value!r}")
+        if int(upload.steps) != expected["steps"]:
+            raise Refused(f"{int(upload.steps)} local steps were done; {expected['steps']} were asked for")
+        self._check_numbers(upload)
+        return upload, about
+
+    def _check_numbers(self, upload: Upload) -> None:
+        for path, leaf in jax.tree_util.tree_leaves_with_path(upload):
+            if np.issubdtype(leaf.dtype, np.number) and not np.all(np.isfinite(leaf)):
+                raise Refused(f"upload{jax.tree_util.keystr(path)} is not finite")
+        for name, part in (("update", upload.delta), ("extra", upload.extra)):
+            length = _length(part)
+            if not length <= self.longest:
+                raise Refused(f"the {name} is {length:.3g} long; at most {self.longest:.3g} is taken")
+        for name, count in upload.metrics.items():
+            if np.any(count < 0):
+                raise Refused(f"the count {name!r} is negative")
+
+
+def _length(tree: Any) -> float:
+    """|tree|, infinite where it does not fit."""
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(sum(np.sum(np.square(np.asarray(leaf, np.float64))) for leaf in jax.tree.leaves(tree))))

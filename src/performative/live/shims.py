@@ -1,0 +1,37 @@
+"""Commands that come first on a node's PATH and hand their work to the node's door."""
+
+import shlex
+import sys
+from collections.abc import Iterable
+
+from performative.live.certificates import write_private
+from performative.live.commands import command
+from performative.live.site import Site
+
+DOOR = "PERFORMATIVE_DOOR"  # the socket to knock at
+
+# Run without site packages, so that it starts within some 20 ms. Where nobody listens it becomes the real command.
+SHIM = """\
+import json, os, socket, struct, sys
+name, real, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
+door = socket.socket(socket.AF_UNIX)
+try:
+    door.connect(os.environ["PERFORMATIVE_DOOR"])
+    said = json.dumps([name, arguments, dict(os.environ), os.getcwd()]).encode("utf-8", "surrogateescape")
+    socket.send_fds(door, [struct.pack("<I", len(said))], [0, 1, 2])
+    door.sendall(said)
+except (OSError, KeyError):
+    os.execv(real, [real, *arguments])
+code = door.recv(4)
+sys.exit(struct.unpack("<i", code)[0] if len(code) == 4 else 1)
+"""
+
+
+def write_shims(site: Site, names: Iterable[str]) -> None:
+    """Write one for each of Flower's commands named."""
+    caller = site.shims / "call_door.py"
+    write_private(caller, SHIM.encode())
+    for name in names:
+        words = [sys.executable, "-I", "-S", str(caller), name, command(name)]
+        write_private(site.shims / name, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode())
+        (site.shims / name).chmod(0o700)

@@ -1,0 +1,154 @@
+"""One folder with everything of a federation on this machine.
+
+    .federation/
+      .gitignore            everything in here stays out of git
+      certificates/         ca.pem, server.pem, server.key
+      keys/                 client-<i>.key, client-<i>.pub
+      registry.json         client -> public key, name, node id
+      superlink.json        port of the SuperLink
+      superlink.db          Flower's own state
+      flwr-home/            FLWR_HOME of the command line and the SuperLink; nodes/<i> that of each node
+      clients/<i>/          what client i keeps on its disk
+      processes/            <name>.json: pid and start time of what runs
+      shims/                commands that come first on a node's PATH
+      logs/                 superlink.log, client-<i>.log
+
+Flower bundles an app folder by its root `.gitignore`, so `hide` writes the site's name there: keys and databases never
+travel with the app.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from performative.files import write_whole
+from performative.live.certificates import AUTHORITY, make_certificates, make_key, private_folder
+
+FOLDER = ".federation"
+CONNECTION = "loopback"
+
+# A unix socket's path is limited to 107 bytes; its file name here takes up to 30.
+LONGEST_FOLDER = 75
+
+
+@dataclass(frozen=True)
+class Site:
+    """A federation's folder. `Site.inside(app)` is the one that belongs to an app folder."""
+
+    folder: Path
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        object.__setattr__(self, "folder", Path(folder).absolute())
+
+    @classmethod
+    def inside(cls, app: str | os.PathLike[str]) -> "Site":
+        """The site of an app folder."""
+        return cls(Path(app) / FOLDER)
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "certificates" / AUTHORITY
+
+    @property
+    def certificates(self) -> Path:
+        return self.folder / "certificates"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "superlink.db"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "flwr-home"
+
+    @property
+    def shims(self) -> Path:
+        return self.folder / "shims"
+
+    def node_home(self, client: int) -> Path:
+        """A node's own FLWR_HOME: nodes that unpack one app at the same moment would disturb each other."""
+        return self.home / "nodes" / str(client)
+
+    def key(self, client: int) -> Path:
+        return self.folder / "keys" / f"client-{client}.key"
+
+    def state(self, client: int) -> Path:
+        """What client i keeps on its own disk: `Context.node_config["state"]`."""
+        return self.folder / "clients" / str(client)
+
+    def log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+    def process(self, name: str) -> Path:
+        return self.folder / "processes" / f"{name}.json"
+
+    @property
+    def sockets(self) -> Path:
+        """Folder for unix sockets, whose paths must be short: in the site, else in a temporary folder of ours alone."""
+        if len(os.fsencode(self.folder)) <= LONGEST_FOLDER:
+            return self.folder / "sockets"
+        name = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"performative-{os.getuid()}-{name}"
+
+    def prepare(self, clients: int = 0) -> bool:
+        """Make what is missing: folders, certificates, a key for each client; True when the certificates are new."""
+        if any(character in str(self.folder) for character in "\"'\\\n"):
+            raise ValueError(f"the path of the federation must hold no quotes or backslashes; got {self.folder}.")
+        private_folder(self.folder)
+        for folder in ("logs", "processes", "clients", "shims", "flwr-home"):
+            private_folder(self.folder / folder)
+        sockets = self.sockets
+        if sockets.is_symlink() or (sockets.exists() and sockets.stat().st_uid != os.getuid()):
+            raise PermissionError(f"{sockets} belongs to somebody else; remove it or set TMPDIR to another folder.")
+        private_folder(sockets)
+        write_whole(self.folder / ".gitignore", b"*\n")
+        if (self.folder.parent / "pyproject.toml").exists():
+            self.hide(self.folder.parent)
+        renewed = make_certificates(self.certificates)
+        registry = self.registry()
+        for client in range(clients):
+            private_folder(self.state(client))
+            private_folder(self.node_home(client))
+            public = make_key(self.key(client))
+            if registry.get(client, {}).get("public_key") != public:
+                registry[client] = {"public_key": public, "name": f"client-{client}", "node_id": None}
+        self.write_registry(registry)
+        return renewed
+
+    def hide(self, app: Path) -> None:
+        """Keep the site out of the app's bundle (and out of git) by a line in the app's root `.gitignore`."""
+        if app.absolute() not in self.folder.parents:
+            return
+        line = f"/{self.folder.relative_to(app.absolute()).as_posix()}/"
+        path = app / ".gitignore"
+        text = path.read_text() if path.exists() else ""
+        if line not in text.splitlines():
+            separator = "" if not text or text.endswith("\n") else "\n"
+            write_whole(path, f"{text}{separator}{line}\n".encode())
+
+    def registry(self) -> dict[int, dict[str, Any]]:
+        """Client -> public key, name and node id (None until it is registered)."""
+        path = self.folder / "registry.json"
+        return {int(client): entry for client, entry in json.loads(path.read_text()).items()} if path.exists() else {}
+
+    def write_registry(self, registry: dict[int, dict[str, Any]]) -> None:
+        ordered = {str(client): registry[client] for client in sorted(registry)}
+        write_whole(self.folder / "registry.json", json.dumps(ordered, indent=1).encode())
+
+    def port(self) -> int | None:
+        """The SuperLink's port on 127.0.0.1; None where it never ran."""
+        path = self.folder / "superlink.json"
+        return json.loads(path.read_text())["port"] if path.exists() else None
+
+    def connect(self, port: int) -> None:
+        """Remember the SuperLink's port, also for the `flwr` command (connection "loopback")."""
+        text = (
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
+            f'address = "127.0.0.1:{port}"\nroot-certificates = "{self.authority}"\n'
+        )
+        write_whole(self.home / "config.toml", text.encode())
+        write_whole(self.folder / "superlink.json", json.dumps({"port": port}).encode())

@@ -1,0 +1,20 @@
+"""The app that Flower carries: what is learnt, where rows come from, and who may stop a model."""
+
+from pathlib import Path
+
+from performative.live import load
+from performative.live.flower import client_app, server_app
+
+
+def before_deploy(theta, report):
+    """Called on the server with every new model. Return False, or a reason, and it is not deployed."""
+    return True
+
+
+def federation():
+    """The federation, the same on the server and on every client."""
+    return load(Path(__file__).with_name("federation.toml"), before_deploy=before_deploy)
+
+
+client = client_app(federation, __file__)
+server = server_app(federation)

@@ -1,0 +1,74 @@
+"""How messages reach clients. The server sees a client's number and bytes, whatever carries them."""
+
+import dataclasses
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """What came back from a client: bytes, or why there are none."""
+
+    client: int
+    content: bytes | None = None
+    error: str = ""
+
+
+class AbstractTransport(ABC):
+    """Carries requests to clients and answers back."""
+
+    @abstractmethod
+    def online(self) -> set[int]:
+        """The clients that can be reached now."""
+
+    @abstractmethod
+    def send(self, requests: dict[int, bytes], seconds: float) -> None:
+        """Put requests on their way; they are void after so many seconds."""
+
+    @abstractmethod
+    def receive(self, seconds: float) -> list[Reply]:
+        """Whatever has come back; waits at most so many seconds for something."""
+
+
+class InProcess(AbstractTransport):
+    """Clients as threads of this process, for rehearsals: the same bytes go back and forth, without a network.
+
+    `answer(client, request)` is `Member.answer` of that client; what it raises is what the server is told.
+    """
+
+    def __init__(self, answers: dict[int, Callable[[bytes], bytes]]):
+        self._answers = answers
+        self._back: queue.Queue[Reply] = queue.Queue()
+        self._boxes: dict[int, queue.Queue[bytes | None]] = {}
+
+    def online(self) -> set[int]:
+        return set(self._answers)
+
+    def send(self, requests: dict[int, bytes], seconds: float) -> None:
+        for client, request in requests.items():
+            if client not in self._boxes:
+                self._boxes[client] = queue.Queue()
+                threading.Thread(target=self._serve, args=(client, self._boxes[client]), daemon=True).start()
+            self._boxes[client].put(request)
+
+    def _serve(self, client: int, box: "queue.Queue[bytes | None]") -> None:
+        while (request := box.get()) is not None:
+            try:
+                self._back.put(Reply(client, self._answers[client](request)))
+            except Exception as error:
+                self._back.put(Reply(client, None, f"{type(error).__name__}: {error}"))
+
+    def receive(self, seconds: float) -> list[Reply]:
+        try:
+            found = [self._back.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        while not self._back.empty():
+            found.append(self._back.get())
+        return found
+
+    def close(self) -> None:
+        for box in self._boxes.values():
+            box.put(None)

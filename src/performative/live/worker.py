@@ -1,0 +1,82 @@
+"""`python -m performative.live.worker SOCKET`: a client's program, kept compiled between requests.
+
+It listens on a socket that only this user can reach, and works for one app folder; asked for another, it starts anew.
+"""
+
+import importlib.util
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.live.errand import receive_frame, send_frame
+from performative.live.member import Member
+from performative.live.wire import decode, encode
+
+
+class Worker:
+    """Members by client number and folder, made from one app's `federation()`."""
+
+    def __init__(self) -> None:
+        self.app: str | None = None
+        self.federation: Any = None
+        self.members: dict[tuple[int, str], Member] = {}
+
+    def do(self, errand: bytes) -> bytes:
+        """The answer to an errand, or what went wrong."""
+        told, arrays = decode(errand)
+        try:
+            if self.federation is None:
+                self.app, self.federation = told["app"], load_federation(Path(told["app"]))
+            place = (told["client"], told["folder"])
+            if place not in self.members:
+                self.members[place] = Member(self.federation, *place)
+            reply = self.members[place].answer(arrays["request"].tobytes())
+            return encode({"error": ""}, {"reply": np.frombuffer(reply, np.uint8)})
+        except Exception as error:
+            traceback.print_exc()
+            return encode({"error": f"{type(error).__name__}: {error}"[:2000]}, {})
+
+
+def load_federation(file: Path) -> Any:
+    """What `federation()` in an app's module makes."""
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location("federation_app", file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{file} is no Python module.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, "federation", None)):
+        raise ValueError(f"{file} must define federation(), which returns a pf.live.Federation.")
+    return module.federation()
+
+
+def listen(path: str) -> None:
+    """Serve errands, one after the other, for ever."""
+    Path(path).unlink(missing_ok=True)
+    worker = Worker()
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        os.chmod(path, 0o600)
+        door.listen(8)
+        while True:
+            line, _ = door.accept()
+            with line:
+                errand = receive_frame(line)
+                if errand is None:
+                    continue
+                if worker.app not in (None, decode(errand)[0].get("app")):
+                    # Modules of another app cannot be unloaded. The errand is not answered: it is done on the spot.
+                    os.execv(sys.executable, [sys.executable, "-m", "performative.live.worker", path])
+                try:
+                    send_frame(line, worker.do(errand))
+                except OSError:
+                    traceback.print_exc()  # the process that asked is gone; the answer is on the disk
+
+
+if __name__ == "__main__":
+    listen(sys.argv[1])

@@ -1,0 +1,42 @@
+"""A small federation whose points are known, and clients that misbehave, for the tests of this folder."""
+
+from typing import Any
+
+import numpy as np
+
+import performative as pf
+from performative.live import Federation, InProcess, Member
+
+MEAN, EPS = np.linspace(-1.0, 2.0, 5), np.linspace(0.1, 0.6, 5)
+
+
+def gaussian(clients: int = 5, weights: Any = None) -> pf.Problem:
+    """N(m_i + eps_i theta, 1) in three dimensions."""
+    mean = np.resize(MEAN, clients)[:, None] * np.ones(3)
+    population = pf.populations.Gaussian(mean=mean, sensitivity=np.resize(EPS, clients), scale=1.0)
+    return pf.Problem(loss=pf.losses.squared, population=population, weights=weights)
+
+
+def federation(problem: pf.Problem | None = None, algorithm: Any = None, **options: Any) -> Federation:
+    problem = gaussian() if problem is None else problem
+    if algorithm is None:
+        algorithm = pf.p_fedavg(rate=0.1, local_steps=2, batch=pf.Fixed(4), deploy="round")
+    settings = {"rounds": 6, "seed": 3, "dtype": "float64", "timeout": 20.0} | options
+    return Federation(problem, algorithm, **settings)
+
+
+def members(made: Federation, folder: Any) -> dict[int, Member]:
+    return {i: Member(made, i, folder / "clients" / str(i)) for i in range(made.clients)}
+
+
+def transport(made: Federation, folder: Any, wrap: Any = None) -> InProcess:
+    """Clients in threads; `wrap(client, answer)` gives the answer that really comes."""
+    honest = {i: member.answer for i, member in members(made, folder).items()}
+    return InProcess(honest if wrap is None else {i: wrap(i, answer) for i, answer in honest.items()})
+
+
+def simulated(made: Federation, **options: Any) -> Any:
+    """`pf.run` of the same."""
+    return pf.run(
+        made.problem, made.algorithm, rounds=made.rounds, seed=made.seed, dtype=made.dtype, theta=made.theta, **options
+    )

@@ -1,0 +1,272 @@
+"""Clients that raise, hang or die, and servers that are killed: rounds end in time, and nothing is counted twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from federations import federation, gaussian, members, simulated, transport
+
+import performative as pf
+from performative import files
+from performative.live import AbstractTransport, Member, Reply, model_versions, read_events, serve
+
+
+class Killed(BaseException):
+    """What a kill -9 is to the code that it hits: nothing after it happens."""
+
+
+@pytest.fixture
+def trap(monkeypatch):
+    """Once set, every few files the process ends just before, or just after, a file is renamed into its place."""
+    rng, real = np.random.default_rng(0), os.replace
+    state = {"set": False, "left": 3}
+
+    def replace(part, path):
+        state["left"] -= state["set"]
+        if state["left"] > 0:
+            return real(part, path)
+        state["left"] = int(rng.integers(1, 12))
+        if rng.integers(2):
+            real(part, path)
+        raise Killed
+
+    monkeypatch.setattr(files.os, "replace", replace)
+    return lambda: state.update(set=True)
+
+
+class OneThread(AbstractTransport):
+    """Clients that answer at once, in the server's own thread. One that dies is made anew from its disk."""
+
+    def __init__(self, made, folder):
+        self.made, self.folder = made, folder
+        self.members, self.back, self.deaths = members(made, folder), [], 0
+
+    def online(self):
+        return set(self.members)
+
+    def send(self, requests, seconds):
+        for client, request in requests.items():
+            try:
+                self.back.append(Reply(client, self.members[client].answer(request)))
+            except Killed:
+                self.deaths += 1
+                self.members[client] = Member(self.made, client, self.folder / "clients" / str(client))
+
+    def receive(self, seconds):
+        found, self.back = self.back, []
+        if not found:
+            time.sleep(min(seconds, 0.01))
+        return found
+
+
+def memories(made, folder):
+    """What every client remembers, as arrays."""
+    with made.precision():
+        like = made.ready.memory_like
+        last = [member.store.load(like) for member in members(made, folder).values()]
+    return [(a.round, a.accepted) for a in last], [leaf for a in last for leaf in jax.tree.leaves(a.after)]
+
+
+DICE = pf.dicesgd(
+    clip=1.0, memory_clip=50.0, noise_multiplier=0.0, rate=0.1, batch=pf.Fixed(4), participation=pf.SchemeTwo(3)
+)
+
+
+def test_killed_servers_and_clients_leave_the_same_bits(tmp_path, trap):
+    """Killed more than ten times each, the model, memories, books and ledger are as without kills."""
+    made = federation(gaussian(6), DICE, rounds=25, resend=0.01, privacy=pf.Privacy(delta=1e-3))
+    calm_place, place = tmp_path / "calm", tmp_path / "wild"
+    calm = serve(made, OneThread(made, calm_place), calm_place / "server")
+    trap()
+    wild, ends, deaths = None, 0, 0
+    while wild is None:
+        carrier = OneThread(made, place)
+        try:
+            wild = serve(made, carrier, place / "server", resume=True)
+        except Killed:
+            ends += 1
+        deaths += carrier.deaths
+    assert ends >= 10
+    assert deaths >= 10
+    assert np.array_equal(wild.theta, calm.theta)
+    for name in ("uploads", "samples", "rejected", "missing", "epsilon", "communications"):
+        assert np.array_equal(wild[name], calm[name]), name
+    (when, wild_memories), (calm_when, calm_memories) = memories(made, place), memories(made, calm_place)
+    assert when == calm_when
+    assert all(np.array_equal(a, b) for a, b in zip(wild_memories, calm_memories, strict=True))
+    assert (place / "server" / "ledger.json").read_bytes() == (calm_place / "server" / "ledger.json").read_bytes()
+    assert model_versions(place / "server") == model_versions(calm_place / "server")
+
+
+def _round(place):
+    book = place / "server" / "state.json"
+    return json.loads(book.read_text())["notes"]["round"] if book.exists() else 0
+
+
+def faulty(rng, timeout):
+    """A fifth of the answers do not come: the client raises, hangs past the round, or is dead."""
+
+    def wrap(client, answer):
+        def listen(request):
+            fate = rng.random()
+            if fate < 0.07:
+                raise RuntimeError("the disk is full")
+            if fate < 0.14:
+                time.sleep(1.5 * timeout)  # longer than the round waits
+            elif fate < 0.20:
+                threading.Event().wait(2 * timeout)
+                raise ConnectionError("killed")
+            return answer(request)
+
+        return listen
+
+    return wrap
+
+
+@pytest.mark.parametrize("rounds", [8, pytest.param(100, marks=pytest.mark.slow)])
+def test_rounds_end_whatever_clients_do(rounds, tmp_path):
+    made = federation(gaussian(10), rounds=rounds, timeout=0.4, resend=10.0)
+    with made.precision():
+        _ = made.ready.upload_like
+    rehearsed = serve(
+        federation(gaussian(10), rounds=1), transport(made, tmp_path / "warm"), tmp_path / "warm" / "server"
+    )
+    assert rehearsed.status == "completed"  # and everything is compiled
+    took = []
+    live = serve(
+        made,
+        transport(made, tmp_path, faulty(np.random.default_rng(2), 0.4)),
+        tmp_path / "server",
+        on_round=lambda told: took.append(told["seconds"]),
+    )
+    assert live.status == "completed"
+    assert live.rounds[-1] == rounds
+    assert max(took) < 0.4 + 5.0
+    assert live["missing"][0, -1] > 0
+    assert np.all(np.isfinite(live.theta))
+    told = read_events(tmp_path / "server")
+    assert {event["what"] for event in told} <= {"failed", "silent", "quorum"}
+    assert len(told) == live["missing"][0, -1]
+
+
+def test_a_client_that_comes_late_is_heard(tmp_path):
+    """Asked again after `resend` seconds, a client that lost the first request answers the second."""
+    made = federation(rounds=2, resend=0.2)
+    lost = set()
+
+    class Lossy(OneThread):
+        def send(self, requests, seconds):
+            first = {c for c in requests if c not in lost}
+            lost.update(first)
+            super().send({c: r for c, r in requests.items() if c not in first or c != 2}, seconds)
+
+    live = serve(made, Lossy(made, tmp_path), tmp_path / "server")
+    assert live["missing"][0, -1] == 0
+    assert np.array_equal(live.theta, simulated(made).theta)
+
+
+def test_a_client_that_lost_its_disk_says_so(tmp_path):
+    made = federation(algorithm=DICE, rounds=2)
+    serve(made, OneThread(made, tmp_path), tmp_path / "server")
+    for i in range(made.clients):
+        (tmp_path / "clients" / str(i) / "memory.bin").unlink(missing_ok=True)
+    serve(made, OneThread(made, tmp_path), tmp_path / "server", resume=True, rounds=4)
+    assert "memory lost" in {event["what"] for event in read_events(tmp_path / "server")}
+
+
+def test_a_memory_file_that_is_spoilt_is_refused(tmp_path):
+    made = federation(rounds=1)
+    serve(made, OneThread(made, tmp_path), tmp_path / "server")
+    path = tmp_path / "clients" / "0" / "memory.bin"
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ValueError, match="Move the file away"):
+        serve(made, OneThread(made, tmp_path), tmp_path / "server", resume=True, rounds=2)
+
+
+def test_two_servers_in_one_folder(tmp_path):
+    made = federation(rounds=1)
+
+    class Nested(OneThread):
+        def online(self):
+            with pytest.raises(ValueError, match="another server is at work"):
+                serve(made, self, tmp_path / "server", resume=True)
+            return super().online()
+
+    assert serve(made, Nested(made, tmp_path), tmp_path / "server").status == "completed"
+
+
+def test_another_run_in_the_folder_is_refused(tmp_path):
+    serve(federation(rounds=1), OneThread(federation(rounds=1), tmp_path), tmp_path / "server")
+    other = federation(rounds=1, seed=4)
+    with pytest.raises(ValueError, match="seed: 3 -> 4"):
+        serve(other, OneThread(other, tmp_path), tmp_path / "server", resume=True)
+    with pytest.raises(ValueError, match="already holds a run"):
+        serve(other, OneThread(other, tmp_path), tmp_path / "server")
+
+
+def test_a_client_with_other_files_refuses_to_work(tmp_path):
+    """What is asked must be what the client's own app folder says."""
+    made, other = federation(rounds=1), federation(rounds=1, algorithm=pf.p_fedavg(rate=0.2, deploy="round"))
+    carrier = transport(other, tmp_path)
+    live = serve(made, carrier, tmp_path / "server")
+    assert live["missing"][0, -1] == 5
+    assert "another problem, algorithm" in read_events(tmp_path / "server")[0]["reason"]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import performative as pf
+sys.path.insert(0, sys.argv[2])
+from federations import federation, gaussian
+from performative.live import rehearse
+algorithm = pf.dicesgd(clip=1.0, memory_clip=50.0, noise_multiplier=0.0, rate=0.1, batch=pf.Fixed(4),
+                       participation=pf.SchemeTwo(3))
+made = federation(gaussian(6), algorithm, rounds=400, privacy=pf.Privacy(delta=1e-3))
+history = rehearse(made, Path(sys.argv[1]), resume=True)
+history.save(Path(sys.argv[1]) / "history.nc")
+"""
+
+
+@pytest.mark.slow
+def test_sigkill_at_random_moments(tmp_path):
+    """The whole rehearsal, server and clients, is killed ten times with kill -9 and goes on each time."""
+    from performative.history import History
+
+    def start(place):
+        return subprocess.Popen([sys.executable, "-c", PROGRAM, str(place), str(Path(__file__).parent)])
+
+    calm, wild, rng = tmp_path / "calm", tmp_path / "wild", np.random.default_rng(5)
+    began = time.monotonic()
+    assert start(calm).wait(300) == 0
+    calm_took, kills = time.monotonic() - began, 0
+    while kills < 10:
+        process = start(wild)
+        before = _round(wild)
+        while _round(wild) == before and process.poll() is None:
+            time.sleep(0.005)  # it is at work
+        time.sleep(rng.uniform(0, 0.05 * calm_took))
+        if process.poll() is not None:
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert start(wild).wait(300) == 0
+    assert kills == 10
+    one, two = History.load(calm / "history.nc"), History.load(wild / "history.nc")
+    assert np.array_equal(one.theta, two.theta)
+    for name in ("uploads", "samples", "epsilon"):
+        assert np.array_equal(one[name], two[name])
+    made = federation(gaussian(6), DICE, rounds=400, privacy=pf.Privacy(delta=1e-3))
+    assert memories(made, calm)[0] == memories(made, wild)[0]
+    assert all(np.array_equal(a, b) for a, b in zip(memories(made, calm)[1], memories(made, wild)[1], strict=True))
+    assert (calm / "server" / "ledger.json").read_bytes() == (wild / "server" / "ledger.json").read_bytes()
+    assert model_versions(calm / "server") == model_versions(wild / "server")

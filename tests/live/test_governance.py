@@ -1,0 +1,95 @@
+"""Models are kept by version, may be refused before they are deployed, and can be returned to."""
+
+import numpy as np
+import pytest
+from federations import federation, simulated, transport
+
+import performative as pf
+from performative.live import model_versions, read_events, read_model, read_status, rehearse, rollback, serve
+
+
+def test_every_deployed_model_is_kept(tmp_path):
+    made = federation(rounds=3)
+    live = rehearse(made, tmp_path)
+    folder = tmp_path / "server"
+    assert model_versions(folder) == [0, 1, 2, 3]
+    for version in range(4):
+        with made.precision():
+            assert np.array_equal(read_model(folder, version, made.ready.start), live.theta[0, version])
+    with pytest.raises(ValueError, match=r"no model of version 9 .* the latest there: 0, 1, 2, 3"):
+        read_model(folder, 9, live.theta[0, 0])
+    assert read_status(folder)["state"] == "completed"
+
+
+def test_lazy_deployment_has_fewer_versions(tmp_path):
+    made = federation(algorithm=pf.p_fedavg(rate=0.1, deploy=pf.Every(2)), rounds=4)
+    rehearse(made, tmp_path)
+    assert model_versions(tmp_path / "server") == [0, 1, 2]
+
+
+def test_a_model_that_is_refused_is_not_deployed(tmp_path):
+    """Training goes back to the model last deployed; clients are told that their answers were not used."""
+    seen = []
+
+    def before_deploy(theta, report):
+        seen.append((np.array(theta), report))
+        return "it rejects too many people" if report["round"] == 2 else True
+
+    made = federation(rounds=4, before_deploy=before_deploy)
+    live = rehearse(made, tmp_path)
+    assert np.array_equal(live.theta[0, 1], live.theta[0, 2])
+    assert not np.array_equal(live.theta[0, 2], live.theta[0, 3])
+    assert np.array_equal(live.theta[0, :2], simulated(made).theta[0, :2])
+    (event,) = [event for event in read_events(tmp_path / "server") if event["what"] == "not deployed"]
+    assert (event["round"], event["reason"]) == (1, "it rejects too many people")
+    assert model_versions(tmp_path / "server") == [0, 1, 2, 3]
+    assert {"round", "heard", "rejected", "missing", "levels"} <= seen[0][1].keys()
+    assert seen[1][0].shape == (3,)
+
+
+@pytest.mark.parametrize("verdict", [False, np.bool_(False), "no", ZeroDivisionError])
+def test_what_counts_as_no(verdict, tmp_path):
+    def before_deploy(theta, report):
+        if isinstance(verdict, type):
+            raise verdict("by zero")
+        return verdict
+
+    made = federation(rounds=1, before_deploy=before_deploy)
+    live = rehearse(made, tmp_path)
+    assert np.all(live.theta == live.theta[:, :1])
+    assert "not deployed" in {event["what"] for event in read_events(tmp_path / "server")}
+
+
+def test_rollback(tmp_path):
+    """The next round starts from the old model, under a new version; rounds go on counting."""
+    made = federation(rounds=3)
+    first = rehearse(made, tmp_path)
+    folder = tmp_path / "server"
+    assert rollback(made, folder, 1) == 3
+    live = serve(made, transport(made, tmp_path), folder, resume=True, rounds=5)
+    assert live.rounds.tolist() == [0, 1, 2, 3, 4, 5]
+    assert np.array_equal(live.theta[0, :4], first.theta[0])
+    assert [event["what"] for event in read_events(folder)] == ["rollback"]
+    # The model that was ready and never deployed keeps its number, 3; the old one is deployed under the next.
+    with made.precision():
+        kept = [read_model(folder, version, made.ready.start) for version in range(6)]
+    assert np.array_equal(kept[3], first.theta[0, 3])
+    assert np.array_equal(kept[4], first.theta[0, 1])
+    assert np.array_equal(kept[5], live.theta[0, 4])
+    with pytest.raises(ValueError, match="no model of version 77"):
+        rollback(made, folder, 77)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timeout": 0}, "timeout must be a finite number above 0"),
+        ({"quorum": 0}, "quorum must be a whole number >= 1"),
+        ({"norm": float("inf")}, "norm must be"),
+        ({"algorithm": pf.p_fedavg(rate=0.1, participation=pf.PowerOfChoice(2, 3))}, 'use estimate="last"'),
+        ({"source": lambda client: None, "algorithm": pf.p_fedavg(rate=0.1)}, 'use deploy="round"'),
+    ],
+)
+def test_what_a_federation_refuses(options, words):
+    with pytest.raises(ValueError, match=words):
+        federation(**options)
