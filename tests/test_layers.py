@@ -1,4 +1,4 @@
-"""Imports point one way: types <- parts <- engine <- recipes, solve <- certify <- plan, audit <- config <- live <- cli."""
+"""Imports point one way: types <- parts <- engine <- recipes, solve <- certify <- plan, audit <- live <- cli."""
 
 import ast
 from pathlib import Path

@@ -16,8 +16,17 @@ def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
         raise FileNotFoundError("the benchmarks are not part of the installed package; install from a clone (pip -e).")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    modules = [importlib.import_module(f"benchmarks.{name}") for name in ("core", "optimal", "private")]
+    modules = [importlib.import_module(f"benchmarks.{name}") for name in ("core", "optimal", "private", "federation")]
     return {name: run for module in modules for name, run in module.BENCHMARKS.items()}
+
+
+def usual(known: dict[str, Any]) -> list[str]:
+    """What runs where nothing is named."""
+    return [name for name in known if name not in LONG]
+
+
+# These take minutes and start processes, so they run only when they are named.
+LONG = ("federation",)
 
 
 def run_benchmarks(names: list[str] | None = None) -> list[dict[str, Any]]:
@@ -26,4 +35,4 @@ def run_benchmarks(names: list[str] | None = None) -> list[dict[str, Any]]:
     for name in names or []:
         if name not in known:
             raise ValueError(f"there is no benchmark {name!r}.{nearest(name, known)}")
-    return [known[name]() for name in (names or known)]
+    return [known[name]() for name in (names or usual(known))]

@@ -134,14 +134,14 @@ def run(
 
 @app.command(epilog=EXIT_CODES)
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run; all where none is named.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run; none named: all but the long.")] = None,
     as_json: Json = False,
 ) -> None:
     """Time this library against hand-written programs for the same work, in one run."""
     with reporting(as_json) as reporter:
         from rich.table import Table
 
-        from performative.bench import find_benchmarks, run_benchmarks
+        from performative.bench import find_benchmarks, run_benchmarks, usual
         from performative.errors import nearest
 
         try:
@@ -152,7 +152,7 @@ def bench(
             if name not in known:
                 raise Failure(f"there is no benchmark {name!r}.{nearest(name, known)}", Exit.BAD_INPUT)
         rows = []
-        for name in names or list(known):
+        for name in names or usual(known):
             with reporter.errors.status(f"benchmark {name}"):
                 rows += run_benchmarks([name])
         columns = [name for name in _BENCH_COLUMNS if any(name in row for row in rows)]

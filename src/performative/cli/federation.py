@@ -150,7 +150,7 @@ class _honest:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         from performative.config.errors import ConfigError
-        from performative.live.commands import FederationError
+        from performative.live.loopback.commands import FederationError
 
         if isinstance(error, FederationError):
             raise Failure(str(error), Exit.FAILED) from error

@@ -7,15 +7,15 @@ imports Flower.
 
 from performative.live.books import model_versions, read_events, read_model, read_status
 from performative.live.coordinator import rollback, serve
-from performative.live.deployment import Deployed
 from performative.live.federation import Federation
 from performative.live.member import Member
-from performative.live.population import Live, Observed, TooFewRows
-from performative.live.publish import Callback, Endpoint, ModelFile
-from performative.live.readers import Folder, Function, Query
 from performative.live.reading import load
 from performative.live.rehearsal import rehearse
-from performative.live.rows import Rows
+from performative.live.sources.deployment import Deployed
+from performative.live.sources.population import Live, Observed, TooFewRows
+from performative.live.sources.publish import Callback, Endpoint, ModelFile
+from performative.live.sources.readers import Folder, Function, Query
+from performative.live.sources.rows import Rows
 from performative.live.transport import AbstractTransport, InProcess, Reply
 
 __all__ = [

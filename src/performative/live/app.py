@@ -3,6 +3,7 @@
 import collections
 import fcntl
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from importlib.resources import files
@@ -10,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from performative.live.books import begin_run, model_versions, read_events, read_status
-from performative.live.commands import FederationError, tail
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
+from performative.live.loopback.commands import FederationError, tail
+from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
-from performative.live.site import Site
 from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
@@ -22,6 +23,8 @@ _FILES = ("pyproject.toml", "federation.toml", "app.py", "README.md")
 # Seconds between two looks at the server's books, and between two questions to Flower, each of which takes a second of
 # processor time.
 _LOOK, _ASK = 0.2, 10.0
+# Seconds past a round's end after which a client's process is ended by force; seconds that a start may take.
+_GRACE, _START = 2.0, 90.0
 
 
 def write_app(folder: Path, clients: int) -> list[Path]:
@@ -53,16 +56,23 @@ def server_folder(app: Path) -> Path:
 
 def up(app: Path, federation: Federation) -> dict[str, Any]:
     """Start what does not run yet."""
-    from performative.live.processes import running, start
+    from performative.live.loopback.processes import running, start
 
     site = Site.inside(app)
-    start(site, federation.clients)
+    start(
+        site,
+        federation.clients,
+        worker=[sys.executable, "-m", "performative.live.worker"],
+        warm=["performative", "performative.live.flower"],
+        deadline=float(federation.timeout) + _GRACE,
+        timeout=_START + 5.0 * federation.clients,
+    )
     return {"clients": federation.clients, "port": site.port(), "processes": running(site)}
 
 
 def down(app: Path) -> list[str]:
     """Stop everything; returns what ran."""
-    from performative.live.processes import running, stop
+    from performative.live.loopback.processes import running, stop
 
     site = Site.inside(app)
     found = sorted(running(site)) if site.folder.exists() else []
@@ -72,7 +82,7 @@ def down(app: Path) -> list[str]:
 
 def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = False) -> dict[str, Any]:
     """Run the rounds on the federation that is up, and wait for the end."""
-    from performative.live.processes import running, submit
+    from performative.live.loopback.processes import running, submit
 
     site, folder = Site.inside(app), server_folder(app)
     if "superlink" not in running(site):
@@ -99,7 +109,7 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
 
 def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tell) -> dict[str, Any]:
     """Follow the server's books until it is done, and see that Flower agrees. A server that vanishes is noticed."""
-    from performative.live.processes import run_status
+    from performative.live.loopback.processes import run_status
 
     seen, asked, held = 0.0, time.monotonic(), False
     while True:
@@ -179,7 +189,7 @@ def count_events(folder: Path) -> dict[str, dict[str, int]]:
 
 def status(app: Path) -> dict[str, Any]:
     """Processes, the run, what went wrong, and the models."""
-    from performative.live.processes import node_status, running
+    from performative.live.loopback.processes import node_status, running
 
     site, folder = Site.inside(app), server_folder(app)
     if not (app / "app.py").is_file():

@@ -19,6 +19,7 @@ from performative.live.wire import decode, encode, flatten, unflatten
 
 _STATUS = "status.json"
 _EVENTS = "events.jsonl"
+_ROUNDS = "rounds.jsonl"
 _RUN = "run.json"
 
 
@@ -55,6 +56,12 @@ class ServerBooks:
     def tell(self, **facts: Any) -> None:
         """Where the run stands."""
         write_whole(self.folder / _STATUS, json.dumps({"time": round_time(), **facts}).encode())
+
+    def tell_round(self, **facts: Any) -> None:
+        """The same, and a line in the book of rounds; a round that a kill cut off may stand there twice."""
+        self.tell(**facts)
+        with open(self.folder / _ROUNDS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(facts) + "\n")
 
     def keep_model(self, version: int, theta: Any, **about: Any) -> None:
         """Write down a model that is deployed, under its version."""

@@ -80,7 +80,7 @@ def serve(
                 told = outcome.told | {"seconds": round(time.monotonic() - began, 3)}
                 if ledger is not None:
                     told["epsilon"] = ledger.spent(at + 1).epsilon
-                books.tell(**facts, state="running", **told)
+                books.tell_round(**facts, state="running", **told)
                 if on_round is not None:
                     on_round(told)
         except BaseException as error:

@@ -121,6 +121,23 @@ class FlowerTransport(AbstractTransport):
         return found
 
 
+def say_goodbye(address: str, authority: Path, key_file: Path, node: int) -> None:
+    """What a SuperNode says when it ends, said for one that was killed: a server takes no second one with its key."""
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+    from flwr.proto.fleet_pb2 import DeactivateNodeRequest
+    from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+    from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    key: Any = load_ssh_private_key(key_file.read_bytes(), None)
+    signing: list[Any] = [
+        RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+        NodeAuthHttpInterceptor(key, key.public_key()),
+    ]
+    with FleetHttpClient.from_server_address(address, False, str(authority), interceptors=signing) as link:
+        link.DeactivateNode(DeactivateNodeRequest(node_id=node))
+
+
 def _bytes_in(message: Message, name: str) -> bytes:
     """The bytes of a message, none where it holds something else; whoever reads them says whether they are sound."""
     try:

@@ -18,7 +18,8 @@ _WAIT = 0.25
 class Gathered:
     """Who was heard, in the order of their answers, and what became of the others.
 
-    `rejected` answered with something that was not used, `failed` said that they could not answer.
+    `rejected` answered with something that was not used, `failed` said that they could not answer. `worked` is the
+    longest time that a client says it worked.
     """
 
     heard: dict[int, Upload] = dataclasses.field(default_factory=dict)
@@ -26,6 +27,7 @@ class Gathered:
     failed: dict[int, str] = dataclasses.field(default_factory=dict)
     lost_memory: list[int] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
+    worked: float = 0.0
 
 
 def gather(
@@ -75,8 +77,10 @@ def gather(
                 found.rejected[reply.client] = str(reason)
                 continue
             found.heard[reply.client] = upload
-            if about.get("lost_memory"):
+            if about.get("lost_memory") is True:
                 found.lost_memory.append(reply.client)
+            if isinstance(about.get("seconds"), float):
+                found.worked = max(found.worked, about["seconds"])
             if enough is not None and len(found.heard) >= enough:
                 break
     found.seconds = time.monotonic() - began

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import os
+import time
 from typing import Any
 
 import equinox as eqx
@@ -16,10 +17,10 @@ from performative.engine.loop import client_slice, one_client
 from performative.engine.report import Setup
 from performative.engine.secrets import client_secrets
 from performative.engine.setup import on_device
-from performative.live.deployment import Deployed
 from performative.live.federation import Federation, Ready, adds_private_noise
 from performative.live.memory import Answered, MemoryStore, recall
-from performative.live.population import observe
+from performative.live.sources.deployment import Deployed
+from performative.live.sources.population import observe
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
 from performative.types import Broadcast, ClientMemory
 
@@ -54,16 +55,19 @@ class Member:
             last = self.store.load(ready.memory_like)
             if last is not None and last.run == asked["run"] and last.round == asked["round"] and last.request == mark:
                 return last.reply
-            row = jnp.asarray(self.client, jnp.int32)
+            row, began = jnp.asarray(self.client, jnp.int32), time.monotonic()
             first = first_memory(ready.setup, ready.start, row)
             memory, lost = recall(last, asked["run"], asked["accepted"], first)
             upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory))
+            # Rows that arrived may be counted in longer whole numbers than those that stood for them.
+            upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)
             about = {
                 "run": asked["run"],
                 "round": asked["round"],
                 "client": self.client,
                 "request": mark,
                 "lost_memory": lost,
+                "seconds": round(time.monotonic() - began, 4),
             }
             reply = encode(about, flatten(upload, "upload"))
             self.store.save(

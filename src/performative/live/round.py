@@ -59,7 +59,7 @@ def live_round(
         requests[client] = encode(about, arrays)
         expected[client] = {"run": run, "round": at, "request": digest(requests[client]), "steps": count}
 
-    longest = federation.norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
+    longest = float(federation.norm) * (1 + float(jnp.sqrt(squared_norm(state.theta))))
     screen = Screen(ready.upload_like, longest, federation.size)
 
     def read(reply: bytes | None, client: int) -> tuple[Upload, dict[str, Any]]:
@@ -68,10 +68,9 @@ def live_round(
         return screen.read(reply, client, expected[client])
 
     race = federation.algorithm.participation.race
-    gathered = gather(
-        transport, requests, read,
-        timeout=federation.timeout, resend=federation.resend or federation.timeout / 4, enough=race,
-    )  # fmt: skip
+    timeout = float(federation.timeout)
+    resend = timeout / 4 if federation.resend is None else float(federation.resend)
+    gathered = gather(transport, requests, read, timeout=timeout, resend=resend, enough=race)
     if race is not None:
         cohort = _first(ready, gathered, cohort, race)
     _write_down(books, at, gathered, requests)
@@ -84,6 +83,7 @@ def live_round(
         "rejected": len(gathered.rejected),
         "missing": len(requests) - len(gathered.heard) - len(gathered.rejected) if race is None else 0,
         "waited": round(gathered.seconds, 3),
+        "worked": round(gathered.worked, 3),
     }
     if not used and requests:
         books.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)

@@ -1,6 +1,7 @@
-"""`python -m performative.live.worker SOCKET`: a client's program, kept compiled between requests.
+"""`python -m performative.live.worker`: a client's program, kept compiled between requests.
 
-It listens on a socket that only this user can reach, and works for one app folder; asked for another, it starts anew.
+It listens on the socket that PERFORMATIVE_WORKER names, which only this user can reach, and works for one app folder;
+asked for another, it starts anew.
 """
 
 import importlib.util
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.live.errand import receive_frame, send_frame
+from performative.live.errand import WORKER, receive_frame, send_frame
 from performative.live.member import Member
 from performative.live.wire import decode, encode
 
@@ -71,7 +72,7 @@ def listen(path: str) -> None:
                     continue
                 if worker.app not in (None, decode(errand)[0].get("app")):
                     # Modules of another app cannot be unloaded. The errand is not answered: it is done on the spot.
-                    os.execv(sys.executable, [sys.executable, "-m", "performative.live.worker", path])
+                    os.execv(sys.executable, [sys.executable, "-m", "performative.live.worker"])
                 try:
                     send_frame(line, worker.do(errand))
                 except OSError:
@@ -79,4 +80,4 @@ def listen(path: str) -> None:
 
 
 if __name__ == "__main__":
-    listen(sys.argv[1])
+    listen(os.environ[WORKER])

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from performative.live.rows import UNFINISHED, Names, Part, Rows, RowsError, gather, sort_out
+from performative.live.sources.rows import UNFINISHED, Names, Part, Rows, RowsError, gather, sort_out
 
 KINDS = (".csv", ".parquet")
 # Clocks of file systems tick in steps of up to 2 s. A file that was read so soon after a change may change again

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.live.deployment import Deployed
-from performative.live.population import Live, Observed, TooFewRows, observe
-from performative.live.publish import Callback, ModelFile
-from performative.live.readers import Folder, Function
-from performative.live.rows import OLDER, Rows
+from performative.live.sources.deployment import Deployed
+from performative.live.sources.population import Live, Observed, TooFewRows, observe
+from performative.live.sources.publish import Callback, ModelFile
+from performative.live.sources.readers import Folder, Function
+from performative.live.sources.rows import OLDER, Rows
 from performative.testing import check_part
 from performative.testing.uses import slice_client
 

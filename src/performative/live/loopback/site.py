@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from performative.files import write_whole
-from performative.live.certificates import AUTHORITY, make_certificates, make_key, private_folder
+from performative.live.loopback.certificates import AUTHORITY, make_certificates, make_key, private_folder
 
 FOLDER = ".federation"
 CONNECTION = "loopback"

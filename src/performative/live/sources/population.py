@@ -13,10 +13,10 @@ from jaxtyping import Array
 
 from performative.errors import check_counts, check_finite
 from performative.families import AbstractFamily, ClassLocation, Location
-from performative.live.deployment import Deployed, check_version
-from performative.live.publish import Publisher
-from performative.live.readers import Reader
-from performative.live.rows import NEWER, OLDER, Rows
+from performative.live.sources.deployment import Deployed, check_version
+from performative.live.sources.publish import Publisher
+from performative.live.sources.readers import Reader
+from performative.live.sources.rows import NEWER, OLDER, Rows
 from performative.populations import AbstractPopulation
 from performative.populations.strategic import as_counts, as_labels, table_nodes
 from performative.types import Counts, Noise, Numbers, Theta, as_whole, is_concrete, per_client

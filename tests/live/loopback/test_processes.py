@@ -15,12 +15,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from performative.live import processes
-from performative.live.census import living, members, send, started, wait_for
-from performative.live.certificates import make_certificates, make_key
-from performative.live.commands import FederationError, command, environment
-from performative.live.shims import write_shims
-from performative.live.site import Site
+from performative.live.loopback import processes
+from performative.live.loopback.census import living, members, send, started, wait_for
+from performative.live.loopback.certificates import make_certificates, make_key
+from performative.live.loopback.commands import FederationError, command, environment
+from performative.live.loopback.shims import write_shims
+from performative.live.loopback.site import Site
 
 CLIENTS = 2
 DEADLINE = 8.0

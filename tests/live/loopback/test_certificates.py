@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from performative.live import certificates
-from performative.live.certificates import make_certificates, make_key
-from performative.live.site import LONGEST_FOLDER, Site
+from performative.live.loopback import certificates
+from performative.live.loopback.certificates import make_certificates, make_key
+from performative.live.loopback.site import LONGEST_FOLDER, Site
 
 
 def mode(path):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from performative.live.census import CHILDREN, MARK
-from performative.live.site import Site
+from performative.live.loopback.census import CHILDREN, MARK
+from performative.live.loopback.site import Site
 
 # Console scripts lie beside the interpreter that runs us (a link in an environment, hence not resolved).
 COMMANDS = Path(sys.executable).parent

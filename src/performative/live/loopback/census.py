@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from performative.live.site import Site
+from performative.live.loopback.site import Site
 
 MARK = "PERFORMATIVE_SITE"  # in the environment of every process of a site
 

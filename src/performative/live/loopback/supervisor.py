@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from performative.files import write_whole
-from performative.live.census import MARK, identity
-from performative.live.commands import COMMANDS, command, environment
-from performative.live.shims import DOOR
-from performative.live.site import Site
+from performative.live.errand import WORKER
+from performative.live.loopback.census import MARK, identity
+from performative.live.loopback.commands import COMMANDS, command, environment
+from performative.live.loopback.shims import DOOR
+from performative.live.loopback.site import Site
 
 CLIENT = "PERFORMATIVE_CLIENT"
 
@@ -241,11 +242,13 @@ class Supervisor:
         if self.listener:
             own["PATH"] = os.pathsep.join([str(self.site.shims), own["PATH"]])
             own[DOOR] = str(self.site.sockets / f"{self.name}.door")
+        if self.settings["worker"]:
+            own[WORKER] = str(self.site.sockets / f"{self.name}.worker")
         return own
 
     def start_supernode(self) -> int:
         """A SuperNode with this client's key; its own port for its own processes is free at this moment."""
-        from performative.live.processes import free_port
+        from performative.live.loopback.processes import free_port
 
         self.log_from = self.site.log(self.name).stat().st_size
         arguments = [

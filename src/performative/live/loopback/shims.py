@@ -4,9 +4,9 @@ import shlex
 import sys
 from collections.abc import Iterable
 
-from performative.live.certificates import write_private
-from performative.live.commands import command
-from performative.live.site import Site
+from performative.live.loopback.certificates import write_private
+from performative.live.loopback.commands import command
+from performative.live.loopback.site import Site
 
 DOOR = "PERFORMATIVE_DOOR"  # the socket to knock at
 

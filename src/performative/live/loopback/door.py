@@ -19,36 +19,21 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import Any
 
-from performative.live.shims import write_shims
-from performative.live.site import Site
-from performative.live.supervisor import FORKED, Supervisor
+from performative.live.loopback.shims import write_shims
+from performative.live.loopback.site import Site
+from performative.live.loopback.supervisor import FORKED, Supervisor
 
 # Imported by the commands only once they run.
 LATER = ("flwr.supernode.main", "flwr.cli.install", "flwr.clientapp")
 
 
-def say_goodbye(site: Site, client: int) -> None:
-    """Say goodbye for a SuperNode that was killed: the SuperLink takes no second one with its key before that.
+def goodbye(site: Site, client: int) -> None:
+    """Say goodbye for a SuperNode that was killed; without it the node stays away for up to a minute."""
+    from performative.live.flower import say_goodbye
 
-    It is the signed call that a SuperNode makes when it ends; without it the node stays away for up to a minute.
-    """
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-    from flwr.proto.fleet_pb2 import DeactivateNodeRequest
-    from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
-    from flwr.supernode.fleet_http_client import FleetHttpClient
-    from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-
-    key: Any = load_ssh_private_key(site.key(client).read_bytes(), None)
-    signing: list[Any] = [
-        RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-        NodeAuthHttpInterceptor(key, key.public_key()),
-    ]
     try:
-        address = f"127.0.0.1:{site.port()}"
-        with FleetHttpClient.from_server_address(address, False, str(site.authority), interceptors=signing) as link:
-            link.DeactivateNode(DeactivateNodeRequest(node_id=site.registry()[client]["node_id"]))
+        say_goodbye(f"127.0.0.1:{site.port()}", site.authority, site.key(client), site.registry()[client]["node_id"])
     except Exception as wrong:  # it was offline already, or the SuperLink does not answer: the SuperNode will see
         print(f"no goodbye for client {client}: {wrong}", flush=True)
 
@@ -83,7 +68,7 @@ def main(folder: str, text: str) -> None:
     for client in settings["clients"]:
         if os.fork() == 0:
             try:
-                Supervisor(site, client, settings, commands, say_goodbye).run()
+                Supervisor(site, client, settings, commands, goodbye).run()
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from performative.files import write_whole
-from performative.live.deployment import Deployed, VersionError
+from performative.live.sources.deployment import Deployed, VersionError
 
 # Answers of a service that is busy or being restarted: asking again may help.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})

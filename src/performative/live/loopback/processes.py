@@ -1,7 +1,7 @@
 """Start and stop a Flower federation on this machine: one SuperLink and one node a client, over TLS on loopback.
 
 Only Flower's command lines are used. `start` may be called again at any time: it starts what has died and leaves what
-runs. Each node is looked after by a process of its own (`performative.live.door`), which starts a SuperNode again when
+runs. Each node is looked after by a process of its own (`performative.live.loopback.door`), which starts a SuperNode again when
 it dies; nobody looks after the SuperLink but `start`.
 """
 
@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from performative.files import write_whole
-from performative.live.census import end, identity, living, members, recorded, send, session, wait_for
-from performative.live.certificates import SERVER, SERVER_KEY, make_key
-from performative.live.commands import FederationError, command, flwr, spawn, tail
-from performative.live.site import CONNECTION, Site
+from performative.live.loopback.census import end, identity, living, members, recorded, send, session, wait_for
+from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
+from performative.live.loopback.commands import FederationError, command, flwr, spawn, tail
+from performative.live.loopback.site import CONNECTION, Site
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _start_superlink(site: Site) -> bool:
 
 def _open_doors(site: Site, settings: dict[str, Any]) -> subprocess.Popen[bytes]:
     """One process imports everything and, once told to go, becomes a supervisor for each client."""
-    arguments = [sys.executable, "-m", "performative.live.door", str(site.folder), json.dumps(settings)]
+    arguments = [sys.executable, "-m", "performative.live.loopback.door", str(site.folder), json.dumps(settings)]
     return spawn(arguments, site, "doors", subprocess.PIPE, OPENBLAS_NUM_THREADS="1")  # threads do not survive a fork
 
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from performative.live import readers
-from performative.live.readers import Folder, Function, Query, Reader
-from performative.live.rows import NEWER, OLDER, UNFINISHED, RowsError
+from performative.live.sources.readers import Folder, Function, Query, Reader
+from performative.live.sources.rows import NEWER, OLDER, UNFINISHED, RowsError
 
 HEADER = "model_version,age,income,label\n"
 

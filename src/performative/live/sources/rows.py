@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from performative.live.deployment import LAST_VERSION
+from performative.live.sources.deployment import LAST_VERSION
 
 OLDER, NEWER = "an older version", "a newer version"
 UNFINISHED = "a file or line that is not finished"

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from performative.live.deployment import Deployed, VersionError
-from performative.live.publish import Callback, Endpoint, ModelFile, Publisher, PublishError
+from performative.live.sources.deployment import Deployed, VersionError
+from performative.live.sources.publish import Callback, Endpoint, ModelFile, Publisher, PublishError
 
 THETA = np.asarray([0.1, -2.5e-300, 1 / 3])
 SECRET = "s3cret-token"
