@@ -142,9 +142,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`pf.audit` is loaded when it is asked for: it takes longer than all the rest."""
-    if name == "audit":
+    """`pf.audit` and `pf.live` are loaded when they are asked for: they take longer than all the rest."""
+    if name in ("audit", "live"):
         from importlib import import_module
 
-        return import_module("performative.audit")
+        return import_module(f"performative.{name}")
     raise AttributeError(f"module 'performative' has no attribute {name!r}")

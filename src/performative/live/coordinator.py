@@ -4,6 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -50,7 +51,7 @@ def serve(
 ) -> History:
     """Run the rounds of a federation, each written down before the next begins, and return what was recorded.
 
-    folder:   where checkpoint, models and events are kept; with resume=True the run that is there goes on
+    folder:   where checkpoint, models, events and history.nc are kept; with resume=True the run that is there goes on
     rounds:   instead of the federation's
     on_round: called with the facts of each round
     """
@@ -87,11 +88,14 @@ def serve(
             books.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")
             raise
         history = _history(ready, federation, live, chunks, most, seconds)
+        if ledger is not None:
+            history = add_ledger(history, ledger, most, wanted)
+        history.save(Path(folder) / "history.nc")
         latest = int(live.version) if same_model(live.state.theta, live.state.deployed) else int(live.version) + 1
         if history.status == "completed":
             books.keep_model(latest, live.state.theta, round=int(live.state.round))
         books.tell(**facts, state=history.status, round=int(live.state.round), version=latest)
-        return history if ledger is None else add_ledger(history, ledger, most, wanted)
+        return history
 
 
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:

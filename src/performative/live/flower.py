@@ -55,8 +55,7 @@ def server_app(make: Callable[[], Federation]) -> ServerApp:
         folder = Path(str(config["state"]))
         rounds = int(str(config.get("rounds", 0))) or None
         transport = FlowerTransport(grid, read_registry(Path(str(config["registry"]))))
-        history = serve(make(), transport, folder, resume=bool(config.get("resume", False)), rounds=rounds)
-        history.save(folder / "history.nc")
+        serve(make(), transport, folder, resume=bool(config.get("resume", False)), rounds=rounds)
 
     return app
 

@@ -52,12 +52,12 @@ class Member:
             ready = self.federation.ready
             asked, broadcast = self._read(ready, request)
             mark = digest(request)
-            last = self.store.load(ready.memory_like)
-            if last is not None and last.run == asked["run"] and last.round == asked["round"] and last.request == mark:
+            last = self.store.load(ready.memory_like, asked["run"])
+            if last is not None and last.round == asked["round"] and last.request == mark:
                 return last.reply
             row, began = jnp.asarray(self.client, jnp.int32), time.monotonic()
             first = first_memory(ready.setup, ready.start, row)
-            memory, lost = recall(last, asked["run"], asked["accepted"], first)
+            memory, lost = recall(last, asked["accepted"], first)
             upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory))
             # Rows that arrived may be counted in longer whole numbers than those that stood for them.
             upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)

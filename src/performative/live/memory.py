@@ -38,13 +38,18 @@ class MemoryStore:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def load(self, like: Any) -> Answered | None:
-        """The last answer, None where there is none. A file that cannot be read is refused, not forgotten."""
+    def load(self, like: Any, run: str | None = None) -> Answered | None:
+        """The last answer, None where there is none (or none of that run).
+
+        A file that cannot be read is refused, not forgotten.
+        """
         path = self.folder / _FILE
         if not path.exists():
             return None
         try:
             about, arrays = decode(path.read_bytes())
+            if run is not None and about["run"] != run:
+                return None
             return Answered(
                 about["run"],
                 about["round"],
@@ -82,13 +87,13 @@ class MemoryStore:
         return secret
 
 
-def recall(last: Answered | None, run: str, accepted: int, first: Any) -> tuple[Any, bool]:
+def recall(last: Answered | None, accepted: int, first: Any) -> tuple[Any, bool]:
     """The memory that the server's books go with, and whether it was lost.
 
     accepted: the last round in which the server used an answer of this client, -1 for none
     first:    the memory at the start
     """
-    if last is None or last.run != run:
+    if last is None:
         return first, accepted >= 0
     if last.round == accepted:
         return last.after, False

@@ -1,8 +1,8 @@
 """Start and stop a Flower federation on this machine: one SuperLink and one node a client, over TLS on loopback.
 
 Only Flower's command lines are used. `start` may be called again at any time: it starts what has died and leaves what
-runs. Each node is looked after by a process of its own (`performative.live.loopback.door`), which starts a SuperNode again when
-it dies; nobody looks after the SuperLink but `start`.
+runs. Each node is looked after by a process of its own (`performative.live.loopback.supervisor`), which starts a
+SuperNode again when it dies; nobody looks after the SuperLink but `start`.
 """
 
 import contextlib
