@@ -7,13 +7,18 @@ from typing import Any
 
 
 def write_by(path: Path, write: Callable[[Any], object]) -> None:
-    """Write beside, flush to the disk, rename."""
+    """Write beside, flush to the disk, rename, and flush the folder that the name stands in."""
     part = path.with_name(f".{path.name}.part")
     with open(part, "wb") as file:
         write(file)
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -28,7 +28,12 @@ def folder(call, tmp_path):
 
 
 def test_init_writes_a_ready_folder(folder, call):
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "app.py", "federation.toml", "pyproject.toml"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "app.py",
+        "federation.toml",
+        "pyproject.toml",
+    ]
     project = tomllib.loads((folder / "pyproject.toml").read_text())
     assert project["tool"]["flwr"]["app"]["components"] == {"serverapp": "app:server", "clientapp": "app:client"}
     assert "banks = 2" in (folder / "federation.toml").read_text()

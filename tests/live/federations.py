@@ -1,11 +1,12 @@
 """A small federation whose points are known, and clients that misbehave, for the tests of this folder."""
 
+import time
 from typing import Any
 
 import numpy as np
 
 import performative as pf
-from performative.live import Federation, InProcess, Member
+from performative.live import AbstractTransport, Federation, InProcess, Member, Reply
 
 MEAN, EPS = np.linspace(-1.0, 2.0, 5), np.linspace(0.1, 0.6, 5)
 
@@ -40,3 +41,32 @@ def simulated(made: Federation, **options: Any) -> Any:
     return pf.run(
         made.problem, made.algorithm, rounds=made.rounds, seed=made.seed, dtype=made.dtype, theta=made.theta, **options
     )
+
+
+class Killed(BaseException):
+    """What a kill -9 is to the code that it hits: nothing after it happens."""
+
+
+class OneThread(AbstractTransport):
+    """Clients that answer at once, in the server's own thread. One that dies is made anew from its disk."""
+
+    def __init__(self, made, folder):
+        self.made, self.folder = made, folder
+        self.members, self.back, self.deaths = members(made, folder), [], 0
+
+    def online(self):
+        return set(self.members)
+
+    def send(self, requests, seconds):
+        for client, request in requests.items():
+            try:
+                self.back.append(Reply(client, self.members[client].answer(request)))
+            except Killed:
+                self.deaths += 1
+                self.members[client] = Member(self.made, client, self.folder / "clients" / str(client))
+
+    def receive(self, seconds):
+        found, self.back = self.back, []
+        if not found:
+            time.sleep(min(seconds, 0.01))
+        return found

@@ -12,15 +12,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from federations import federation, gaussian, members, simulated, transport
+from federations import Killed, OneThread, federation, gaussian, members, simulated, transport
 
 import performative as pf
 from performative import files
-from performative.live import AbstractTransport, Member, Reply, model_versions, read_events, serve
-
-
-class Killed(BaseException):
-    """What a kill -9 is to the code that it hits: nothing after it happens."""
+from performative.live import AbstractTransport, model_versions, read_events, serve
 
 
 @pytest.fixture
@@ -40,31 +36,6 @@ def trap(monkeypatch):
 
     monkeypatch.setattr(files.os, "replace", replace)
     return lambda: state.update(set=True)
-
-
-class OneThread(AbstractTransport):
-    """Clients that answer at once, in the server's own thread. One that dies is made anew from its disk."""
-
-    def __init__(self, made, folder):
-        self.made, self.folder = made, folder
-        self.members, self.back, self.deaths = members(made, folder), [], 0
-
-    def online(self):
-        return set(self.members)
-
-    def send(self, requests, seconds):
-        for client, request in requests.items():
-            try:
-                self.back.append(Reply(client, self.members[client].answer(request)))
-            except Killed:
-                self.deaths += 1
-                self.members[client] = Member(self.made, client, self.folder / "clients" / str(client))
-
-    def receive(self, seconds):
-        found, self.back = self.back, []
-        if not found:
-            time.sleep(min(seconds, 0.01))
-        return found
 
 
 def memories(made, folder):
@@ -180,6 +151,88 @@ def test_a_client_that_lost_its_disk_says_so(tmp_path):
         (tmp_path / "clients" / str(i) / "memory.bin").unlink(missing_ok=True)
     serve(made, OneThread(made, tmp_path), tmp_path / "server", resume=True, rounds=4)
     assert "memory lost" in {event["what"] for event in read_events(tmp_path / "server")}
+
+
+def test_a_late_copy_of_a_request_is_void(tmp_path):
+    """It must not be worked on: the memory has moved on since."""
+    made = federation(algorithm=DICE, rounds=4)
+    seen = {}
+
+    class Spy(OneThread):
+        def send(self, requests, seconds):
+            for client, request in requests.items():
+                seen.setdefault(client, []).append(request)
+            super().send(requests, seconds)
+
+    carrier = Spy(made, tmp_path)
+    serve(made, carrier, tmp_path / "server")
+    client = next(c for c, asked in seen.items() if len(asked) > 1)
+    before = (tmp_path / "clients" / str(client) / "memory.bin").read_bytes()
+    with pytest.raises(ValueError, match="the request is void"):
+        carrier.members[client].answer(seen[client][0])
+    assert (tmp_path / "clients" / str(client) / "memory.bin").read_bytes() == before
+
+
+def test_one_answer_at_a_time(tmp_path):
+    """Threads that ask at once get the same bytes, and leave a sound file."""
+    made = federation(algorithm=DICE, rounds=1)
+    seen = {}
+
+    class Spy(OneThread):
+        def send(self, requests, seconds):
+            seen.update(requests)
+
+    with pytest.raises(Killed):
+        serve(made, Stopping(Spy(made, tmp_path)), tmp_path / "server")
+    client, request = next(iter(seen.items()))
+    member, found = members(made, tmp_path)[client], []
+    threads = [threading.Thread(target=lambda: found.append(member.answer(request))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+class Stopping(AbstractTransport):
+    """Sends once, then the server is killed."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def online(self):
+        return self.inner.online()
+
+    def send(self, requests, seconds):
+        self.inner.send(requests, seconds)
+        raise Killed
+
+    def receive(self, seconds):
+        return []
+
+
+def test_a_start_that_was_cut_off_and_changed_is_another_run(tmp_path):
+    one, two = federation(algorithm=DICE, rounds=2), federation(algorithm=pf.scaffold(rate=0.1), rounds=2)
+    with pytest.raises(Killed):
+        serve(one, Stopping(OneThread(one, tmp_path)), tmp_path / "server")
+    live = serve(two, OneThread(two, tmp_path), tmp_path / "server", resume=True)
+    assert np.array_equal(live.theta, simulated(two).theta)
+
+
+def test_a_network_that_fails_for_a_moment(tmp_path):
+    made, falls = federation(rounds=2), []
+
+    class Shaky(OneThread):
+        def receive(self, seconds):
+            if len(falls) < 2:
+                falls.append(True)
+                raise ConnectionError("no route")
+            return super().receive(seconds)
+
+    live = serve(made, Shaky(made, tmp_path), tmp_path / "server")
+    assert np.array_equal(live.theta, simulated(made).theta)
+    assert len(falls) == 2
 
 
 def test_a_memory_file_that_is_spoilt_is_refused(tmp_path):

@@ -47,7 +47,7 @@ def test_a_model_that_is_refused_is_not_deployed(tmp_path):
     assert seen[1][0].shape == (3,)
 
 
-@pytest.mark.parametrize("verdict", [False, np.bool_(False), "no", ZeroDivisionError])
+@pytest.mark.parametrize("verdict", [False, np.bool_(False), "no", np.ones(3), ZeroDivisionError])
 def test_what_counts_as_no(verdict, tmp_path):
     def before_deploy(theta, report):
         if isinstance(verdict, type):
@@ -80,11 +80,52 @@ def test_rollback(tmp_path):
         rollback(made, folder, 77)
 
 
+def test_rollback_to_the_model_that_is_deployed(tmp_path):
+    """No number stands for two models, whatever is returned to."""
+    made = federation(rounds=3)
+    first, folder = rehearse(made, tmp_path), tmp_path / "server"
+    rollback(made, folder, 2)
+    told = []
+    serve(made, transport(made, tmp_path), folder, resume=True, rounds=4, on_round=told.append)
+    with made.precision():
+        kept = {v: read_model(folder, v, made.ready.start) for v in model_versions(folder)}
+    assert np.array_equal(kept[2], first.theta[0, 2])
+    assert np.array_equal(kept[3], first.theta[0, 3])
+    assert np.array_equal(kept[told[-1]["version"]], first.theta[0, 2])
+
+
+def test_rollback_reaches_the_world_at_once(tmp_path):
+    """Also where models are deployed every other round only."""
+    made = federation(algorithm=pf.p_fedavg(rate=0.1, deploy=pf.Every(2)), rounds=3)
+    first, folder, told = rehearse(made, tmp_path), tmp_path / "server", []
+    rollback(made, folder, 0)
+    serve(made, transport(made, tmp_path), folder, resume=True, rounds=4, on_round=told.append)
+    with made.precision():
+        assert np.array_equal(read_model(folder, told[-1]["version"], made.ready.start), first.theta[0, 0])
+
+
+def test_a_run_that_diverged_can_be_rescued(tmp_path):
+    """The model that left all bounds is not taken; after a rollback the run goes on."""
+    made = federation(algorithm=pf.p_fedavg(rate=30.0, deploy="round"), rounds=20)
+    live, folder = rehearse(made, tmp_path), tmp_path / "server"
+    assert live.status == "diverged"
+    assert np.all(np.isfinite(live.theta))
+    assert read_events(folder)[-1]["what"] == "diverged"
+    done = int(live.rounds[-1])
+    rollback(made, folder, 0)
+    again = serve(made, transport(made, tmp_path), folder, resume=True, rounds=done + 1)
+    assert again.status == "completed"
+    assert int(again.rounds[-1]) == done + 1
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"timeout": 0}, "timeout must be a finite number above 0"),
         ({"quorum": 0}, "quorum must be a whole number >= 1"),
+        ({"quorum": 9}, "a round has 5 clients"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
+        ({"dtype": "float16"}, "dtype must be"),
         ({"norm": float("inf")}, "norm must be"),
         ({"algorithm": pf.p_fedavg(rate=0.1, participation=pf.PowerOfChoice(2, 3))}, 'use estimate="last"'),
         ({"source": lambda client: None, "algorithm": pf.p_fedavg(rate=0.1)}, 'use deploy="round"'),

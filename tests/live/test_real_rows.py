@@ -67,7 +67,7 @@ def test_a_client_without_rows_says_what_is_missing(tmp_path):
 
 def test_a_second_run_goes_on_with_version_numbers(tmp_path):
     """What publishes models takes no number twice, so a new run in the same place starts after the last."""
-    from performative.live.books import begin_run
+    from performative.live.books import first_version
 
     def source(client):
         folder = tmp_path / f"rows-{client}"
@@ -81,7 +81,7 @@ def test_a_second_run_goes_on_with_version_numbers(tmp_path):
 
     made = live_federation(tmp_path, rounds=2, source=source)
     one = rehearse(made, tmp_path / "one")
-    begin_run(tmp_path / "two" / "server", 5)
+    first_version(tmp_path / "two" / "server", 5)
     two = rehearse(made, tmp_path / "two")
     assert np.array_equal(one.theta, two.theta)
     stale = rehearse(made, tmp_path / "three")  # from 0 again: every client refuses

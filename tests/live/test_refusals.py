@@ -39,6 +39,15 @@ def scaled(factor):
     return spoil
 
 
+def shaped(reply, shape):
+    """An answer whose head gives the update another shape."""
+    length = int.from_bytes(reply[4:8], "little")
+    head = json.loads(reply[8 : 8 + length])
+    head["arrays"] = [[name, kind, shape if name == "upload.delta" else was] for name, kind, was in head["arrays"]]
+    text = json.dumps(head).encode()
+    return reply[:4] + len(text).to_bytes(4, "little") + text + reply[8 + length :]
+
+
 SPOILT = {
     "NaN": (change(**{"upload.delta": np.full(3, np.nan)}), "not finite"),
     "infinity": (change(**{"upload.delta": np.array([0, np.inf, 0])}), "not finite"),
@@ -62,6 +71,9 @@ SPOILT = {
     "no bytes": (lambda reply: b"", "no message"),
     "a pickle": (lambda reply: b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00", "no message"),
     "half of it": (lambda reply: reply[: len(reply) // 2], "longer than the message"),
+    "65 axes": (lambda reply: shaped(reply, [1] * 65), "head cannot be read"),
+    "70 empty axes": (lambda reply: shaped(reply, [0] * 70), "head cannot be read"),
+    "an empty axis that hides others": (lambda reply: shaped(reply, [0, 2**39, 2**39]), "head cannot be read"),
     "something after it": (lambda reply: reply + b"\0", "left over"),
     "too large": (lambda reply: reply + b"\0" * 10**6, "at most"),
 }
@@ -224,8 +236,9 @@ def test_two_thousand_generated_answers_leave_no_trace(tmp_path):
     np.testing.assert_allclose(live.theta, simulated(four).theta, rtol=0, atol=1e-12)
 
 
-def test_when_nobody_is_believed_the_model_stays(tmp_path):
-    made = federation(rounds=3)
+@pytest.mark.parametrize("recipe", [pf.p_fedavg, pf.fedvarp])
+def test_when_nobody_is_believed_the_model_stays(recipe, tmp_path):
+    made = federation(algorithm=recipe(rate=0.1, deploy="round"), rounds=3)
     live = serve(made, transport(made, tmp_path, lambda client, answer: lambda request: b""), tmp_path / "server")
     assert live.status == "completed"
     assert np.all(live.theta == live.theta[:, :1])
@@ -241,6 +254,7 @@ def test_a_quorum_that_is_not_met(tmp_path):
 
     live = serve(made, transport(made, tmp_path, wrap), tmp_path / "server")
     assert np.all(live.theta == live.theta[:, :1])
+    assert "unbiased only if" in live.meta["notes"][0]
     # Honest clients were told that their answers were not used: their memories did not move.
     with made.precision():
         last = members(made, tmp_path)[0].store.load(made.ready.memory_like)
@@ -272,6 +286,35 @@ def test_byzantine_clients_under_robust_rules(rule, attack, tmp_path):
     clean, attacked = error("clean", False), error("attacked", True)
     print(f"{rule} {attack}: {clean:.4f} without, {attacked:.4f} with")
     assert attacked <= 2 * clean
+
+
+def test_momentum_waits_for_a_quorum(tmp_path):
+    """What the server remembers does not move the model while nobody is heard."""
+    rule = pf.aggregators.ServerOpt(pf.aggregators.Mean(), pf.optimisers.Momentum(0.9))
+    made = federation(algorithm=pf.p_fedavg(rate=0.1, aggregator=rule, deploy="round"), rounds=2)
+    silent = set()
+
+    def wrap(client, answer):
+        return lambda request: b"" if silent else answer(request)
+
+    carrier = transport(made, tmp_path, wrap)
+    serve(made, carrier, tmp_path / "server")
+    silent.add(True)
+    live = serve(made, carrier, tmp_path / "server", resume=True, rounds=4)
+    assert np.array_equal(live.theta[0, 2], live.theta[0, 4])
+    assert not np.array_equal(live.theta[0, 1], live.theta[0, 2])
+
+
+def test_a_client_that_forgot_its_control_is_left_out(tmp_path):
+    """SCAFFOLD's server still counts the control that the client lost; a new one on top would bias it for good."""
+    made = federation(algorithm=pf.scaffold(rate=0.1, deploy="round"), rounds=2)
+    carrier = transport(made, tmp_path)
+    serve(made, carrier, tmp_path / "server")
+    (tmp_path / "clients" / "1" / "memory.bin").unlink()
+    serve(made, carrier, tmp_path / "server", resume=True, rounds=3)
+    (event,) = read_events(tmp_path / "server")
+    assert (event["what"], event["client"]) == ("rejected", 1)
+    assert "lost its memory" in event["reason"]
 
 
 def test_events_are_lines_of_json(tmp_path):

@@ -10,7 +10,7 @@ import performative as pf
 from performative.client_axis import take_rows
 from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.loop import _one_client
+from performative.engine.loop import one_client
 from performative.engine.round import open_round, run_dense, run_gathered
 from performative.engine.setup import init_state, on_device, prepare, read_theta
 from performative.participation import Selection
@@ -63,7 +63,7 @@ def cohorts(setup, state):
 def alone(setup, broadcast, state, keys, cohort, row):
     """What the loop executor does with one row."""
     mine = jax.tree.map(lambda leaf: leaf[0], take_rows(state.clients, cohort.ids[row : row + 1]))
-    return _one_client(setup, broadcast, mine, keys, cohort.ids[row], cohort.steps[row])
+    return one_client(setup, broadcast, mine, keys, cohort.ids[row], cohort.steps[row])
 
 
 def pick(tree, i):

@@ -173,9 +173,13 @@ def add_ledger(history: History, ledger: Any, allowed: int, wanted: int) -> Hist
 
 def repeat_keys(seed: int, repeats: int) -> Any:
     """One key a repeat; repeat r of a seed does not depend on how many there are."""
+    check_seed(seed)
+    return _fold_repeats(jax.random.key(int(seed)), repeats)
+
+
+def check_seed(seed: Any) -> None:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1; got {seed!r}.")
-    return _fold_repeats(jax.random.key(int(seed)), repeats)
 
 
 @functools.partial(jax.jit, static_argnums=1)

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from performative.live.books import begin_run, model_versions, read_events, read_status
+from performative.live.books import first_version, model_versions, read_events, read_status
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
 from performative.live.loopback.commands import FederationError, tail
@@ -94,7 +94,7 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
             )
         version = max(model_versions(folder), default=-1) + 1
         shutil.move(folder, folder.with_name(f"server-{time.strftime('%Y%m%d-%H%M%S')}"))
-        begin_run(folder, version)
+        first_version(folder, version)
     config = {
         "state": str(folder),
         "registry": str(site.folder / "registry.json"),

@@ -39,13 +39,19 @@ class ServerBooks:
         self.models = self.folder / "models"
         self.models.mkdir(exist_ok=True)
 
-    @property
-    def run(self) -> dict[str, Any]:
-        """The run's name, which no other run has (clients begin anew where it changes), and its first version."""
+    def begin(self, identity: str) -> dict[str, Any]:
+        """The run's name, which no other run has (clients begin anew where it changes), and its first version.
+
+        A start that was cut off before its first round was written, and then changed, is another run.
+        """
         path = self.folder / _RUN
-        if not path.exists():
-            begin_run(self.folder, 0)
-        return json.loads(path.read_text())
+        told = json.loads(path.read_text()) if path.exists() else {"version": 0}
+        if told.get("identity") != identity:
+            book = self.checkpoint.book
+            known = json.loads(book.read_text())["notes"]["run"] if book.exists() else uuid.uuid4().hex
+            told = {"run": known, "identity": identity, "version": told["version"]}
+            write_whole(path, json.dumps(told).encode())
+        return told
 
     def note(self, what: str, round: int, **facts: Any) -> None:
         """A line in the book of events."""
@@ -63,17 +69,28 @@ class ServerBooks:
         with open(self.folder / _ROUNDS, "a", encoding="utf-8") as file:
             file.write(json.dumps(facts) + "\n")
 
-    def keep_model(self, version: int, theta: Any, **about: Any) -> None:
-        """Write down a model that is deployed, under its version."""
+    def keep_model(self, version: int, theta: Any, **about: Any) -> int:
+        """Write down a model under its version; returns that version, or the next free one where it is another's."""
         path = model_file(self.folder, version)
-        if not path.exists():
-            write_whole(path, encode({"version": version, "time": round_time(), **about}, flatten(theta, "theta")))
+        if path.exists():
+            if same_model(read_model(self.folder, version, theta), theta):
+                return version
+            version = max(model_versions(self.folder)) + 1
+            path = model_file(self.folder, version)
+        write_whole(path, encode({"version": version, "time": round_time(), **about}, flatten(theta, "theta")))
+        return version
 
 
-def begin_run(folder: str | os.PathLike[str], version: int) -> None:
-    """Give a run its name. `version` is that of its first model: what publishes models takes no number twice."""
+def same_model(one: Any, other: Any) -> bool:
+    """Whether two models are the same to the bit."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+
+
+def first_version(folder: str | os.PathLike[str], version: int) -> None:
+    """Let the run that begins in an empty folder number its models from here: no number is ever used twice."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    write_whole(Path(folder) / _RUN, json.dumps({"run": uuid.uuid4().hex, "version": version}).encode())
+    write_whole(Path(folder) / _RUN, json.dumps({"version": version}).encode())
 
 
 def round_time() -> float:

@@ -17,15 +17,15 @@ from performative.engine.books import Chunk, flatten_rows, write_history
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.loop import record_one
 from performative.engine.run import add_ledger, read_ledger
+from performative.errors import check_counts
 from performative.history import History
-from performative.live.books import ServerBooks, model_versions, only_one, read_model
+from performative.live.books import ServerBooks, only_one, read_model, same_model
 from performative.live.federation import Federation, Ready
-from performative.live.round import Outcome, live_round, same_model
+from performative.live.round import Outcome, live_round
 from performative.live.transport import AbstractTransport
-from performative.types import State, squared_norm
+from performative.types import State
 
-# A model longer than this times (1 + |start|) has diverged, as in `pf.run`.
-_LIMIT = 1e8
+_WATCH = Watch(1, True, "live")
 
 
 class LiveState(eqx.Module):
@@ -60,42 +60,46 @@ def serve(
         books = ServerBooks(folder, ready.facts, resume)
         ledger = read_ledger(federation.privacy, federation.problem, federation.algorithm, books.checkpoint)
         wanted = federation.rounds if rounds is None else rounds
+        check_counts(rounds=wanted)
         most = wanted if ledger is None else ledger.most_rounds(wanted)
-        live, chunks, seconds = _load(ready, books)
+        began_with = books.begin(ready.identity)
+        live, chunks, seconds = _load(ready, books, began_with["version"])
         if int(live.state.round) > most:
             raise ValueError(f"rounds={most}: the run in {folder} is already at round {int(live.state.round)}.")
-        run, watch = books.run["run"], Watch(1, True, "live")
-        bound = jnp.asarray((_LIMIT * (1 + float(jnp.sqrt(squared_norm(ready.start))))) ** 2, ready.setup.weights.dtype)
+        run, diverged = began_with["run"], None
+        no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
         facts: dict[str, Any] = {"run": run, "rounds": most}
         try:
-            while int(live.state.round) < most and (not chunks or chunks[-1]["sound"].all()):
+            while int(live.state.round) < most and diverged is None:
                 at, began = int(live.state.round), time.monotonic()
                 if ledger is not None:
                     ledger.write(at + 1)
                 outcome = live_round(federation, transport, books, run, live.state, live.accepted, int(live.version))
-                live = _advance(live, outcome, at)
-                row = record_one(live.state, outcome.report, ready.targets, watch, bound)
+                live, diverged = _advance(live, outcome, at), outcome.told.get("diverged")
+                row = record_one(live.state, outcome.report, ready.targets, _WATCH, no_limit)
                 chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], row), 1, 1))
                 seconds += time.monotonic() - began
-                books.checkpoint.save(live, chunks, {"done": len(chunks), "round": at + 1, "seconds": seconds})
+                notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
+                books.checkpoint.save(live, chunks, notes)
                 told = outcome.told | {"seconds": round(time.monotonic() - began, 3)}
                 if ledger is not None:
                     told["epsilon"] = ledger.spent(at + 1).epsilon
                 books.tell_round(**facts, state="running", **told)
                 if on_round is not None:
                     on_round(told)
+            history = _history(ready, federation, live, chunks, most, seconds)
+            if diverged is not None:
+                history = dataclasses.replace(history, stopped_at=np.asarray([int(live.state.round)]))
+            if ledger is not None:
+                history = add_ledger(history, ledger, most, wanted)
+            history.save(Path(folder) / "history.nc")
+            fresh = not same_model(live.state.theta, live.state.deployed)
+            latest = books.keep_model(int(live.version) + fresh, live.state.theta, round=int(live.state.round))
+            books.tell(**facts, state=history.status, round=int(live.state.round), version=latest, why=diverged)
+            return history
         except BaseException as error:
             books.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")
             raise
-        history = _history(ready, federation, live, chunks, most, seconds)
-        if ledger is not None:
-            history = add_ledger(history, ledger, most, wanted)
-        history.save(Path(folder) / "history.nc")
-        latest = int(live.version) if same_model(live.state.theta, live.state.deployed) else int(live.version) + 1
-        if history.status == "completed":
-            books.keep_model(latest, live.state.theta, round=int(live.state.round))
-        books.tell(**facts, state=history.status, round=int(live.state.round), version=latest)
-        return history
 
 
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:
@@ -106,23 +110,21 @@ def rollback(federation: Federation, folder: str | os.PathLike[str], version: in
     with only_one(folder), federation.precision():
         ready = federation.ready
         books = ServerBooks(folder, ready.facts, resume=True)
-        live, chunks, _ = _load(ready, books)
+        began_with = books.begin(ready.identity)
+        live, chunks, seconds = _load(ready, books, began_with["version"])
         at = int(live.state.round)
         theta = jax.tree.map(jnp.asarray, read_model(folder, version, ready.start))
-        # The number of a model that was made and not deployed stays its own.
-        last = jnp.asarray(max(model_versions(folder)), jnp.int32)
-        live = dataclasses.replace(live, state=dataclasses.replace(live.state, theta=theta), version=last)
-        found = books.checkpoint.load(live)
-        notes = {"done": 0, "round": 0, "seconds": 0.0} if found is None else found[2]
+        # It is in the world's hands from the next round on, whatever the rule of deployment says.
+        live = dataclasses.replace(live, state=dataclasses.replace(live.state, theta=theta, deployed=theta))
+        notes = {"done": len(chunks), "round": at, "seconds": seconds, "run": began_with["run"]}
         books.checkpoint.save(live, chunks, notes)
         books.note("rollback", at, version=version)
         return at
 
 
-def _load(ready: Ready, books: ServerBooks) -> tuple[LiveState, list[Chunk], float]:
+def _load(ready: Ready, books: ServerBooks, version: int) -> tuple[LiveState, list[Chunk], float]:
     clients = ready.setup.weights.shape[0]
-    version = jnp.asarray(books.run["version"], jnp.int32)
-    first = LiveState(ready.state, jnp.full((clients,), -1, jnp.int32), version)
+    first = LiveState(ready.state, jnp.full((clients,), -1, jnp.int32), jnp.asarray(version, jnp.int32))
     found = books.checkpoint.load(first)
     if found is None:
         return first, [], 0.0
@@ -141,12 +143,18 @@ def _history(
     ready: Ready, federation: Federation, live: LiveState, chunks: list[Chunk], rounds: int, seconds: float
 ) -> History:
     state = jax.tree.map(lambda leaf: np.asarray(leaf)[None], live.state)
-    meta = {
+    meta: dict[str, Any] = {
         "algorithm": federation.algorithm.name,
         "config": ready.facts["algorithm"],
         "seed": federation.seed,
         "dtype": str(ready.setup.weights.dtype),
         "seconds": round(seconds, 4),
     }
+    unheard = sum(int(np.sum(chunk[f"counts/{name}"])) for chunk in chunks for name in ("rejected", "missing"))
+    if unheard:
+        meta["notes"] = [
+            f"{unheard} answers were missing or refused; their weight went to the other clients, so the weights are "
+            "unbiased only if that had nothing to do with the data. `participation` holds what each client really had."
+        ]
     fixed = Frozen(ready.setup, ready.targets, None)
-    return write_history(fixed, ready.start, Watch(1, True, "live"), rounds, chunks, state, meta)
+    return write_history(fixed, ready.start, _WATCH, rounds, chunks, state, meta)

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,11 @@ def run_errand(make: Callable[[], Any], app: Path, client: int, folder: Path, re
         reply = _ask_worker(path, app, client, folder, request, until)
         if reply is not None:
             return reply
+    if (left := until - time.monotonic()) <= 0:
+        raise TimeoutError("the time was up before the work could begin")
     from performative.live.member import Member
 
-    with _alarm(until - time.monotonic()):
+    with _alarm(left):
         return Member(make(), client, folder).answer(request)
 
 
@@ -56,10 +58,11 @@ def _ask_worker(path: str, app: Path, client: int, folder: Path, request: bytes,
             line.connect(path)
             worker = _pid_of(line)
             send_frame(line, errand)
-            frame = receive_frame(line)
+            frame = receive_frame(line, until)
         except TimeoutError:
             if worker is not None:
-                os.kill(worker, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
             raise TimeoutError("no answer before the round's end; the worker was ended") from None
         except OSError:
             return None
@@ -82,17 +85,21 @@ def send_frame(line: socket.socket, content: bytes) -> None:
     line.sendall(len(content).to_bytes(_PREFIX, "little") + content)
 
 
-def receive_frame(line: socket.socket) -> bytes | None:
-    """The next frame, None where the other end is gone."""
-    head = _exactly(line, _PREFIX)
+def receive_frame(line: socket.socket, until: float | None = None) -> bytes | None:
+    """The next frame, None where the other end is gone. `until` bounds the wait for all of it."""
+    head = _exactly(line, _PREFIX, until)
     if head is None or (length := int.from_bytes(head, "little")) > _LONGEST:
         return None
-    return _exactly(line, length)
+    return _exactly(line, length, until)
 
 
-def _exactly(line: socket.socket, count: int) -> bytes | None:
+def _exactly(line: socket.socket, count: int, until: float | None) -> bytes | None:
     parts, left = [], count
     while left:
+        if until is not None:
+            if (seconds := until - time.monotonic()) <= 0:
+                raise TimeoutError
+            line.settimeout(seconds)
         part = line.recv(min(left, 1 << 20))
         if not part:
             return None

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative.aggregators import Mean
 from performative.algorithm import Algorithm
 from performative.describe import describe
 from performative.engine.chunk import Targets
@@ -22,7 +23,7 @@ from performative.engine.keys import RunKeys, run_keys
 from performative.engine.loop import one_client
 from performative.engine.report import Setup
 from performative.engine.round import open_round
-from performative.engine.run import make_ready, read_dtype, repeat_keys
+from performative.engine.run import check_seed, make_ready, read_dtype, repeat_keys
 from performative.engine.secrets import check_grid
 from performative.engine.setup import init_state
 from performative.errors import check_counts
@@ -73,7 +74,12 @@ class Federation:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a finite number above 0; got {value!r}.")
+        read_dtype(self.dtype)
+        check_seed(self.seed)
         participation = self.algorithm.participation
+        if self.quorum > participation.size(self.clients):
+            most = participation.size(self.clients)
+            raise ValueError(f"quorum={self.quorum}: a round has {most} clients, so the model would never move.")
         if participation.measures_losses:
             raise ValueError(
                 f"participation: {type(participation).__name__} asks for losses before clients take part, and a live "
@@ -120,7 +126,7 @@ class Ready:
         self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
         if federation.privacy is not None and federation.privacy.noise == "secure":
             check_grid(problem, algorithm, self.start)
-        state: State = init_state(self.setup, self.start, not algorithm.participation.everyone)
+        state: State = init_state(self.setup, self.start, count_participation=True)
         self.memory_like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients)
         self.state = dataclasses.replace(state, clients=NOTHING)
         facts = {
@@ -159,3 +165,10 @@ def adds_private_noise(algorithm: Algorithm) -> bool:
                 break
             here = here.inner
     return False
+
+
+def shares_noise(algorithm: Algorithm) -> bool:
+    """Whether the promise rests on the *sum* of what clients send: each adds its share of the noise, and the mean of
+    them is taken. With other aggregators single messages count, and a silent client takes nothing away."""
+    adds = algorithm.channel.grid_noise and float(np.max(np.asarray(getattr(algorithm.channel, "noise_multiplier", 0))))
+    return bool(adds) and type(algorithm.aggregator) is Mean

@@ -5,13 +5,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from performative.live.screen import Refused
-from performative.live.transport import AbstractTransport
+from performative.live.screen import Refused, Stale
+from performative.live.transport import AbstractTransport, Reply
 from performative.types import Upload
 
 # Seconds between two looks at who is there, and the longest single wait for an answer.
 _LOOK = 1.0
 _WAIT = 0.25
+_DAY = 86400.0
+
+Read = Callable[[bytes, int], tuple[Upload, dict[str, Any]]]
 
 
 @dataclasses.dataclass
@@ -33,7 +36,7 @@ class Gathered:
 def gather(
     transport: AbstractTransport,
     requests: dict[int, bytes],
-    read: Callable[[bytes | None, int], tuple[Upload, dict[str, Any]]],
+    read: Read,
     *,
     timeout: float,
     resend: float,
@@ -49,43 +52,56 @@ def gather(
     """
     found, began = Gathered(), time.monotonic()
     asked_at: dict[int, float] = {}
-    looked, online = -_LOOK, set[int]()
+    left, online, looked = set(requests), set[int](), -_LOOK
+    trouble: Exception | None = None
 
-    def waiting() -> set[int]:
-        return requests.keys() - found.heard.keys() - found.rejected.keys() - found.failed.keys()
-
-    while (left := waiting()) and (now := time.monotonic() - began) < timeout:
+    while left and (now := time.monotonic() - began) < timeout:
         if enough is not None and len(found.heard) >= enough:
             break
-        if now - looked >= _LOOK:
-            online, looked = transport.online(), now
-        due = {c for c in left & online if c not in asked_at or now - asked_at[c] >= resend}
-        if due:
-            transport.send({client: requests[client] for client in sorted(due)}, timeout - now)
-            asked_at |= dict.fromkeys(due, now)
-        for reply in transport.receive(min(_WAIT, timeout - now)):
-            if reply.client not in waiting():
+        try:
+            if now - looked >= _LOOK:
+                online, looked = transport.online(), now
+            due = {c for c in left & online if c not in asked_at or now - asked_at[c] >= resend}
+            if due:
+                asked_at |= dict.fromkeys(due, now)
+                transport.send({client: requests[client] for client in sorted(due)}, timeout - now)
+            replies = transport.receive(min(_WAIT, timeout - now))
+        except Exception as error:  # the network may come back within the round
+            trouble = error
+            time.sleep(min(_WAIT, max(0.0, timeout - now)))
+            continue
+        for reply in replies:
+            if reply.client not in left:
                 continue  # an answer that comes twice, or from somebody who was not asked
-            if reply.content is None:
-                found.failed[reply.client] = reply.error
-                continue
-            try:
-                upload, about = read(reply.content, reply.client)
-            except Stale:
-                continue
-            except Refused as reason:
-                found.rejected[reply.client] = str(reason)
-                continue
-            found.heard[reply.client] = upload
-            if about.get("lost_memory") is True:
-                found.lost_memory.append(reply.client)
-            if isinstance(about.get("seconds"), float):
-                found.worked = max(found.worked, about["seconds"])
+            if _settle(found, reply, read):
+                left.discard(reply.client)
             if enough is not None and len(found.heard) >= enough:
                 break
     found.seconds = time.monotonic() - began
+    if trouble is not None and not found.heard and not found.rejected and not found.failed:
+        raise trouble
     return found
 
 
-class Stale(Refused):
-    """An answer to an earlier request: the one that counts may still come."""
+def _settle(found: Gathered, reply: Reply, read: Read) -> bool:
+    """Enter an answer into the books; False where the client may still send the one that counts."""
+    if reply.content is None:
+        found.failed[reply.client] = reply.error
+        return True
+    try:
+        upload, about = read(reply.content, reply.client)
+    except Stale:
+        return False
+    except Refused as reason:
+        found.rejected[reply.client] = str(reason)
+        return True
+    except Exception as error:  # whatever a client sends, the server goes on
+        found.rejected[reply.client] = f"it cannot be read: {type(error).__name__}: {error}"
+        return True
+    found.heard[reply.client] = upload
+    if about.get("lost_memory") is True:
+        found.lost_memory.append(reply.client)
+    worked = about.get("seconds")
+    if isinstance(worked, float) and 0 <= worked < _DAY:
+        found.worked = max(found.worked, worked)
+    return True

@@ -1,7 +1,6 @@
 """A client of a live federation: it is asked, works with `client_round`, remembers, and answers."""
 
 import dataclasses
-import hashlib
 import os
 import time
 from typing import Any
@@ -12,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.engine.client import init_client
-from performative.engine.keys import RunKeys, run_keys
+from performative.engine.keys import RunKeys
 from performative.engine.loop import client_slice, one_client
 from performative.engine.report import Setup
 from performative.engine.secrets import client_secrets
 from performative.engine.setup import on_device
 from performative.live.federation import Federation, Ready, adds_private_noise
-from performative.live.memory import Answered, MemoryStore, recall
+from performative.live.memory import Answered, MemoryStore, recall, secret_keys_of
 from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import observe
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
@@ -45,20 +44,25 @@ class Member:
         self.federation, self.client = federation, client
         self.store = MemoryStore(folder)
         self.source = None if federation.source is None else federation.source(client)
+        self.private = adds_private_noise(federation.algorithm)
 
     def answer(self, request: bytes) -> bytes:
         """One round's work: a request of the server in, an update out."""
-        with self.federation.precision():
+        with self.federation.precision(), self.store.alone():
             ready = self.federation.ready
             asked, broadcast = self._read(ready, request)
-            mark = digest(request)
+            mark, began = digest(request), time.monotonic()
             last = self.store.load(ready.memory_like, asked["run"])
-            if last is not None and last.round == asked["round"] and last.request == mark:
-                return last.reply
-            row, began = jnp.asarray(self.client, jnp.int32), time.monotonic()
-            first = first_memory(ready.setup, ready.start, row)
+            if last is not None and last.round >= asked["round"]:
+                if last.round == asked["round"] and last.request == mark:
+                    return last.reply
+                self._check_once(last, asked)
+            first = first_memory(ready.setup, ready.start, jnp.asarray(self.client, jnp.int32))
             memory, lost = recall(last, asked["accepted"], first)
-            upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory))
+            if last is not None and self.private:
+                # Rows that were used are used, whether or not the server took the answer.
+                memory = eqx.tree_at(lambda m: m.batch, memory, last.after.batch, is_leaf=lambda leaf: leaf is None)
+            upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory), mark)
             # Rows that arrived may be counted in longer whole numbers than those that stood for them.
             upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)
             about = {
@@ -70,10 +74,20 @@ class Member:
                 "seconds": round(time.monotonic() - began, 4),
             }
             reply = encode(about, flatten(upload, "upload"))
-            self.store.save(
-                Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply)
-            )  # before it leaves: what was sent is never computed a second time with other noise
+            # Before it leaves: what was sent is never computed a second time.
+            answered = Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply)
+            self.store.save(answered)
             return reply
+
+    def _check_once(self, last: Answered, asked: dict[str, Any]) -> None:
+        """Refuse a request that came too late, and a second one for the same round where answers are private."""
+        if last.round > asked["round"]:
+            raise ValueError(f"the request is void: this client has answered round {last.round} since.")
+        if self.private:
+            raise ValueError(
+                f"this client has answered another request for round {last.round}; where noise protects people, a "
+                "round is answered once."
+            )
 
     def _read(self, ready: Ready, request: bytes) -> tuple[dict[str, Any], Broadcast]:
         asked, arrays = decode(request)
@@ -90,7 +104,7 @@ class Member:
             )
         return asked, unflatten(ready.asked_like[1], arrays, "broadcast")
 
-    def _work(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: Any) -> Any:
+    def _work(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: Any, mark: str) -> Any:
         broadcast = jax.tree.map(jnp.asarray, broadcast)
         setup, row = ready.setup, jnp.asarray(self.client, jnp.int32)
         if self.source is not None:
@@ -103,15 +117,19 @@ class Member:
         privacy, secrets = self.federation.privacy, None
         if privacy is not None and privacy.noise == "secure":
             secrets = client_secrets(self.federation.algorithm, ready.start)
-        keys, client = self._keys(ready, asked["run"]), jnp.asarray(self.client, jnp.int32)
+        keys, client = self._keys(ready, asked["run"], mark), jnp.asarray(self.client, jnp.int32)
         return one_client(setup, broadcast, memory, keys, client, steps, secrets, row)
 
-    def _keys(self, ready: Ready, run: str) -> RunKeys:
-        """The run's keys, as in `pf.run`; where noise protects people, keys that only this client knows."""
-        if not adds_private_noise(self.federation.algorithm):
+    def _keys(self, ready: Ready, run: str, mark: str) -> RunKeys:
+        """The run's keys, as in `pf.run`; where noise protects people, keys that only this client knows.
+
+        Those differ from request to request: the difference of two answers never cancels the noise. What orders the
+        rows of an epoch is the same throughout the run.
+        """
+        if not self.private:
             return ready.keys
-        words = hashlib.sha256(self.store.secret + run.encode()).digest()[:8]
-        return run_keys(jax.random.wrap_key_data(jnp.asarray(np.frombuffer(words, np.uint32)), impl="threefry2x32"))
+        keys = secret_keys_of(self.store.folder, run, mark)
+        return dataclasses.replace(keys, standing=secret_keys_of(self.store.folder, run).standing)
 
 
 def _with_population(setup: Setup, population: Any) -> Setup:

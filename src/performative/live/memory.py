@@ -1,12 +1,19 @@
 """What a client remembers between rounds, on its own disk, so that no kill loses or repeats a round."""
 
+import contextlib
 import dataclasses
+import fcntl
+import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from performative.engine.keys import RunKeys, run_keys
 from performative.files import write_whole
 from performative.live.wire import Malformed, decode, encode, flatten, unflatten
 
@@ -32,7 +39,7 @@ class Answered:
 
 
 class MemoryStore:
-    """A client's folder: one file that appears whole or not at all, and the secret seed of its noise."""
+    """A client's folder: one file that appears whole or not at all."""
 
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
@@ -70,21 +77,29 @@ class MemoryStore:
         arrays["reply"] = np.frombuffer(answered.reply, np.uint8)
         write_whole(self.folder / _FILE, encode(about, arrays))
 
-    @property
-    def secret(self) -> bytes:
-        """32 bytes from the system's entropy that never leave this folder."""
-        path = self.folder / _SEED
-        if not path.exists():
-            part = path.with_name(f".{path.name}.part")
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(os.urandom(32))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        secret = path.read_bytes()
-        if len(secret) != 32:
-            raise ValueError(f"{path} must hold the 32 bytes that were written there; it holds {len(secret)}.")
-        return secret
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One answer at a time, whichever process or thread it comes from."""
+        with open(self.folder / "lock", "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def secret_keys_of(folder: Path, *purpose: str) -> RunKeys:
+    """Keys that only the owner of the folder knows, others for each purpose."""
+    path = folder / _SEED
+    if not path.exists():
+        part = path.with_name(f".{path.name}.part")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(os.urandom(32))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    secret = path.read_bytes()
+    if len(secret) != 32:
+        raise ValueError(f"{path} must hold the 32 bytes that were written there; it holds {len(secret)}.")
+    words = hashlib.sha256(b"\0".join([secret, *(word.encode() for word in purpose)])).digest()[:8]
+    return run_keys(jax.random.wrap_key_data(jnp.asarray(np.frombuffer(words, np.uint32)), impl="threefry2x32"))
 
 
 def recall(last: Answered | None, accepted: int, first: Any) -> tuple[Any, bool]:

@@ -12,13 +12,20 @@ from performative.engine.client import reach
 from performative.engine.loop import close_one, open_one
 from performative.engine.report import Report, leave_out
 from performative.engine.secrets import client_secrets, secret_keys
-from performative.live.books import ServerBooks
-from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise
-from performative.live.gathering import Gathered, Stale, gather
+from performative.live.books import ServerBooks, same_model
+from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise, shares_noise
+from performative.live.gathering import Gathered, gather
+from performative.live.memory import secret_keys_of
 from performative.live.screen import Screen
 from performative.live.transport import AbstractTransport
-from performative.live.wire import decode, digest, encode, flatten
+from performative.live.wire import digest, encode, flatten
+from performative.noise import GRID
 from performative.types import Broadcast, Cohort, State, Upload, squared_norm
+
+# A model longer than this times (1 + |start|) has diverged, as in `pf.run`.
+_LIMIT = 1e8
+# Of what a client says went wrong, so much is written down.
+_LONGEST_REASON = 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,56 +50,47 @@ def live_round(
 ) -> Outcome:
     """One round from `state`. Whatever clients do, it ends, and the model stays finite."""
     ready, at = federation.ready, int(state.round)
-    cohort, broadcast, chosen = _open(ready, state)
+    cohort, broadcast, chosen = _open(federation, books, run, state)
     if at > 0 and not same_model(broadcast.deployed, state.deployed):
         version += 1
-    books.keep_model(version, broadcast.deployed, round=at)
-
-    ids = np.asarray(cohort.ids)
-    active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
-    steps = np.full(len(ids), broadcast.steps) if cohort.steps is None else np.asarray(cohort.steps)
-    arrays, known = flatten(broadcast, "broadcast"), np.asarray(accepted)
-    requests, expected = {}, {}
-    for client, count in zip(ids[active].tolist(), steps[active].tolist(), strict=True):
-        about = {"run": run, "identity": ready.identity, "round": at, "client": client, "version": version}
-        about |= {"accepted": int(known[client]), "steps": None if cohort.steps is None else count}
-        requests[client] = encode(about, arrays)
-        expected[client] = {"run": run, "round": at, "request": digest(requests[client]), "steps": count}
-
+    version = books.keep_model(version, broadcast.deployed, round=at)
+    requests, expected = _requests(ready, run, cohort, broadcast, accepted, version)
     longest = float(federation.norm) * (1 + float(jnp.sqrt(squared_norm(state.theta))))
     screen = Screen(ready.upload_like, longest, federation.size)
-
-    def read(reply: bytes | None, client: int) -> tuple[Upload, dict[str, Any]]:
-        if isinstance(reply, bytes) and _answers_earlier(reply, run, at):
-            raise Stale("it answers an earlier round")
-        return screen.read(reply, client, expected[client])
-
-    race = federation.algorithm.participation.race
-    timeout = float(federation.timeout)
-    resend = timeout / 4 if federation.resend is None else float(federation.resend)
-    gathered = gather(transport, requests, read, timeout=timeout, resend=resend, enough=race)
-    if race is not None:
-        cohort = _first(ready, gathered, cohort, race)
-    _write_down(books, at, gathered, requests)
-    after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
+    race, timeout = federation.algorithm.participation.race, float(federation.timeout)
+    gathered = gather(
+        transport,
+        requests,
+        lambda reply, client: screen.read(reply, client, expected[client]),
+        timeout=timeout,
+        resend=timeout / 4 if federation.resend is None else float(federation.resend),
+        enough=race,
+    )
+    awaited = len(requests) if race is None else min(race, len(requests))
+    missing = awaited - len(gathered.heard) - (len(gathered.rejected) if race is None else 0)
     told: dict[str, Any] = {
         "round": at + 1,
         "version": version,
         "asked": len(requests),
         "heard": len(gathered.heard),
         "rejected": len(gathered.rejected),
-        "missing": len(requests) - len(gathered.heard) - len(gathered.rejected) if race is None else 0,
+        "missing": missing,
         "waited": round(gathered.seconds, 3),
         "worked": round(gathered.worked, 3),
     }
-    if not used and requests:
+    _write_down(books, at, gathered, requests, silent=missing > 0)
+    if race is not None:
+        cohort = _first(ready, gathered, cohort, race)
+    after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
+    if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays
         books.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
-    reason = _why_not(federation, after, broadcast, told | {"levels": _numbers(report.levels)})
-    if reason is not None:
+        after = _stay(state, broadcast, state.theta)
+    if (reason := _beyond(ready, after)) is not None:
+        books.note("diverged", at, reason=reason)
+        after, used, told["diverged"] = _stay(state, broadcast, state.theta), [], reason
+    elif (reason := _why_not(federation, after, broadcast, told | {"levels": _numbers(report.levels)})) is not None:
         books.note("not deployed", at, reason=reason)
-        told["not_deployed"] = reason
-        back = dataclasses.replace(state, theta=broadcast.deployed, deployed=broadcast.deployed, round=state.round + 1)
-        after, used = back, []
+        after, used, told["not_deployed"] = _stay(state, broadcast, broadcast.deployed), [], reason
     counts = {name: jnp.asarray(told[name], ready.setup.weights.dtype) for name in ("rejected", "missing")}
     report = dataclasses.replace(
         report,
@@ -102,13 +100,41 @@ def live_round(
     return Outcome(after, report, used, version, told)
 
 
-def _open(ready: Ready, state: State) -> tuple[Cohort, Broadcast, Any]:
-    """The cohort and what it is told. Where the first K to answer are taken, everyone is asked."""
+def _requests(
+    ready: Ready, run: str, cohort: Cohort, broadcast: Broadcast, accepted: Any, version: int
+) -> tuple[dict[int, bytes], dict[int, dict[str, Any]]]:
+    """What each client is asked, and what its answer must say."""
+    ids = np.asarray(cohort.ids)
+    active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
+    steps = np.full(len(ids), broadcast.steps) if cohort.steps is None else np.asarray(cohort.steps)
+    arrays, known, at = flatten(broadcast, "broadcast"), np.asarray(accepted), int(broadcast.round)
+    requests, expected = {}, {}
+    for client, count in zip(ids[active].tolist(), steps[active].tolist(), strict=True):
+        about = {"run": run, "identity": ready.identity, "round": at, "client": client, "version": version}
+        about |= {"accepted": int(known[client]), "steps": None if cohort.steps is None else count}
+        requests[client] = encode(about, arrays)
+        expected[client] = {"run": run, "round": at, "request": digest(requests[client]), "steps": count}
+    return requests, expected
+
+
+def _stay(state: State, broadcast: Broadcast, theta: Any) -> State:
+    """The round is over, and nothing has moved but the clock."""
+    return dataclasses.replace(state, theta=theta, deployed=broadcast.deployed, round=state.round + 1)
+
+
+def _open(federation: Federation, books: ServerBooks, run: str, state: State) -> tuple[Cohort, Broadcast, Any]:
+    """The cohort and what it is told. Where the first K to answer are taken, everyone is asked.
+
+    Where noise protects people, who is drawn must be as hard to guess as the noise: the key is the server's secret.
+    """
+    ready, keys = federation.ready, federation.ready.keys
+    if adds_private_noise(federation.algorithm):
+        keys = dataclasses.replace(keys, select=secret_keys_of(books.folder, run).select)
     setup, participation = ready.setup, ready.setup.algorithm.participation
     if participation.race is None:
-        return open_one(setup, state, ready.keys)
+        return open_one(setup, state, keys)
     asking = eqx.tree_at(lambda s: s.algorithm.participation, setup, participation.before_race())
-    cohort, broadcast, chosen = open_one(asking, state, ready.keys)
+    cohort, broadcast, chosen = open_one(asking, state, keys)
     return cohort, dataclasses.replace(broadcast, clients=participation.race), chosen
 
 
@@ -131,24 +157,21 @@ def _close(
     ids = np.asarray(cohort.ids).tolist()
     active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
     blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), ready.upload_like)
-    used = [client for client, here in zip(ids, active, strict=True) if here and client in gathered.heard]
+    used = {client for client, here in zip(ids, active, strict=True) if here and client in gathered.heard}
     if len(used) < federation.quorum:
-        used = []
+        used = set()
     gone = np.asarray([bool(here) and client not in used for client, here in zip(ids, active, strict=True)])
-    shares = adds_private_noise(federation.algorithm) and federation.algorithm.channel.grid_noise
-    rows = []
-    for client, left in zip(ids, gone, strict=True):
-        if client in used:
-            rows.append(gathered.heard[client])
-        else:
-            rows.append(_only_noise(federation, broadcast, blank) if left and shares and used else blank)
-    upload: Upload = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *rows)
+    rows = [gathered.heard[client] if client in used else blank for client in ids]
+    upload: Upload = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
     reached = _reaches(ready.setup.algorithm, broadcast, upload.steps)
     upload = eqx.tree_at(lambda u: u.reach, upload, reached)
-    if gone.any() and not (shares and used):
+    if gone.any():
+        share = 1 - len(used) / len(ids)
         cohort = leave_out(cohort, jnp.asarray(gone))
+        if used and shares_noise(federation.algorithm):
+            upload = _fill_up_noise(federation, upload, cohort, ids.index(min(used)), share)
     after, report = close_one(ready.setup, state, cohort, broadcast, upload, NOTHING, chosen)
-    return after, report, used
+    return after, report, sorted(used)
 
 
 @eqx.filter_jit
@@ -157,61 +180,58 @@ def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any) -> Any:
     return jax.vmap(lambda done: reach(algorithm, broadcast, done))(steps)
 
 
-def _only_noise(federation: Federation, broadcast: Broadcast, blank: Upload) -> Upload:
-    """In place of a client that was not heard: its share of the noise, so that the sum is as private as promised."""
+def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, row: int, share: float) -> Upload:
+    """The noise of clients that were not heard, so that the sum is as private as promised.
+
+        sum_i a_i n_i has variance (s c a)^2 m / K of the promised (s c a)^2:   add N(0, (s c a)^2 (1 - m / K))
+
+    with m of K clients heard, a the largest weight, s the noise multiplier, c the clip. It is added to one row, which
+    is adding it to the mean.
+    """
     ready, privacy = federation.ready, federation.privacy
-    channel = ready.setup.algorithm.channel
+    channel: Any = federation.algorithm.channel
+    weight = np.asarray(cohort.weight, np.float64)
+    scale = float(channel.noise_multiplier * channel.clip) * weight.max() / weight[row] * np.sqrt(share)
     if privacy is not None and privacy.noise == "secure":
-        noise = client_secrets(federation.algorithm, ready.start).channel
+        drawn = jax.tree.map(lambda leaf: leaf / GRID, client_secrets(federation.algorithm, ready.start).channel)
     else:
-        noise = channel.draw(secret_keys(1)[0], ready.start)
-    zero = jax.tree.map(jnp.zeros_like, ready.start)
-    sent, _ = channel.send(noise, zero, broadcast, channel.init(ready.start))
-    return eqx.tree_at(lambda u: u.delta, blank, jax.tree.map(np.asarray, sent))
+        drawn = channel.draw(secret_keys(1)[0], ready.start)
+    more = jax.tree.map(lambda leaf, noise: leaf.at[row].add((scale * noise).astype(leaf.dtype)), upload.delta, drawn)
+    return eqx.tree_at(lambda u: u.delta, upload, more)
 
 
-def _write_down(books: ServerBooks, at: int, gathered: Gathered, requests: dict[int, bytes]) -> None:
-    for client, reason in gathered.rejected.items():
-        books.note("rejected", at, client=client, reason=reason)
-    for client, reason in gathered.failed.items():
-        books.note("failed", at, client=client, reason=reason)
+def _write_down(books: ServerBooks, at: int, gathered: Gathered, requests: dict[int, bytes], silent: bool) -> None:
+    """What went wrong, a line each; `silent`: whether those who said nothing were waited for."""
+    for what, reasons in (("rejected", gathered.rejected), ("failed", gathered.failed)):
+        for client, reason in reasons.items():
+            books.note(what, at, client=client, reason=reason[:_LONGEST_REASON])
     for client in gathered.lost_memory:
         books.note("memory lost", at, client=client, reason="it began anew")
     settled = gathered.heard.keys() | gathered.rejected.keys() | gathered.failed.keys()
-    for client in sorted(requests.keys() - settled):
+    for client in sorted(requests.keys() - settled) if silent else []:
         books.note("silent", at, client=client, reason=f"no answer within {gathered.seconds:.1f} s")
+
+
+def _beyond(ready: Ready, after: State) -> str | None:
+    """Why the new model cannot be used at all, None where it can."""
+    length = float(jnp.sqrt(squared_norm(after.theta)))
+    most = _LIMIT * (1 + float(jnp.sqrt(squared_norm(ready.start))))
+    return None if length <= most else f"the new model is {length:.3g} long; at most {most:.3g} makes sense"
 
 
 def _why_not(federation: Federation, after: State, broadcast: Broadcast, report: dict[str, Any]) -> str | None:
     """Why the new model may not be deployed, None where it may (or is not going to be)."""
-    if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.theta)):
-        return "the new model is not finite"
     follows = federation.algorithm.deploy.next(broadcast.deployed, after.theta, after.round)
     if federation.before_deploy is None or same_model(follows, broadcast.deployed):
         return None
     try:
         verdict = federation.before_deploy(jax.tree.map(np.asarray, after.theta), report)
+        allowed = verdict is None or (not isinstance(verdict, str) and bool(verdict))
     except Exception as error:  # a check that breaks down has not said yes
         return f"before_deploy raised {type(error).__name__}: {error}"
-    if isinstance(verdict, str):
-        return verdict
-    return None if verdict is None or bool(verdict) else "before_deploy refused it"
-
-
-def _answers_earlier(reply: bytes, run: str, at: int) -> bool:
-    """Whether this is a late answer to an earlier round: that is not held against the client."""
-    try:
-        about = decode(reply)[0]
-    except ValueError:
-        return False
-    told = about.get("round")
-    return about.get("run") == run and isinstance(told, int) and told < at
-
-
-def same_model(one: Any, other: Any) -> bool:
-    """Whether two models are the same to the bit."""
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+    if allowed:
+        return None
+    return verdict if isinstance(verdict, str) else "before_deploy refused it"
 
 
 def _numbers(levels: dict[str, Any]) -> dict[str, float]:

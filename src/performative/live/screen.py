@@ -11,10 +11,16 @@ from performative.types import Upload
 
 # Room for the head of a message, whose length depends on names.
 _HEAD = 1 << 16
+# Whole numbers up to here are exact in a history's columns.
+_LARGEST_COUNT = 1 << 53
 
 
 class Refused(ValueError):
     """An answer that is not used. The message is the reason."""
+
+
+class Stale(Refused):
+    """An answer to an earlier round: the one that counts may still come."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,17 +28,25 @@ class Screen:
     """The rules: names, shapes and types as `like` has them, finite numbers, |delta| and |extra| at most `longest`.
 
     Nothing that a client could use to count for more is taken from it: its weight, its number of steps and how far they
-    reach are the server's own.
+    reach are the server's own. Losses and counts are a client's word: what follows them (`PowerOfChoice`, `AdaComm`)
+    can be led astray by a liar, and `Mean` believes whoever passes. `Median`, `TrimmedMean` and `Krum` do not.
     """
 
     like: Upload
     longest: float
     size: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < self._honest:
+            raise ValueError(f"size={self.size} bytes is less than an honest answer has, {self._honest}.")
+
+    @property
+    def _honest(self) -> int:
+        return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.like))
+
     @property
     def most_bytes(self) -> int:
-        honest = sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.like))
-        return 2 * honest + _HEAD if self.size is None else self.size
+        return 2 * self._honest + _HEAD if self.size is None else self.size
 
     def read(self, reply: Any, client: int, expected: dict[str, Any]) -> tuple[Upload, dict[str, Any]]:
         """The update in an answer and what is said about it, or `Refused`."""
@@ -42,6 +56,9 @@ class Screen:
             raise Refused(f"the answer has {len(reply)} bytes; at most {self.most_bytes} are taken")
         try:
             about, arrays = decode(reply)
+            told = about.get("round")
+            if about.get("run") == expected["run"] and isinstance(told, int) and told < expected["round"]:
+                raise Stale(f"it answers round {told}")
             stray = [name for name in arrays if not name.startswith("upload")]
             if stray:
                 raise Malformed(f"{stray[0][:60]!r} is unknown")
@@ -54,6 +71,9 @@ class Screen:
         if int(upload.steps) != expected["steps"]:
             raise Refused(f"{int(upload.steps)} local steps were done; {expected['steps']} were asked for")
         self._check_numbers(upload)
+        if about.get("lost_memory") is True and jax.tree.leaves(upload.extra):
+            # Its extra is a difference to what it forgot; the server's own memory still holds the whole.
+            raise Refused("it lost its memory, which the server's builds on; restore its folder, or start a new run")
         return upload, about
 
     def _check_numbers(self, upload: Upload) -> None:
@@ -65,8 +85,8 @@ class Screen:
             if not length <= self.longest:
                 raise Refused(f"the {name} is {length:.3g} long; at most {self.longest:.3g} is taken")
         for name, count in upload.metrics.items():
-            if np.any(count < 0):
-                raise Refused(f"the count {name!r} is negative")
+            if np.any((count < 0) | (count > _LARGEST_COUNT)):
+                raise Refused(f"the count {name!r} is negative or beyond all measure")
 
 
 def _length(tree: Any) -> float:

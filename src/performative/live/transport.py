@@ -3,6 +3,7 @@
 import dataclasses
 import queue
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -41,7 +42,7 @@ class InProcess(AbstractTransport):
     def __init__(self, answers: dict[int, Callable[[bytes], bytes]]):
         self._answers = answers
         self._back: queue.Queue[Reply] = queue.Queue()
-        self._boxes: dict[int, queue.Queue[bytes | None]] = {}
+        self._boxes: dict[int, queue.Queue[tuple[bytes, float] | None]] = {}
 
     def online(self) -> set[int]:
         return set(self._answers)
@@ -51,10 +52,13 @@ class InProcess(AbstractTransport):
             if client not in self._boxes:
                 self._boxes[client] = queue.Queue()
                 threading.Thread(target=self._serve, args=(client, self._boxes[client]), daemon=True).start()
-            self._boxes[client].put(request)
+            self._boxes[client].put((request, time.monotonic() + seconds))
 
-    def _serve(self, client: int, box: "queue.Queue[bytes | None]") -> None:
-        while (request := box.get()) is not None:
+    def _serve(self, client: int, box: "queue.Queue[tuple[bytes, float] | None]") -> None:
+        while (entry := box.get()) is not None:
+            request, until = entry
+            if time.monotonic() > until:
+                continue
             try:
                 self._back.put(Reply(client, self._answers[client](request)))
             except Exception as error:

@@ -17,6 +17,7 @@ import numpy as np
 _MAGIC = b"PFW1"
 # A head is names and shapes; one that is longer holds something else.
 _LONGEST_HEAD = 1 << 20
+_MOST_AXES, _MOST_ENTRIES = 16, 1 << 40
 _TYPES = {
     name: np.dtype(name).newbyteorder("<")
     for name in (
@@ -62,7 +63,7 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
         head = json.loads(message[8 : 8 + length], parse_constant=_no_constant)
         about, listed = head["about"], head["arrays"]
-        entries = [(name, kind, [_size(n) for n in shape]) for name, kind, shape in listed]
+        entries = [(name, kind, _shape(shape)) for name, kind, shape in listed]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Malformed("the head cannot be read") from error
     if not isinstance(about, dict):
@@ -90,10 +91,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-def _size(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
-        raise ValueError(value)
-    return value
+def _shape(sizes: Any) -> list[int]:
+    """A shape that fits into a message: few axes, and no size that an empty axis would hide."""
+    if len(sizes) > _MOST_AXES or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in sizes):
+        raise ValueError(sizes)
+    if math.prod(max(n, 1) for n in sizes) > _MOST_ENTRIES:
+        raise ValueError(sizes)
+    return list(sizes)
 
 
 def flatten(tree: Any, under: str) -> dict[str, np.ndarray]:

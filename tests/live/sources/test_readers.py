@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from performative.live import readers
+from performative.live.sources import readers
 from performative.live.sources.readers import Folder, Function, Query, Reader
 from performative.live.sources.rows import NEWER, OLDER, UNFINISHED, RowsError
 
