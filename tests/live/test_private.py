@@ -31,23 +31,27 @@ def test_a_private_run_differs_by_its_noise_alone(tmp_path):
     assert not np.allclose(one.theta[:, 1], again.theta[:, 1], atol=1e-3)
 
 
-def test_noise_has_the_size_that_was_asked_for(tmp_path):
+@pytest.mark.parametrize("noise", ["fast", "secure"])
+def test_noise_has_the_size_that_was_asked_for(noise, tmp_path):
     """Each of 20 clients adds noise sigma c / sqrt(K): the mean of updates of 0 has standard deviation sigma c / K."""
     population = pf.populations.Gaussian(mean=np.zeros((20, 400)), sensitivity=np.zeros(20), scale=1e-9)
     problem = pf.Problem(loss=pf.losses.squared, population=population)
     channel = pf.channels.ClippedNoise(clip=2.0, noise_multiplier=3.0)
-    made = federation(problem, pf.p_fedavg(rate=1e-6, channel=channel, deploy="round"), rounds=1)
+    privacy = pf.Privacy(delta=1e-3, unit="client", noise=noise)
+    made = federation(problem, pf.p_fedavg(rate=1e-6, channel=channel, deploy="round"), rounds=1, privacy=privacy)
     moved = rehearse(made, tmp_path).theta[0, 1]
     # 400 coordinates: the standard error of a standard deviation is s / sqrt(800).
     assert abs(moved.std() - 6.0 / 20) < 4 * 0.3 / np.sqrt(800)
 
 
-def test_the_noise_of_missing_clients_is_filled_up(tmp_path):
+@pytest.mark.parametrize("noise", ["fast", "secure"])
+def test_the_noise_of_missing_clients_is_filled_up(noise, tmp_path):
     """With client-level noise the sum keeps the promised noise when half of the clients are not heard."""
     population = pf.populations.Gaussian(mean=np.zeros((20, 400)), sensitivity=np.zeros(20), scale=1e-9)
     problem = pf.Problem(loss=pf.losses.squared, population=population)
     channel = pf.channels.ClippedNoise(clip=2.0, noise_multiplier=3.0)
-    made = federation(problem, pf.p_fedavg(rate=1e-6, channel=channel, deploy="round"), rounds=1)
+    privacy = pf.Privacy(delta=1e-3, unit="client", noise=noise)
+    made = federation(problem, pf.p_fedavg(rate=1e-6, channel=channel, deploy="round"), rounds=1, privacy=privacy)
 
     def half(client, answer):
         return answer if client % 2 else _raises

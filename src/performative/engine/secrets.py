@@ -19,21 +19,25 @@ _MOST_LOST = 0.1
 _LARGEST = 2**30
 
 
-def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Secrets:
-    """The shapes of one round's noise: repeats, rows of the cohort, then what the part draws."""
-    algorithm, key = fixed.setup.algorithm, jax.random.key(0)
-    clients = fixed.setup.weights.shape[-1]
-    rows = clients if watch.executor == "dense" else algorithm.participation.size(clients)
+def noise_of_client(algorithm: Algorithm, start: Theta) -> Secrets:
+    """The noise of one client's round, as shapes; None where a part adds none."""
+    key = jax.random.key(0)
 
     def of(part: Any, draw: Any) -> Any:
-        if not part.grid_noise:
-            return None
-        return jax.tree.map(lambda leaf: (len(fixed.keys), rows, *leaf.shape), jax.eval_shape(draw))
+        return jax.eval_shape(draw) if part.grid_noise else None
 
     return Secrets(
         of(algorithm.estimator, lambda: algorithm.estimator.draw(key, algorithm.steps, start)),
         of(algorithm.channel, lambda: algorithm.channel.draw(key, start)),
     )
+
+
+def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Secrets:
+    """The shapes of one round's noise: repeats, rows of the cohort, then what the part draws."""
+    algorithm, clients = fixed.setup.algorithm, fixed.setup.weights.shape[-1]
+    rows = clients if watch.executor == "dense" else algorithm.participation.size(clients)
+    each = noise_of_client(algorithm, start)
+    return jax.tree.map(lambda leaf: (len(fixed.keys), rows, *leaf.shape), each)
 
 
 def bytes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> int:
@@ -55,17 +59,8 @@ def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: i
 
 def client_secrets(algorithm: Algorithm, start: Theta) -> Secrets:
     """One client's noise of one round, drawn by the client itself."""
-    key = jax.random.key(0)
-
-    def of(part: Any, draw: Any) -> Any:
-        if not part.grid_noise:
-            return None
-        return jax.tree.map(lambda leaf: jnp.asarray(discrete_gaussian(GRID, leaf.shape)), jax.eval_shape(draw))
-
-    return Secrets(
-        of(algorithm.estimator, lambda: algorithm.estimator.draw(key, algorithm.steps, start)),
-        of(algorithm.channel, lambda: algorithm.channel.draw(key, start)),
-    )
+    each = noise_of_client(algorithm, start)
+    return jax.tree.map(lambda leaf: jnp.asarray(discrete_gaussian(GRID, leaf.shape)), each)
 
 
 def secret_keys(repeats: int) -> Any:

@@ -153,7 +153,7 @@ def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
         return {"status": told["state"], "why": why, **facts}
     counts = count_events(folder)
     lines = [f"{told['round']} rounds are done; the model is version {told['version']}, in {folder / 'models'}."]
-    lines += [f"{what}: {sum(by.values())} times" for what, by in counts.items()]
+    lines += [f"{what}: {sum(by.values())} times" for what, by in counts.items()] + told["notes"]
     return {"status": "completed", "lines": lines, "events": counts, **facts}
 
 
