@@ -169,7 +169,7 @@ def _close(
         share = 1 - len(used) / len(ids)
         cohort = leave_out(cohort, jnp.asarray(gone))
         if used and shares_noise(federation.algorithm):
-            upload = _fill_up_noise(federation, upload, cohort, ids.index(min(used)), share)
+            upload = _fill_up_noise(federation, upload, cohort, share)
     after, report = close_one(ready.setup, state, cohort, broadcast, upload, NOTHING, chosen)
     return after, report, sorted(used)
 
@@ -180,23 +180,23 @@ def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any) -> Any:
     return jax.vmap(lambda done: reach(algorithm, broadcast, done))(steps)
 
 
-def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, row: int, share: float) -> Upload:
+def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, share: float) -> Upload:
     """The noise of clients that were not heard, so that the sum is as private as promised.
 
         sum_i a_i n_i has variance (s c a)^2 m / K of the promised (s c a)^2:   add N(0, (s c a)^2 (1 - m / K))
 
-    with m of K clients heard, a the largest weight, s the noise multiplier, c the clip. It is added to one row, which
-    is adding it to the mean.
+    with m of K clients heard, a the largest weight, s the noise multiplier, c the clip. It is added to the row of that
+    weight, which is adding it to the mean.
     """
     ready, privacy = federation.ready, federation.privacy
     channel: Any = federation.algorithm.channel
-    weight = np.asarray(cohort.weight, np.float64)
-    scale = float(channel.noise_multiplier * channel.clip) * weight.max() / weight[row] * np.sqrt(share)
+    row = int(np.argmax(np.asarray(cohort.weight)))
+    scale = float(channel.noise_multiplier * channel.clip * np.sqrt(share))
     if privacy is not None and privacy.noise == "secure":
-        drawn = jax.tree.map(lambda leaf: leaf / GRID, client_secrets(federation.algorithm, ready.start).channel)
+        drawn, scale = client_secrets(federation.algorithm, ready.start).channel, scale / GRID
     else:
         drawn = channel.draw(secret_keys(1)[0], ready.start)
-    more = jax.tree.map(lambda leaf, noise: leaf.at[row].add((scale * noise).astype(leaf.dtype)), upload.delta, drawn)
+    more = jax.tree.map(lambda leaf, noise: leaf.at[row].add(scale * noise.astype(leaf.dtype)), upload.delta, drawn)
     return eqx.tree_at(lambda u: u.delta, upload, more)
 
 
