@@ -7,6 +7,7 @@ import performative as pf
 from performative import attack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "share"), [(2.0, 0.5), (4.0, 0.5), (4.0, 0.25)])
 def test_weak_noise_by_canaries(noise, share):
     with weak_noise(share):
@@ -48,6 +49,7 @@ def test_one_key_for_all_clients():
     assert not alone.alarm, alone.sentence
 
 
+@pytest.mark.slow
 def test_one_key_for_all_channels():
     algorithm = pf.p_fedavg(1.0, channel=pf.channels.ClippedNoise(1.0, 8.0))
     with shared_keys():

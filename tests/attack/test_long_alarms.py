@@ -15,6 +15,7 @@ def printed_noise(rows, steps, epsilon, delta):
     return math.sqrt(steps * math.log(1 / delta)) / (rows * epsilon)
 
 
+@pytest.mark.slow
 def test_printed_noise_out_of_its_regime():
     rows, rounds, claimed = 100, 100, 1.0
     algorithm = pf.pcsgd(1.0, 1.0, printed_noise(rows, rounds, claimed, DELTA), batch=pf.Fixed(1))

@@ -226,6 +226,7 @@ def test_a_page_with_an_outlook(strong):
     assert set(pictures(report)) == {"models", "effect", "directions", "sensitivity", "distances", "drivers"}
 
 
+@pytest.mark.slow
 def test_a_logistic_audit(tmp_path):
     """Labels and an intercept: the test counts covariances with the label, the outlook minimises the logistic loss."""
     folders.lending_folder(tmp_path)

@@ -303,6 +303,7 @@ def test_distances_of_shifted_rows():
         assert 0.02 < pair.floor < 0.25 < pair.distance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drift", ["smooth", "linear"])
 def test_what_is_called_detectable_is_mostly_seen(drift):
     """A world with the response that it says would be seen with 90 % power. Student's t is an approximation."""

@@ -99,6 +99,7 @@ def test_on_the_edge_of_settling():
     assert said.verdict.startswith("On the edge") and "neither shrinks nor grows" in str(said)
 
 
+@pytest.mark.slow
 def test_clients_without_weight_do_not_count():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(3, 8, 2)), rng.integers(0, 2, (3, 8))
@@ -141,6 +142,7 @@ def test_a_model_may_be_a_tree():
     assert "a model of 2 numbers" in words(c)
 
 
+@pytest.mark.slow
 def test_many_parameters_leave_the_local_factor_out():
     mean = np.ones((1, 513))
     c = certify(pf.Problem(pf.losses.squared, Gaussian(mean, 0.5, 1.0)))

@@ -117,6 +117,7 @@ def test_shares_that_react_are_estimated():
     np.testing.assert_allclose(bound, 0.3)
 
 
+@pytest.mark.slow
 def test_a_silent_population_gets_the_certificate_of_the_open_one():
     """One direction of three moves the data, which only a search finds."""
     matrix = np.zeros((2, 3, 3))

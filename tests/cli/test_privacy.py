@@ -77,6 +77,7 @@ def test_what_is_not_certified_says_why(tmp_path):
     assert refused.exit_code == 2 and "no budget can be kept" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_audit_ends_with_a_code_that_says_whether_the_claim_is_kept(tmp_path):
     file = write(tmp_path, more='batch = { name = "Fixed", n = 1 }')
     file.write_text(file.read_text().replace("noise_multiplier = 4.0", "noise_multiplier = 0.3"))

@@ -86,6 +86,7 @@ def test_an_estimator_can_be_written_out(estimate, tmp_path):
     assert describe(load_experiment(file).algorithm) == describe(algorithm)
 
 
+@pytest.mark.slow
 def test_what_was_written_out_runs(tmp_path):
     result = invoke("run", write(tmp_path, PRICES, "pofl", 9, WRITTEN.replace("ESTIMATE", '"Location"')), "--json")
     assert result.exit_code == 0, result.stderr

@@ -144,6 +144,7 @@ def test_regression_of_vectors(kind):
     np.testing.assert_allclose(population.stable_point(loss, WEIGHTS), stable, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_regression_numerically():
     assert_solved(pf.losses.ridge(0.5), Regression([1.0, 2.0, -1.0], 0.5, [1.0, 3.0, 2.0], [0.5, -0.2, 1.0], 0.3))
     cov = np.asarray([[1.0, 0.5], [0.5, 2.0]]) * np.asarray([1.0, 2.0, 0.5])[:, None, None]
@@ -218,6 +219,7 @@ def test_mixtures_without_a_closed_form(population):
     assert population.optimal_point(REVENUE, WEIGHTS) is None
 
 
+@pytest.mark.slow
 def test_regression_with_dynamic_contribution():
     """Groups y = x + noise and y = 3 x + noise, who leave a model that serves them badly."""
     slope, mean, noise, offset = np.asarray([1.0, 3.0]), np.asarray([1.0, 0.5, 2.0]), 2.0, np.asarray([0.1, 1.0, 0.0])

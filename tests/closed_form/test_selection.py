@@ -116,6 +116,7 @@ def test_a_reaction_amplifies_the_bias_of_groups():
         assert (end - settles(MEAN, np.full(4, eps), P)) / start == pytest.approx(1 / (1 - eps), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_drawing_within_the_group_keeps_the_mean_point():
     # k of each group: the same affine map on average, so the mean over runs goes to the same cycle.
     mean, p, groups = np.append(MEAN, 6.0), np.asarray([0.1, 0.2, 0.3, 0.1, 0.3]), [[0, 4], [1, 2, 3]]
@@ -189,6 +190,7 @@ def test_rank_weights_by_hand():
     np.testing.assert_allclose(rank_weights(6, 2, 2), np.full(6, 1 / 6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.0, 0.5])
 def test_random_candidates_lead_to_the_point_of_the_rank_weights(eps):
     weights = np.zeros(6)

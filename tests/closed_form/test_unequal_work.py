@@ -146,6 +146,7 @@ def test_scaffold_removes_the_drift(name):
         np.testing.assert_allclose(unequal, stable(eps), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_scaffold_removes_the_drift_of_unequal_curvature():
     """Static data, the same work for all: features x_i make curvatures x_i^2, and FedAvg is biased by those."""
     x, slope, E = np.asarray([0.5, 1.0, 1.5, 2.0]), np.asarray([1.0, -2.0, 3.0, 5.0]), 5
@@ -170,6 +171,7 @@ def test_nova_around_scaffold_and_solvers_around_control_variates():
     np.testing.assert_allclose(found, stable(REACTING), rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SchemeOne", "SchemeTwo", "FirstK"])
 def test_on_average_every_scheme_ends_at_fednovas_point(name):
     """All is linear and the cohort does not depend on the model, so the mean obeys the recursion of Full."""

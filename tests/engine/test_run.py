@@ -89,6 +89,7 @@ def test_divergence_is_a_named_result_that_stops_the_run():
     assert abs(history.theta[0, stop - 1]) <= 2e8
 
 
+@pytest.mark.slow
 def test_each_repeat_is_judged_by_itself():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS - 2.0, 0.0, 1.0))
     history = pf.run(problem, pf.p_fedavg(rate=0.1), rounds=3, theta=0.0, limit=0.05, repeats=64)
@@ -151,6 +152,7 @@ def test_projection_holds_after_steps_and_moves():
     assert history["consensus"][0, -1] == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_smallest_client_must_serve_the_batch():
     # Client 1 has two real rows; what pads its table must never be trained on.
     x = np.ones((2, 5, 1))

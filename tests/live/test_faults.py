@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -236,7 +237,7 @@ def test_a_network_that_fails_for_a_moment(tmp_path):
 
 
 def test_a_memory_file_that_is_spoilt_is_refused(tmp_path):
-    made = federation(rounds=1)
+    made = federation(rounds=1, timeout=1.0)
     serve(made, OneThread(made, tmp_path), tmp_path / "server")
     path = tmp_path / "clients" / "0" / "memory.bin"
     path.write_bytes(path.read_bytes()[:-3])
@@ -332,3 +333,17 @@ def test_sigkill_at_random_moments(tmp_path):
     assert all(np.array_equal(a, b) for a, b in zip(memories(made, calm)[1], memories(made, wild)[1], strict=True))
     assert (calm / "server" / "ledger.json").read_bytes() == (wild / "server" / "ledger.json").read_bytes()
     assert model_versions(calm / "server") == model_versions(wild / "server")
+
+
+def test_nothing_is_ever_unpickled(tmp_path, monkeypatch):
+    """Requests, answers, memories, models and checkpoints are read without pickle."""
+
+    def forbidden(*_, **__):
+        raise AssertionError("something was unpickled")
+
+    made = federation(rounds=2)
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, forbidden)
+    serve(made, OneThread(made, tmp_path), tmp_path / "server")
+    live = serve(made, OneThread(made, tmp_path), tmp_path / "server", resume=True, rounds=3)
+    assert live.rounds[-1] == 3

@@ -93,6 +93,7 @@ def test_rows_past_the_size_change_nothing(inner):
         assert half.metrics["samples"] == 15
 
 
+@pytest.mark.slow
 def test_a_run_counts_what_it_used():
     rounds, n, window = 12, 300, 3
 

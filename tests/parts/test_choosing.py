@@ -148,6 +148,7 @@ def heard(estimate, samples=None, rounds=9):
     return np.round(rounds * pf.run(still, how, rounds, 4.0, dtype="float64").participation[0], 9)
 
 
+@pytest.mark.slow
 def test_a_draw_without_noise_is_the_exact_loss():
     # Losses at 4, where client i's data lie at m_i + 2: 4, 1, 1, 25, 64 over 2.
     for estimate in (("exact", None), ("batch", 1)):

@@ -103,6 +103,7 @@ def test_the_risk_of_a_mixture_and_its_derivatives_are_exact():
         np.testing.assert_allclose(both(jnp.asarray([theta, theta])), np.transpose(slopes), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_groups_may_hold_tables_and_memories():
     x, y = RNG.standard_normal((2, 5, 3)), RNG.integers(0, 2, (2, 5))
     slow = Sluggish(Strategic(x, y, 0.5), 0.25)
@@ -120,6 +121,7 @@ def test_groups_may_hold_tables_and_memories():
     np.testing.assert_allclose(settled - mean, -0.25 * 0.5 * 0.75 * theta, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_mixture_runs_and_can_be_written_in_a_file(tmp_path):
     (tmp_path / "shop.toml").write_text("""
         [problem]

@@ -168,6 +168,7 @@ def first_steps(estimator, rounds, deploy="step"):
     return pf.run(problem, algorithm, rounds, theta=0.0, dtype="float64", risk=False).theta[0]
 
 
+@pytest.mark.slow
 def test_the_first_steps_go_by_the_plain_gradient():
     window = 4
     plain, learnt = first_steps(pf.estimators.Minibatch(), 7), first_steps(pf.estimators.Performative(window), 7)
@@ -182,6 +183,7 @@ def test_one_sample_says_nothing_of_a_score():
         pf.run(problem, pf.pofl(0.1, window=9), 1, theta=theta)
 
 
+@pytest.mark.slow
 def test_a_class_that_is_absent_is_as_it_was():
     """Nothing reacts here, so both gradients must end at one point, though most batches lack the rare class."""
     population = pf.populations.Classes([[6.0], [4.0]], 0.0, 0.5, share=(0.98, 0.02))
@@ -194,6 +196,7 @@ def test_a_class_that_is_absent_is_as_it_was():
     assert abs(ends[0] - ends[1]) < 0.05
 
 
+@pytest.mark.slow
 def test_nothing_deployed_nothing_learnt():
     plain, learnt = (first_steps(e, 8, "never") for e in (pf.estimators.Minibatch(), pf.estimators.Performative(3)))
     np.testing.assert_allclose(learnt, plain, rtol=1e-12)

@@ -163,6 +163,7 @@ def two_kinds():
     return pf.Problem(pf.losses.negative_revenue, Pricing(np.linspace(6.0, 8.0, 12), np.repeat([1.0, 5.0], 6), 0.3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 8])
 def test_one_estimate_is_the_mean_slope(steps):
     """Also where models move on within a round, and the data with them."""
@@ -324,6 +325,7 @@ def test_samples_come_from_each_client_by_its_weight():
     assert set(np.unique(y)) == {0, 1}
 
 
+@pytest.mark.slow
 def test_worlds_stay_each_clients_own():
     speed = np.asarray([0.1, 0.5, 1.0])
     slow = pf.Problem(pf.losses.squared, Sluggish(Gaussian(np.ones(3), 0.5, 0.0), speed), WEIGHED)
@@ -340,6 +342,7 @@ def test_worlds_stay_each_clients_own():
     assert felt.shape == (1, 1, 3) and len(np.unique(felt)) == 3
 
 
+@pytest.mark.slow
 def test_a_central_learner_reaches_the_optimum():
     prices = pf.Problem(
         pf.losses.negative_revenue, Pricing([6.0, 7.0, 6.5], [1.0, 2.0, 3.0], 1.0), WEIGHED, pf.Box(0.0, 9.0)

@@ -177,6 +177,7 @@ def test_reweighted_classes_follow_their_losses():
     assert class_weights(0, theta, 2.0)[1] == 0.0
 
 
+@pytest.mark.slow
 def test_reweighted_nodes_are_exact_within_a_world_and_come_close_without():
     mine = one_client(Reweighted(IMAGES, CLASSES, 2.0), 1)
     theta = jnp.asarray(RNG.standard_normal((3, 4)))

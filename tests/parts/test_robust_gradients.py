@@ -142,6 +142,7 @@ def test_a_minority_is_not_taken_for_outliers():
             assert not np.any(keep(REPAIRED, (0.5 - y[:, None]) * x)[minority])
 
 
+@pytest.mark.slow
 def test_classes_are_told_apart():
     population = pf.populations.Classes([[8.0, 8.0], [8.0, 8.0]], 0.0, 1.0, [0.95, 0.05])
     with jax.enable_x64(True):
@@ -183,6 +184,7 @@ def test_the_printed_rule_gives_no_direction(inner):
             memory = out.memory
 
 
+@pytest.mark.slow
 def test_a_run_records_what_was_kept():
     n, rounds = 400, 3
     history = short_run(Filtered(Minibatch()), STRAY.population, rounds, n)

@@ -38,7 +38,12 @@ def exact_time(setting_rate, E, scheme, k, cost, accuracy, limit):
 
 
 @pytest.mark.parametrize(
-    "communication, accuracy", [pytest.param(1.0, 0.05, marks=pytest.mark.slow), (100.0, 0.05), (10.0, 0.2)]
+    "communication, accuracy",
+    [
+        pytest.param(1.0, 0.05, marks=pytest.mark.slow),
+        pytest.param(100.0, 0.05, marks=pytest.mark.slow),
+        (10.0, 0.2),
+    ],
 )
 def test_the_choice_is_within_a_quarter_of_the_best_on_a_grid(communication, accuracy):
     cost = pf.Cost(communication=communication)

@@ -36,6 +36,7 @@ def test_poisson_row_of_the_errata():
     assert epsilon(release, DELTA) == pytest.approx(259, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampling", "needed", "rel"), [(PoissonSampling(1e-5), 0.536, 0.01), (WithoutReplacement(1, 10**5), 1.079, 0.02)]
 )

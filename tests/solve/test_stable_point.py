@@ -136,6 +136,7 @@ def test_models_may_be_pytrees():
         solve.stable_point(problem)
 
 
+@pytest.mark.slow
 def test_many_clients_are_taken_in_blocks(monkeypatch):
     problem = on_device(gaussian(), jnp.float32)
     weights = jnp.asarray(WEIGHTS, jnp.float32)

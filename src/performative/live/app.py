@@ -1,7 +1,6 @@
 """An app folder and what is done with it: write it, start its federation, run it, look at it, stop it."""
 
 import collections
-import fcntl
 import shutil
 import sys
 import time
@@ -10,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from performative.live.books import first_version, model_versions, read_events, read_status
+from performative.live.books import first_version, is_held, model_versions, read_events, read_status
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
 from performative.live.loopback.commands import FederationError, tail
@@ -82,7 +81,7 @@ def down(app: Path) -> list[str]:
 
 def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = False) -> dict[str, Any]:
     """Run the rounds on the federation that is up, and wait for the end."""
-    from performative.live.loopback.processes import running, submit
+    from performative.live.loopback.processes import running, stop_run, submit
 
     site, folder = Site.inside(app), server_folder(app)
     if "superlink" not in running(site):
@@ -103,12 +102,16 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
     }
     began = time.time()
     number = submit(site, app, config)
-    told = _wait_for_end(site, number, folder, began, tell)
+    try:
+        told = _wait_for_end(site, number, folder, began, tell)
+    except KeyboardInterrupt:
+        stop_run(site, number)
+        raise
     return _result(folder, told) | {"flower_run": number}
 
 
 def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tell) -> dict[str, Any]:
-    """Follow the server's books until it is done, and see that Flower agrees. A server that vanishes is noticed."""
+    """Follow the server's books to the end. A server that vanishes, or never came to write, is noticed."""
     from performative.live.loopback.processes import run_status
 
     seen, asked, held = 0.0, time.monotonic(), False
@@ -120,8 +123,8 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tel
                 tell(told)
             else:
                 return told
-        held = held or _is_held(folder)
-        gone = held and not _is_held(folder)
+        held = held or is_held(folder)
+        gone = held and not is_held(folder)
         if gone and (read_status(folder) or {}).get("state") == "running":
             raise FederationError("the server is gone; `performative federation run --resume` goes on with the run.")
         if time.monotonic() - asked > _ASK:
@@ -130,19 +133,6 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tel
             if flower.over and (read_status(folder) or {}).get("time", 0.0) <= max(seen, began - 1):
                 raise FederationError(f"the run {flower.state}: {flower.detail}; {tail(site.log('superlink'))}")
         time.sleep(_LOOK)
-
-
-def _is_held(folder: Path) -> bool:
-    """Whether a server is at work in the folder."""
-    path = folder / "lock"
-    if not path.exists():
-        return False
-    with open(path, "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
@@ -200,7 +190,7 @@ def status(app: Path) -> dict[str, Any]:
         "processes": processes,
         "nodes": node_status(site) if "superlink" in processes else {},
         "run": read_status(folder),
-        "at_work": _is_held(folder),
+        "at_work": is_held(folder),
         "events": count_events(folder),
         "last_events": read_events(folder)[-5:],
         "versions": versions,

@@ -21,6 +21,8 @@ _STATUS = "status.json"
 _EVENTS = "events.jsonl"
 _ROUNDS = "rounds.jsonl"
 _RUN = "run.json"
+# Looks at a lock before it counts as held.
+_TRIES = 10
 
 
 class ServerBooks:
@@ -136,8 +138,25 @@ def only_one(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the folder's lock: the system gives it back when the process ends, however it ends."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     with open(Path(folder) / "lock", "a") as file:
+        for left in reversed(range(_TRIES)):  # somebody may just be looking whether it is held
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    raise ValueError(f"another server is at work in {folder}; stop it first.") from None
+                time.sleep(0.05)
+        yield
+
+
+def is_held(folder: str | os.PathLike[str]) -> bool:
+    """Whether a server is at work in the folder."""
+    path = Path(folder) / "lock"
+    if not path.exists():
+        return False
+    with open(path, "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another server is at work in {folder}; stop it first.") from None
-        yield
+            return True
+    return False

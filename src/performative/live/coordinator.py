@@ -95,8 +95,8 @@ def serve(
             history.save(Path(folder) / "history.nc")
             fresh = not same_model(live.state.theta, live.state.deployed)
             latest = books.keep_model(int(live.version) + fresh, live.state.theta, round=int(live.state.round))
-            facts |= {"version": latest, "why": diverged, "notes": history.meta.get("notes", [])}
-            books.tell(**facts, state=history.status, round=int(live.state.round))
+            ended = {"version": latest, "why": diverged, "notes": history.meta.get("notes", [])}
+            books.tell(**facts, **ended, state=history.status, round=int(live.state.round))
             return history
         except BaseException as error:
             books.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")

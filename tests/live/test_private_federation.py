@@ -31,7 +31,7 @@ def test_a_private_run_differs_by_its_noise_alone(tmp_path):
     assert not np.allclose(one.theta[:, 1], again.theta[:, 1], atol=1e-3)
 
 
-@pytest.mark.parametrize("noise", ["fast", "secure"])
+@pytest.mark.parametrize("noise", ["fast", pytest.param("secure", marks=pytest.mark.slow)])
 def test_noise_has_the_size_that_was_asked_for(noise, tmp_path):
     """Each of 20 clients adds noise sigma c / sqrt(K): the mean of updates of 0 has standard deviation sigma c / K."""
     population = pf.populations.Gaussian(mean=np.zeros((20, 400)), sensitivity=np.zeros(20), scale=1e-9)
@@ -44,7 +44,7 @@ def test_noise_has_the_size_that_was_asked_for(noise, tmp_path):
     assert abs(moved.std() - 6.0 / 20) < 4 * 0.3 / np.sqrt(800)
 
 
-@pytest.mark.parametrize("noise", ["fast", "secure"])
+@pytest.mark.parametrize("noise", ["fast", pytest.param("secure", marks=pytest.mark.slow)])
 def test_the_noise_of_missing_clients_is_filled_up(noise, tmp_path):
     """With client-level noise the sum keeps the promised noise when half of the clients are not heard."""
     population = pf.populations.Gaussian(mean=np.zeros((20, 400)), sensitivity=np.zeros(20), scale=1e-9)
