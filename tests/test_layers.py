@@ -10,7 +10,7 @@ ROOT = Path(performative.__file__).parent
 LAYERS = [
     {"types", "describe", "lazy", "files"},
     {"errors", "client_axis", "theory"},
-    {"families", "reaction", "noise", "partition"},
+    {"families", "reaction", "noise", "partition", "data"},
     {"clipping"},
     {
         "sampling", "losses", "schedules", "optimisers", "domains", "deploy", "batches",

@@ -142,8 +142,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`pf.audit` and `pf.live` are loaded when they are asked for: they take longer than all the rest."""
-    if name in ("audit", "live"):
+    """`pf.audit`, `pf.data` and `pf.live` are loaded when they are asked for: not everybody needs them."""
+    if name in ("audit", "data", "live"):
         from importlib import import_module
 
         return import_module(f"performative.{name}")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from performative.cli.audit import audit
+from performative.cli.data import data
 from performative.cli.federation import federation
 from performative.cli.output import EXIT_CODES, Exit, Failure, before, reporting
 from performative.cli.planning import planning
@@ -23,6 +24,7 @@ app.add_typer(privacy)
 app.command(epilog=EXIT_CODES)(audit)
 app.add_typer(planning)
 app.add_typer(federation)
+app.add_typer(data)
 
 # Of a benchmark's numbers, those that the table shows; --json prints all.
 _BENCH_COLUMNS = {

