@@ -49,6 +49,7 @@ def test_shuffling_called_poisson():
     assert found.alarm, found.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claimed", [pytest.param(0.1, marks=pytest.mark.slow), 1.0])
 def test_dice_with_the_noise_of_its_paper(claimed):
     rows, rounds = 100, 1000

@@ -8,6 +8,8 @@ import performative as pf
 from performative import attack
 from performative.attack.trials import try_neighbours
 
+pytestmark = pytest.mark.slow
+
 # Noise multipliers with seeds and clips; the shapes are shared, so that each kind of run is compiled once.
 SETTINGS = [(1.0, 1.0, 11), (3.0, 0.5, 12), (8.0, 2.0, 13)]
 KINDS = {

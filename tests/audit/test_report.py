@@ -193,6 +193,7 @@ def test_rows_that_lie_far_out_get_a_filter(tmp_path):
     eval(report.advice.code, {"pf": pf})
 
 
+@pytest.mark.slow
 def test_groups_decisions_and_censored_labels(tmp_path):
     folders.lending_folder(tmp_path, censored=True)
     report = audit.audit_logs(tmp_path, drift="linear")
@@ -279,6 +280,7 @@ def test_parameters_are_matched_by_name_alone(tmp_path):
     assert report.prospect.outlook is None and "a feature for each parameter" in report.prospect.reasons[0]
 
 
+@pytest.mark.slow
 def test_a_missing_optimum_leaves_the_stable_point(tmp_path, monkeypatch):
     def none(*args, **options):
         raise ValueError("optimal_point: it keeps falling far out.")

@@ -53,6 +53,7 @@ def invoke(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.split('"')[1])
 def test_each_case_runs_by_its_name(case, tmp_path):
     make, recipe, window = CASES[case]

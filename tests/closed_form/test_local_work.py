@@ -8,6 +8,8 @@ from performative.aggregators import Extrapolate, Nova, Scaffold
 from performative.batches import Whole
 from performative.estimators import ControlVariate, Minibatch
 
+pytestmark = pytest.mark.slow
+
 P, M = np.asarray([0.4, 0.3, 0.2, 0.1]), np.asarray([1.0, -2.0, 3.0, 5.0])
 REACTING, STATIC = np.asarray([0.5, -0.3, 0.8, 0.2]), np.zeros(4)
 ETA, E = 0.2, 5

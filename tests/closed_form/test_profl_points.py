@@ -8,6 +8,8 @@ import performative as pf
 from performative.populations import Contaminated, Gaussian, Mixture, Outliers, Pricing, Regression, Sluggish
 from performative.populations.shares import Budgets, Constant, Linear, Losses
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 WEIGHTS = np.asarray([0.5, 0.3, 0.2])
 REVENUE = pf.losses.negative_revenue

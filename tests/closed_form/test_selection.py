@@ -14,6 +14,8 @@ import performative as pf
 from performative.participation import Cyclic, PowerOfChoice
 from performative.skew import selection_skew
 
+pytestmark = pytest.mark.slow
+
 
 def problem(mean, eps, weights=None, scale=0.0):
     mean = np.asarray(mean, float)

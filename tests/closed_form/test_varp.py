@@ -8,6 +8,8 @@ import pytest
 import performative as pf
 from performative.aggregators import ClusterVarp, Mean, Varp
 
+pytestmark = pytest.mark.slow
+
 N, K, ETA, E, ROUNDS, REPEATS = 6, 2, 0.1, 3, 50, 1000
 _rng = np.random.default_rng(1)
 # Two kinds of clients: alike within, far apart from each other.

@@ -17,6 +17,8 @@ from performative.schedules import AbstractSchedule
 from performative.testing import check_part
 from performative.types import Cohort, Estimate, number, per_client
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(5.0), 0.5, 1.0))
 
 

@@ -57,6 +57,7 @@ def test_a_repeat_is_the_same_however_many_there_are():
     assert not np.allclose(few.theta[0, -1], other.theta[0, -1])
 
 
+@pytest.mark.slow
 def test_thinning_keeps_the_trajectory_and_adds_up_the_counts():
     full = pf.run(PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", risk=False)
     thin = pf.run(PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", every=3, risk=False)
@@ -123,6 +124,7 @@ def test_the_clock_counts_steps_messages_and_stragglers():
     assert abs(waited.mean() - 10 / 3) < 4 * error
 
 
+@pytest.mark.slow
 def test_deployments_step_round_never_and_lazy_settle_where_they_should():
     # eps = 1/2, m_bar = 2, theta_0 = 2: retraining settles at 4, the static learner at m_bar + eps theta_0 = 3.
     quiet = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 0.0))

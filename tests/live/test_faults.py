@@ -245,6 +245,7 @@ def test_a_memory_file_that_is_spoilt_is_refused(tmp_path):
         serve(made, OneThread(made, tmp_path), tmp_path / "server", resume=True, rounds=2)
 
 
+@pytest.mark.slow
 def test_a_new_run_begins_with_fresh_memories(tmp_path):
     """Even where another algorithm, with other memories, used the client's folder before."""
     for name, algorithm in (("one", DICE), ("two", pf.scaffold(rate=0.1, deploy="round")), ("three", DICE)):

@@ -37,7 +37,10 @@ CLOSE = {
 }
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(
+    "name",
+    ["P-FedAvg, Scheme I", "DiceSGD", *(pytest.param(n, marks=pytest.mark.slow) for n in ("FedVARP", "SCAFFOLD"))],
+)
 def test_same_bits(name, tmp_path):
     made = federation(gaussian(weights=UNEQUAL), EXACT[name])
     live, run = rehearse(made, tmp_path), simulated(made, executor="loop")

@@ -29,6 +29,7 @@ def loss(problem, algorithm, rounds, repeats=4, theta=None):
     return float(np.mean(history["performative_risk"][:, -1]))
 
 
+@pytest.mark.slow
 def test_pricing_retraining_finds_the_stable_point_and_the_performative_gradient_the_optimal_one():
     problem = pf.cases.pricing_demands(goods=5)
     stable, optimal = pf.stable_point(problem), pf.optimal_point(problem)

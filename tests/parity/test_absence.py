@@ -15,6 +15,8 @@ from performative.engine.round import federated_round
 from performative.engine.setup import init_state, on_device, prepare, read_theta
 from performative.testing.uses import compiled
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 SPEED = RNG.uniform(0.2, 0.9, 5)
 SLUGGISH = pf.Problem(

@@ -32,6 +32,7 @@ GROUPS = pf.Problem(
 SMALL = dict(window=3, batch=pf.Fixed(8), participation=pf.SchemeTwo(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "algorithm"),
     [

@@ -162,6 +162,7 @@ def test_reports_of_a_model_that_stays_are_the_exact_losses():
     assert sorted(found[3:]) == [3.5, 4.0]
 
 
+@pytest.mark.slow
 def test_a_batch_estimate_errs_as_its_samples_do():
     # Two clients, losses of one draw z^2/2 and (3 + z)^2/2: the second is higher unless |z_0| > |3 + z_1|.
     pair = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.asarray([0.0, 3.0]), 0.0, 1.0))

@@ -14,6 +14,8 @@ from performative.reaction import Moments, SharedReaction, Window
 from performative.risk import decoupled_risk
 from performative.testing.uses import slice_client
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = 1_000_000
 ERRORS = 5.0  # standard errors
 PRICES = np.asarray([1.3, 0.7])

@@ -19,7 +19,7 @@ from performative.risk import decoupled_risk
 from performative.testing.uses import compiled, slice_client
 from performative.types import Cohort, Upload
 
-pytestmark = pytest.mark.usefixtures("double_precision")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("double_precision")]
 RNG = np.random.default_rng(0)
 CLIENTS, D, M = 5, 2, 3
 

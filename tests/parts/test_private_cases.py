@@ -11,6 +11,8 @@ import scipy.optimize
 import performative as pf
 from performative.testing.uses import slice_client
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = [dict(beta=0.01), dict(beta=0.05), dict(a=1.0, b=6.0, beta=0.1), dict(a=1.0, b=6.0, beta=0.2, p=0.25)]
 
 

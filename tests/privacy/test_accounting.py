@@ -218,6 +218,7 @@ def test_a_grid_that_does_not_fit_says_so(monkeypatch):
 # --- shape
 
 
+@pytest.mark.slow
 def test_more_steps_less_noise_and_more_sampling_cost_more():
     def spent(multiplier=1.0, rate=0.01, steps=500):
         return epsilon(Release(multiplier, steps, PoissonSampling(rate)), DELTA)

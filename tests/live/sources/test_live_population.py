@@ -152,6 +152,7 @@ class TestObserved:
     def test_contract(self, part):
         assert set(check_part(part)) == COMMON | ({"padding"} if part.count is not None else set())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("batch", [pf.Fixed(3), pf.Whole()], ids=["Fixed", "Whole"])
     def test_as_people_who_do_not_react(self, batch, double_precision):
         """Bit for bit what `Strategic` of strength 0 gives."""
