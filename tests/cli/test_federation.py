@@ -60,6 +60,8 @@ def test_rehearse_runs_the_same_app(folder, call):
         (("rollback", "3", "--app", "banks"), 1, "there is no run"),
         (("init", "other", "--clients", "0"), 2, "--clients must be"),
         (("run", "--app", "banks", "--rounds", "0"), 2, "--rounds must be"),
+        (("rehearse", "--app", "banks", "--rounds", "0"), 2, "--rounds must be"),
+        (("run", "--app", "banks", "--resume", "--new"), 2, "give one of them"),
         (("status", "--app", "nowhere"), 2, "there is no app.py"),
     ],
 )

@@ -16,7 +16,10 @@ import pytest
 from performative import data
 from performative.data import catalogue, download, places
 
-TEXT = b"39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, United-States, <=50K\n"  # noqa: E501
+TEXT = (
+    b"39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
+    b"2174, 0, 40, United-States, <=50K\n"
+)
 
 
 @pytest.fixture

@@ -79,8 +79,7 @@ def run(
     with reporting(as_json) as reporter:
         from performative.live import app as apps
 
-        if rounds is not None and rounds < 1:
-            raise Failure(f"--rounds must be a whole number >= 1; got {rounds}.", Exit.BAD_INPUT)
+        _check_rounds(rounds)
         with _honest():
             result = apps.run(app, resume=resume, new=new, rounds=rounds, tell=_teller(reporter))
         _show_result(reporter, result)
@@ -96,6 +95,7 @@ def rehearse(
     with reporting(as_json) as reporter:
         from performative.live import app as apps
 
+        _check_rounds(rounds)
         with _honest():
             result = apps.rehearse_app(app, rounds=rounds, tell=_teller(reporter))
         _show_result(reporter, result)
@@ -152,10 +152,15 @@ class _honest:
         from performative.config.errors import ConfigError
         from performative.live.loopback.commands import FederationError
 
-        if isinstance(error, FederationError):
+        if isinstance(error, (FederationError, ModuleNotFoundError)):
             raise Failure(str(error), Exit.FAILED) from error
         if isinstance(error, (ValueError, FileNotFoundError)) and not isinstance(error, ConfigError):
             raise Failure(str(error), Exit.BAD_INPUT) from error
+
+
+def _check_rounds(rounds: int | None) -> None:
+    if rounds is not None and rounds < 1:
+        raise Failure(f"--rounds must be a whole number >= 1; got {rounds}.", Exit.BAD_INPUT)
 
 
 def _teller(reporter: Reporter) -> Any:

@@ -84,6 +84,8 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
     from performative.live.loopback.processes import running, stop_run, submit
 
     site, folder = Site.inside(app), server_folder(app)
+    if resume and new:
+        raise ValueError("--resume goes on with the last run and --new starts another; give one of them.")
     if "superlink" not in running(site):
         raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
     if (folder / "state.json").exists() and not resume:
@@ -112,7 +114,7 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
 
 def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tell) -> dict[str, Any]:
     """Follow the server's books to the end. A server that vanishes, or never came to write, is noticed."""
-    from performative.live.loopback.processes import run_status
+    from performative.live.loopback.processes import run_status, running
 
     seen, asked, held = 0.0, time.monotonic(), False
     while True:
@@ -129,6 +131,8 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tel
             raise FederationError("the server is gone; `performative federation run --resume` goes on with the run.")
         if time.monotonic() - asked > _ASK:
             asked = time.monotonic()
+            if "superlink" not in running(site):
+                raise FederationError("the SuperLink is gone; `federation up` starts it again, then `run --resume`.")
             flower = run_status(site, number)
             if flower.over and (read_status(folder) or {}).get("time", 0.0) <= max(seen, began - 1):
                 raise FederationError(f"the run {flower.state}: {flower.detail}; {tail(site.log('superlink'))}")
@@ -207,9 +211,14 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         lines.append("no run yet")
     else:
         state = run["state"] if run["state"] != "running" or found["at_work"] else "cut off (run --resume goes on)"
-        lines.append(f"run {run['run'][:8]}: {state}, round {run['round']} of {run['rounds']}")
+        model = f", model version {run['version']}" if "version" in run else ""
+        why = f": {run['why']}" if run.get("why") else ""
+        lines.append(f"run {run['run'][:8]}: {state}{why}, round {run['round']} of {run['rounds']}{model}")
     for what, by in found["events"].items():
         lines.append(f"{what}: " + ", ".join(f"{n} x client {c}" if c != "server" else f"{n} x" for c, n in by.items()))
+    for event in found["last_events"]:
+        who = f", client {event['client']}" if "client" in event else ""
+        lines.append(f"  round {event['round'] + 1}{who}: {event['what']}: {event.get('reason', '')}".rstrip(": "))
     if found["versions"]:
         lines.append(f"models: versions {found['versions'][0]} to {found['versions'][-1]}")
     return lines

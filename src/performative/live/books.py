@@ -31,7 +31,7 @@ class ServerBooks:
     state.json, state-*.npz, records-*.npz   model, aggregator's memory, who was heard, history
     models/000012.bin                        every model that was deployed, by version
     events.jsonl                             what went wrong and what was decided, a line each
-    status.json                              where the run stands, for people and programs
+    status.json, rounds.jsonl                where the run stands, and how each round went
     ledger.json                              what privacy was spent
     """
 

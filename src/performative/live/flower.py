@@ -10,9 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
+try:
+    from flwr.app import ConfigRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError('Flower is missing: pip install "performative[flower]"', name=error.name) from error
 
 from performative.live.coordinator import serve
 from performative.live.errand import run_errand
@@ -73,7 +76,7 @@ class FlowerTransport(AbstractTransport):
     def __init__(self, grid: Grid, registry: dict[bytes, int]):
         self._grid, self._registry = grid, registry
         self._nodes: dict[int, int] = {}
-        self._waiting: dict[str, int] = {}
+        self._waiting: dict[str, tuple[int, float]] = {}  # by message: the client, and when it is void
 
     def online(self) -> set[int]:
         self._nodes = {
@@ -96,7 +99,7 @@ class FlowerTransport(AbstractTransport):
         ]
         for client, name in zip(there, self._grid.push_messages(messages), strict=True):
             if name:
-                self._waiting[name] = client
+                self._waiting[name] = client, time.monotonic() + seconds
 
     def receive(self, seconds: float) -> list[Reply]:
         until = time.monotonic() + seconds
@@ -109,14 +112,17 @@ class FlowerTransport(AbstractTransport):
     def _pull(self) -> list[Reply]:
         found = []
         for message in self._grid.pull_messages(list(self._waiting)):
-            client = self._waiting.pop(message.metadata.reply_to_message_id, None)
-            if client is None:
+            asked = self._waiting.pop(message.metadata.reply_to_message_id, None)
+            if asked is None:
                 continue
+            client, _ = asked
             if message.has_error():
                 if message.error.code in _CLIENT_ERRORS:
                     found.append(Reply(client, None, str(message.error.reason)))
             else:
                 found.append(Reply(client, _bytes_in(message, _REPLY)))
+        now = time.monotonic()
+        self._waiting = {name: asked for name, asked in self._waiting.items() if asked[1] > now}
         return found
 
 
