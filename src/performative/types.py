@@ -99,7 +99,7 @@ class Upload(eqx.Module):
     """What a client returns: delta = theta_i - broadcast theta, always; models are never averaged.
 
     `reach` is how far its local steps would have gone had every gradient been 1: sum of eta for plain steps. `loss` is
-    the mean loss of its batches, None where nobody asked.
+    the mean loss of its batches, None where nobody asked. `drift` tells how its world moved, where that is recorded.
     """
 
     delta: Theta
@@ -108,6 +108,7 @@ class Upload(eqx.Module):
     metrics: dict[str, Array]
     reach: Float[Array, ""] | None = None
     loss: Float[Array, ""] | None = None
+    drift: dict[str, Array] = eqx.field(default_factory=dict)
 
 
 class Batch(eqx.Module):

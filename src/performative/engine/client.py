@@ -118,7 +118,8 @@ def client_round(
     check_like(f"what {type(algorithm.channel).__name__} sends", sent, delta)
     counted |= algorithm.channel.counts(delta)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
-    return Upload(sent, done, extra, counted, reach(algorithm, broadcast, done), mean_loss), after_memory
+    drift = population.drift(memory.world, world)
+    return Upload(sent, done, extra, counted, reach(algorithm, broadcast, done), mean_loss, drift), after_memory
 
 
 def reach(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:

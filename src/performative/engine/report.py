@@ -11,7 +11,7 @@ from performative.aggregators import weighted_sum
 from performative.algorithm import Algorithm
 from performative.engine.clock import Clock
 from performative.problem import Problem
-from performative.types import Cohort, Memory, Numbers, Upload, squared_norm
+from performative.types import Cohort, Memory, Numbers, Upload, masked_mean, squared_norm
 
 
 class Setup(eqx.Module):
@@ -26,7 +26,8 @@ class Setup(eqx.Module):
 
 
 class Report(eqx.Module):
-    """What a round tells: levels (how far its clients ended from each other, the aggregator's own), sums over them."""
+    """What a round tells: levels (how far clients ended from each other, how their worlds moved, the aggregator's own)
+    and sums over clients."""
 
     levels: dict[str, Array]
     time: Float[Array, "..."]
@@ -84,6 +85,7 @@ def report_round(setup: Setup, asked: Cohort, heard: Cohort, upload: Upload, mem
     took = setup.clock.time(asked.ids, upload.steps.astype(dtype))
     time = jnp.max(jnp.where(present, took, 0)) + asked.elapsed
     levels = setup.algorithm.aggregator.levels(upload, heard, setup.weights, memory)
+    levels = levels | masked_mean(upload.drift, heard.active)
     if setup.consensus:
         levels = levels | {"consensus": consensus_error(heard, upload)}
     return Report(

@@ -10,6 +10,7 @@ from performative.populations.outliers import Outliers
 from performative.populations.pricing import Pricing
 from performative.populations.regression import Regression
 from performative.populations.reweighted import Reweighted
+from performative.populations.static import Static
 from performative.populations.strategic import Strategic
 from performative.populations.wrappers import Contaminated, Sluggish
 
@@ -25,6 +26,7 @@ __all__ = [
     "Regression",
     "Reweighted",
     "Sluggish",
+    "Static",
     "Strategic",
     "shares",
     "shifts",

@@ -49,6 +49,10 @@ class AbstractPopulation(eqx.Module):
         """The world after one more spell under theta."""
         return world
 
+    def drift(self, before: World, after: World) -> dict[str, Array]:
+        """What a history should tell of how a client's world moved in a round, by name: its mean over the cohort."""
+        return {}
+
     def settle(self, theta: Theta, loss: Loss) -> World:
         """The world that theta would bring about if it stayed deployed for good."""
         return self.deploy(self.init(theta, loss), theta, loss)

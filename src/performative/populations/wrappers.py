@@ -82,6 +82,9 @@ class Contaminated(AbstractWrapper):
     def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
         return self.inner.deploy(world[0], theta, loss), self.outlier.deploy(world[1], theta, loss)
 
+    def drift(self, before: World, after: World) -> dict[str, Array]:
+        return self.inner.drift(before[0], after[0])
+
     def settle(self, theta: Theta, loss: Loss) -> World:
         return self.inner.settle(theta, loss), self.outlier.settle(theta, loss)
 
@@ -156,6 +159,9 @@ class Sluggish(AbstractWrapper):
         felt, inside = world
         felt = jax.tree.map(lambda old, new: old + self.speed * (new - old), felt, theta)
         return felt, self.inner.deploy(inside, felt, loss)
+
+    def drift(self, before: World, after: World) -> dict[str, Array]:
+        return self.inner.drift(before[1], after[1])
 
     def settle(self, theta: Theta, loss: Loss) -> World:
         return theta, self.inner.settle(theta, loss)

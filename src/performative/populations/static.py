@@ -1,0 +1,57 @@
+"""Data that stay as they are."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from performative.errors import check_finite
+from performative.populations.base import AbstractPopulation
+from performative.populations.strategic import as_counts, as_labels, table_nodes
+from performative.types import Counts, Numbers, Theta, World, is_concrete, per_client
+
+
+class Static(AbstractPopulation):
+    """A row of the client's table, drawn evenly, whatever is deployed: the ordinary federation.
+
+        z = (x_ij, y_ij),      j ~ Unif([m_i])
+
+    `x` [N, m, ...], `y` [N, m] labels or targets; clients with fewer than m rows are padded and `count` [N] says how
+    many are real (`pf.partition.tables` makes all three). Any model fits, a network too.
+    """
+
+    x: Numbers = per_client(table=True)
+    y: Any = per_client(table=True, converter=as_labels)
+    count: Counts | None = per_client(default=None, converter=as_counts)
+
+    def __check_init__(self) -> None:
+        if np.ndim(self.x) < 2 or np.shape(self.y) != np.shape(self.x)[:2]:
+            raise ValueError(
+                f"Static: x must be [clients, rows, ...] and y [clients, rows]; got {np.shape(self.x)} and "
+                f"{np.shape(self.y)}."
+            )
+        check_finite("Static", x=self.x, y=self.y)
+        if is_concrete(self.count) and self.count is not None:
+            m, count = np.shape(self.x)[1], np.asarray(self.count)
+            if np.any((count < 1) | (count > m)):
+                raise ValueError(f"Static: count must lie in 1..{m}, the rows of x; got {count.tolist()}.")
+        _ = self.clients
+
+    @property
+    def capacity(self) -> int:
+        return self.y.shape[-1]
+
+    @property
+    def rows(self) -> Any:
+        return self.capacity if self.count is None else self.count
+
+    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
+
+    def sample(self, noise: Array, world: World, theta: Theta) -> tuple[Array, Array]:
+        return self.x[noise], self.y[noise]
+
+    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+        return table_nodes(self.capacity, self.rows)
