@@ -9,8 +9,8 @@ ROOT = Path(performative.__file__).parent
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = [
     {"types", "describe", "lazy", "files"},
-    {"errors", "client_axis", "theory"},
-    {"families", "reaction", "noise", "partition", "data"},
+    {"errors", "client_axis", "tables", "theory"},
+    {"families", "reaction", "noise", "partition", "data", "networks"},
     {"clipping"},
     {
         "sampling", "losses", "schedules", "optimisers", "domains", "deploy", "batches",
@@ -19,7 +19,7 @@ LAYERS = [
     {"frames", "problem", "algorithm"},
     {"risk", "privacy"},
     {"engine", "history", "plotting"},
-    {"recipes", "sweep", "compare", "solve", "drift", "skew", "testing", "cases", "attack"},
+    {"recipes", "sweep", "compare", "scoreboard", "solve", "drift", "skew", "testing", "cases", "attack"},
     {"certify", "report"},
     {"plan", "audit"},
     {"config", "demo"},

@@ -16,6 +16,7 @@ from performative.engine.books import write_history
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
+from performative.engine.layout import choose_compute
 from performative.engine.run import (
     cache_compilations,
     check_limit,
@@ -95,6 +96,7 @@ def sweep(
     clock: Clock | None = None,
     dtype: str | None = None,
     executor: str | None = None,
+    at_once: int | None = None,
     limit: float = 1e8,
     progress: bool | None = None,
 ) -> Sweep:
@@ -133,6 +135,8 @@ def sweep(
             check_fit(first.problem, start)
             how = hows[group[0]]
             how.estimator.check(problem, start, how.batch)
+            compute, _ = choose_compute(first, start, repeats * len(group), at_once, half=dtype == "bfloat16")
+            fixed = dataclasses.replace(fixed, setup=dataclasses.replace(fixed.setup, compute=compute))
             watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
             state, chunks, seconds = drive(
                 fixed, start, watch, rounds,
@@ -146,6 +150,7 @@ def sweep(
                     "seed": seed,
                     "dtype": str(first.weights.dtype),
                     "seconds": round(seconds / len(group), 4),
+                    "compute": str(compute),
                 }
                 histories[i] = write_history(fixed, start, watch, rounds, chunks, state, meta, place)
     return Sweep(

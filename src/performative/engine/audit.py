@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from performative.client_axis import client_axes, take_rows
+from performative.engine.blocks import map_in_blocks
 from performative.engine.chunk import Frozen, Targets, over_settings
 from performative.engine.report import Setup
 from performative.problem import Problem
@@ -51,7 +52,7 @@ def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: 
         }
 
     def repeats(setup: Setup, targets: Targets, state: State) -> dict[str, Array]:
-        return jax.vmap(lambda s: one(setup, s))(state)
+        return map_in_blocks(lambda s: one(setup, s), 0, setup.compute.in_turn, len(fixed.keys))(state)
 
     return over_settings(repeats, fixed, state)
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
+from performative.engine.blocks import map_in_blocks
 from performative.engine.keys import run_keys
 from performative.engine.report import Report, Setup
 from performative.engine.round import federated_round
@@ -98,9 +99,10 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
         secrets = jax.tree.map(lambda leaf: leaf[at], span.secrets)
 
         def repeats(setup: Setup, targets: Targets, state: State) -> Any:
-            return jax.vmap(lambda keys, state, secrets: federated_round(setup, state, keys, watch.executor, secrets))(
-                keys, state, secrets
-            )
+            def one(keys: Any, state: State, secrets: Any) -> Any:
+                return federated_round(setup, state, keys, watch.executor, secrets)
+
+            return map_in_blocks(one, 0, setup.compute.in_turn, len(keys.select))(keys, state, secrets)
 
         return over_settings(repeats, fixed, state)
 
@@ -186,4 +188,4 @@ def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:
         return function(setup, targets, *args)
 
     axes = (fixed.axes, *(0 for _ in args))
-    return jax.vmap(one, in_axes=axes, axis_size=fixed.settings)(arrays, *args)
+    return map_in_blocks(one, axes, fixed.setup.compute.in_turn, fixed.settings)(arrays, *args)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from performative.algorithm import Algorithm
+from performative.engine.compute import ALL_AT_ONCE, Compute
 from performative.engine.keys import ClientKeys
 from performative.errors import check_like
 from performative.populations.base import collect
@@ -37,6 +38,7 @@ def client_round(
     steps: Int[Array, ""] | None = None,
     client: Int[Array, ""] | None = None,
     secrets: Secrets | None = None,
+    compute: Compute = ALL_AT_ONCE,
 ) -> tuple[Upload, ClientMemory]:
     """E local steps of one client: deploy, sample, estimate, step, project.
 
@@ -45,7 +47,8 @@ def client_round(
     `population` is the client's own slice, `keys` its own keys, `client` its number. `steps` is tau_i <= E, None for
     all E. `secrets` takes the place of noise that would come from the keys.
     """
-    E, loss, deploy = algorithm.steps, problem.loss, algorithm.deploy
+    E, deploy = algorithm.steps, algorithm.deploy
+    loss, training_loss = compute.loss(problem.loss), compute.training_loss(problem.loss)
     noise, mask = algorithm.batch.draw(keys.data, keys.standing, population, broadcast.theta, E, memory.batch)
     secrets = Secrets() if secrets is None else secrets
     extra_noise = secrets.estimator
@@ -62,7 +65,9 @@ def client_round(
     def local(theta: Any, world: Any, e: Array) -> Local:
         deployed = theta if deploy.each_step else broadcast.deployed
         clock = broadcast.clock + e
-        return Local(loss, population, world, deployed, broadcast, clock, algorithm.rate(clock), client, expected)
+        return Local(
+            training_loss, population, world, deployed, broadcast, clock, algorithm.rate(clock), client, expected
+        )
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry

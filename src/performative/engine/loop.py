@@ -50,6 +50,7 @@ def one_client(
         steps,
         client,
         secrets,
+        setup.compute,
     )
 
 

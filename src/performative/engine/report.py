@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from performative.aggregators import weighted_sum
 from performative.algorithm import Algorithm
 from performative.engine.clock import Clock
+from performative.engine.compute import ALL_AT_ONCE, Compute
 from performative.problem import Problem
 from performative.types import Cohort, Memory, Numbers, Upload, masked_mean, squared_norm
 
@@ -23,6 +24,7 @@ class Setup(eqx.Module):
     tables: PyTree
     clock: Clock
     consensus: bool = eqx.field(static=True, default=True)
+    compute: Compute = ALL_AT_ONCE
 
 
 class Report(eqx.Module):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from performative.client_axis import client_axes, put_rows, take_clients, take_rows
+from performative.engine.blocks import map_in_blocks
 from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
 from performative.engine.report import Report, Setup, reject_broken, report_round
@@ -108,10 +109,13 @@ def _map_clients(
     def one(rows: Any, client: Array, mine: ClientMemory, steps: Array | None, secrets: Secrets | None) -> Any:
         mine_keys = keys.of_client(broadcast.round, client)
         whole = eqx.combine(rows, rest)
-        return client_round(setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, secrets)
+        return client_round(
+            setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, secrets, setup.compute
+        )
 
-    steps_axis = None if cohort.steps is None else 0
-    return jax.vmap(one, in_axes=(axes, 0, 0, steps_axis, 0))(arrays, cohort.ids, memory, cohort.steps, secrets)
+    lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)
+    each = map_in_blocks(one, lead, setup.compute.at_once, cohort.ids.shape[0])
+    return each(arrays, cohort.ids, memory, cohort.steps, secrets)
 
 
 def _where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
@@ -129,10 +133,11 @@ def move_absent_worlds(
     if before.world is None or setup.algorithm.participation.everyone:
         return after
     arrays, rest = eqx.partition(population, eqx.is_array)
-    react = jax.vmap(
-        lambda rows, world: eqx.combine(rows, rest).deploy(world, broadcast.deployed, setup.problem.loss),
-        in_axes=(client_axes(arrays), 0),
-    )
+    loss = setup.compute.loss(setup.problem.loss)
+    react = map_in_blocks(
+        lambda rows, world: eqx.combine(rows, rest).deploy(world, broadcast.deployed, loss),
+        (client_axes(arrays), 0), setup.compute.at_once, N,
+    )  # fmt: skip
     present = spread_out(cohort, N).active
     assert present is not None
     world = _where_rows(present, after.world, react(arrays, before.world))

@@ -18,6 +18,7 @@ from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
+from performative.engine.layout import choose_compute
 from performative.engine.report import Setup
 from performative.engine.secrets import check_grid, secret_keys
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
@@ -45,6 +46,7 @@ def run(
     clock: Clock | None = None,
     dtype: str | None = None,
     executor: str | None = None,
+    at_once: int | None = None,
     stable: Any = None,
     optimal: Any = None,
     limit: float = 1e8,
@@ -64,8 +66,10 @@ def run(
     risk:             points along the run at which risks are measured (True for 20, False for none)
     consensus:        record how far clients end from each other; one more pass over their updates each round
     clock:            what a local step and an exchange cost in simulated time
-    dtype:            "float32" (default) or "float64"
+    dtype:            "float32" (default), "float64", or "bfloat16": gradients in bfloat16, all else in float32
     executor:         "dense", "gather" or "loop"; None picks one, and `history.meta["executor"]` says which
+    at_once:          clients that compute side by side, to save memory; None takes as many as fit, and
+                      `history.meta["compute"]` says what was chosen
     stable, optimal:  points to record distances to; closed forms are used where the population has them
     limit:            a repeat counts as diverged when |theta| exceeds limit * (1 + |start|)
     privacy:          pf.Privacy(delta, epsilon): epsilon so far is recorded; a run stops before it exceeds its budget
@@ -73,7 +77,7 @@ def run(
                       with resume=True a run that was killed goes on from there, to the same bits
     progress:         show a bar; None shows one on a terminal
     """
-    check_counts(rounds=rounds, repeats=repeats, every=every)
+    check_counts(rounds=rounds, repeats=repeats, every=every, **({} if at_once is None else {"at_once": at_once}))
     if checkpoint_every is not None:
         check_counts(checkpoint_every=checkpoint_every)
     if resume and checkpoint is None:
@@ -82,6 +86,8 @@ def run(
     precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
     with jax.enable_x64(precision == jnp.float64):
         setup, start, targets = make_ready(problem, algorithm, theta, clock, consensus, precision, stable, optimal)
+        compute, footprint = choose_compute(setup, start, repeats, at_once, half=dtype == "bfloat16")
+        setup = dataclasses.replace(setup, compute=compute)
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))
         books = None
         if checkpoint is not None:
@@ -99,6 +105,7 @@ def run(
                 "consensus": consensus,
                 "dtype": str(setup.weights.dtype),
                 "clock": describe(clock),
+                "half": compute.half,
             }
             books = Checkpoint(checkpoint, identity, resume)
         ledger = read_ledger(privacy, problem, algorithm, books)
@@ -121,7 +128,8 @@ def run(
             "seed": None if secure else seed,
             "dtype": str(setup.weights.dtype),
             "seconds": round(seconds, 4),
-        }
+            "compute": str(compute),
+        } | ({} if footprint is None else {"memory": str(footprint)})
         notes = algorithm.estimator.review(state.clients.estimator)
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=2)
@@ -236,8 +244,8 @@ def cache_compilations() -> None:
 def read_dtype(dtype: str | None) -> Any:
     if dtype is None:
         return jnp.float64 if _CONFIG.jax_enable_x64 else jnp.float32
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f'dtype must be "float32" or "float64"; got {dtype!r}.')
+    if dtype not in ("float32", "float64", "bfloat16"):
+        raise ValueError(f'dtype must be "float32", "float64" or "bfloat16"; got {dtype!r}.')
     return jnp.float64 if dtype == "float64" else jnp.float32
 
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from performative.estimators.base import AbstractEstimator
-from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, masked_mean
+from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, masked_mean
 
 
 def count_samples(batch: Batch) -> jax.Array | int:
@@ -14,6 +14,23 @@ def count_samples(batch: Batch) -> jax.Array | int:
     return jnp.sum(batch.mask, dtype=jnp.int32)
 
 
+def batch_gradient(loss: Loss, theta: Theta, batch: Batch) -> Theta:
+    """The gradient of the mean loss over the rows that count; rows that do not may hold anything, NaN too."""
+    mask, z = batch.mask, batch.z
+    if mask is not None:
+        # A row that does not count gives place to one that does: 0 times a derivative that is NaN would be NaN.
+        some = jnp.argmax(mask)
+
+        def fill(rows: jax.Array) -> jax.Array:
+            return jnp.where(mask.reshape(-1, *(1,) * (rows.ndim - 1)), rows, rows[some])
+
+        z = jax.tree.map(fill, z)
+    gradient = jax.grad(lambda model: masked_mean(jax.vmap(loss, in_axes=(None, 0))(model, z), mask))(theta)
+    if mask is None:
+        return gradient
+    return jax.tree.map(lambda leaf: jnp.where(jnp.any(mask), leaf, 0), gradient)
+
+
 class Minibatch(AbstractEstimator):
     """v = mean over the batch of grad l(theta; z), z drawn from the data as they are.
 
@@ -21,5 +38,4 @@ class Minibatch(AbstractEstimator):
     """
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
-        gradients = jax.vmap(jax.grad(local.loss), in_axes=(None, 0))(theta, batch.z)
-        return Estimate(masked_mean(gradients, batch.mask), memory, {"samples": count_samples(batch)})
+        return Estimate(batch_gradient(local.loss, theta, batch), memory, {"samples": count_samples(batch)})

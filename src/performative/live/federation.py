@@ -23,6 +23,7 @@ from performative.engine.keys import RunKeys, run_keys
 from performative.engine.loop import one_client
 from performative.engine.report import Setup
 from performative.engine.round import open_round
+from performative.engine.layout import choose_compute
 from performative.engine.run import check_seed, make_ready, read_dtype, repeat_keys
 from performative.engine.secrets import check_grid
 from performative.engine.setup import init_state
@@ -120,8 +121,9 @@ class Ready:
     def __init__(self, federation: Federation):
         problem, algorithm = federation.problem, federation.algorithm
         made = make_ready(problem, algorithm, federation.theta, Clock(), True, read_dtype(federation.dtype))
-        self.setup: Setup = made[0]
         self.start: Any = made[1]
+        compute, _ = choose_compute(made[0], self.start, 1, half=federation.dtype == "bfloat16")
+        self.setup: Setup = dataclasses.replace(made[0], compute=compute)
         self.targets: Targets = made[2]
         self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
         if federation.privacy is not None and federation.privacy.noise == "secure":

@@ -1,0 +1,32 @@
+"""A map over clients, repeats or settings that takes so many of them at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.api_util import flatten_axes
+
+
+def map_in_blocks(
+    function: Callable[..., Any], in_axes: Any, at_once: int | None, axis_size: int
+) -> Callable[..., Any]:
+    """jax.vmap(function, in_axes, axis_size=...), with at most `at_once` side by side; None for all.
+
+    `in_axes` holds 0 and None only. One at a time is a plain loop, without an axis of length 1.
+    """
+    if at_once is None or at_once >= axis_size:
+        return jax.vmap(function, in_axes=in_axes, axis_size=axis_size)
+
+    def mapped(*args: Any) -> Any:
+        leaves, structure = jax.tree.flatten(args)
+        axes = flatten_axes("map_in_blocks", structure, in_axes)
+        varying = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
+
+        def one(rows: list[Any]) -> Any:
+            row = iter(rows)
+            mine = [leaf if axis is None else next(row) for leaf, axis in zip(leaves, axes, strict=True)]
+            return function(*jax.tree.unflatten(structure, mine))
+
+        return jax.lax.map(one, varying, batch_size=None if at_once == 1 else at_once)
+
+    return mapped

@@ -1,0 +1,74 @@
+"""How much memory a program needs, from its trace alone: nothing is compiled or run."""
+
+import math
+from typing import Any
+
+import jax
+from jax.extend.core import Literal
+
+# Results that a compiler writes down. All others it works out where they are read, unless many read them.
+_WRITTEN = {
+    "conv_general_dilated", "dot_general", "concatenate", "gather", "scatter", "scatter-add", "sort", "cumsum",
+    "reduce_sum", "reduce_max", "reduce_window", "reduce_window_max", "select_and_scatter_add", "dynamic_update_slice",
+    "random_bits", "threefry2x32", "scan", "while", "cond", "custom_jvp_call", "custom_vjp_call", "pad",
+}  # fmt: skip
+
+
+def bytes_of(tree: Any) -> int:
+    """Bytes of all arrays (or shapes) of a tree."""
+    leaves = (leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def peak_bytes(jaxpr: Any) -> int:
+    """The most that a traced program holds at a time, beyond what it is given.
+
+    Each result that is written down lives from where it is made to where it is read last; one in between, which the
+    compiler fuses into its reader, keeps alive what it is made of. Buffers that the compiler adds for itself, or
+    shares, are not seen.
+    """
+    last: dict[Any, int] = {}
+    for i, eqn in enumerate(jaxpr.eqns):
+        for var in eqn.invars:
+            if not isinstance(var, Literal):
+                last[var] = i
+    end = len(jaxpr.eqns)
+    for var in jaxpr.outvars:
+        if not isinstance(var, Literal):
+            last[var] = end
+    given = {*jaxpr.invars, *jaxpr.constvars}
+    sources: dict[Any, set[Any]] = {var: set() for var in given}
+    until: dict[Any, int] = {}
+    born: dict[Any, int] = {}
+    inner = [0] * (end + 1)
+    for i, eqn in enumerate(jaxpr.eqns):
+        inside = [peak_bytes(body) for body in _bodies(eqn)]
+        inner[i] = max(inside, default=0)
+        made_of = set().union(*(sources.get(var, set()) for var in eqn.invars if not isinstance(var, Literal)))
+        for var in eqn.outvars:
+            if eqn.primitive.name in _WRITTEN or inside or last.get(var) == end:
+                sources[var], born[var] = {var}, i
+                until[var] = max(until.get(var, i), last.get(var, i))
+            else:
+                sources[var] = made_of
+                for source in made_of:
+                    until[source] = max(until[source], last.get(var, i))
+    change = [0] * (end + 2)
+    for var, i in born.items():
+        size = bytes_of(var.aval)
+        change[i] += size
+        change[until[var] + 1] -= size
+    held, most = 0, 0
+    for i in range(end + 1):
+        held += change[i]
+        most = max(most, held + inner[i])
+    return most
+
+
+def _bodies(eqn: Any) -> list[Any]:
+    """Programs inside of an operation."""
+    found = []
+    for value in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
+        if hasattr(value, "eqns"):
+            found.append(getattr(value, "jaxpr", value))
+    return found

@@ -1,0 +1,64 @@
+"""Networks to start with. Each function returns (theta, network)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from performative.errors import check_counts
+from performative.networks.layers import RELU, Dense, HalvingConvolution, as_image
+from performative.networks.split import Network, split
+from performative.types import Theta
+
+
+def mlp(inputs: int, outputs: int, width: int = 196, depth: int = 1, seed: int = 0) -> tuple[Theta, Network]:
+    """Fully connected, `depth` hidden layers of `width` with ReLU; a sample of any shape is laid out in a row.
+
+    The defaults are the network that Jin et al. 2024 use on Fashion-MNIST (784-196-10).
+    """
+    check_counts(inputs=inputs, outputs=outputs, width=width, depth=depth)
+    rng = np.random.default_rng(seed)
+    layers: list[Any] = [eqx.nn.Lambda(jnp.ravel)]
+    for _ in range(depth):
+        layers += [Dense(rng, inputs, width), RELU]
+        inputs = width
+    return split(eqx.nn.Sequential([*layers, Dense(rng, inputs, outputs)]))
+
+
+def cnn(
+    shape: Sequence[int], outputs: int, channels: Sequence[int] = (16, 32), width: int = 64, seed: int = 0
+) -> tuple[Theta, Network]:
+    """3x3 convolutions with ReLU, halved by max-pooling after each, then one hidden layer of `width`.
+
+    shape:    of one image, (height, width) or (height, width, channels)
+    channels: of the convolutions
+    """
+    *size, channels_in = image_shape("cnn", shape)
+    check_counts(outputs=outputs, width=width)
+    rng = np.random.default_rng(seed)
+    layers: list[Any] = [eqx.nn.Lambda(as_image)]
+    for channels_out in channels:
+        check_counts(channels=channels_out)
+        if min(size) < 2:
+            raise ValueError(f"cnn: {len(channels)} halvings of an image of shape {tuple(shape)} leave nothing.")
+        layers.append(HalvingConvolution(rng, channels_in, channels_out))
+        channels_in, size = channels_out, [side // 2 for side in size]
+    hidden = Dense(rng, channels_in * size[0] * size[1], width)
+    layers += [eqx.nn.Lambda(jnp.ravel), hidden, RELU, Dense(rng, width, outputs)]
+    return split(eqx.nn.Sequential(layers))
+
+
+def image_shape(owner: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """(height, width, channels)."""
+    sizes = tuple(shape)
+    whole = all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in sizes)
+    if len(sizes) not in (2, 3) or not whole:
+        raise ValueError(f"{owner}: shape must be (height, width) or (height, width, channels); got {shape}.")
+    if len(sizes) == 3 and sizes[0] <= 4 < sizes[2]:
+        raise ValueError(
+            f"{owner}: shape {sizes} looks like (channels, height, width); give (height, width, channels), and images "
+            "with the channels last (numpy.moveaxis(x, -3, -1))."
+        )
+    return sizes if len(sizes) == 3 else (*sizes, 1)

@@ -1,0 +1,63 @@
+"""A residual network for small images."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from performative.errors import check_counts
+from performative.networks.layers import RELU, Convolution, Dense, GroupNorm, as_image, spatial_mean
+from performative.networks.ready import image_shape
+from performative.networks.split import Network, split
+from performative.types import Theta
+
+
+class Block(eqx.Module):
+    """relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)); the first convolution has the stride."""
+
+    first: Convolution
+    second: Convolution
+    norms: tuple[GroupNorm, GroupNorm]
+    shortcut: Convolution | None
+
+    def __init__(self, rng: np.random.Generator, inputs: int, outputs: int, stride: int, groups: int):
+        self.first = Convolution(rng, inputs, outputs, stride=stride, bias=False)
+        self.second = Convolution(rng, outputs, outputs, bias=False)
+        self.norms = (GroupNorm(groups, outputs), GroupNorm(groups, outputs))
+        same = stride == 1 and inputs == outputs
+        self.shortcut = None if same else Convolution(rng, inputs, outputs, side=1, stride=stride, bias=False)
+
+    def __call__(self, x: Array, *, key: Any = None) -> Array:
+        inside = jax.nn.relu(self.norms[0](self.first(x)))
+        inside = self.norms[1](self.second(inside))
+        return jax.nn.relu(inside + (x if self.shortcut is None else self.shortcut(x)))
+
+
+def resnet18(shape: Sequence[int], outputs: int, width: int = 64, seed: int = 0) -> tuple[Theta, Network]:
+    """ResNet-18 as used on 32x32 images: a 3x3 stem, four stages of two blocks, mean over the image, one layer.
+
+    `width` is the channels of the first stage (a multiple of 4; 64 gives 11.2 million numbers). Differs from He et al.
+    2016: GroupNorm (Hsieh et al. 2020) in the place of BatchNorm, whose statistics are no part of a model that clients
+    average.
+    """
+    *_, channels = image_shape("resnet18", shape)
+    check_counts(outputs=outputs, width=width)
+    if width % 4:
+        raise ValueError(f"resnet18: width must be a multiple of 4, so that norms can group channels; got {width}.")
+    rng, groups = np.random.default_rng(seed), min(8, width // 4)
+    layers: list[Any] = [
+        eqx.nn.Lambda(as_image),
+        Convolution(rng, channels, width, bias=False),
+        GroupNorm(groups, width),
+        RELU,
+    ]
+    before = width
+    for stage in range(4):
+        after = width << stage
+        for block in range(2):
+            layers.append(Block(rng, before, after, 2 if stage and not block else 1, groups))
+            before = after
+    return split(eqx.nn.Sequential([*layers, eqx.nn.Lambda(spatial_mean), Dense(rng, before, outputs)]))

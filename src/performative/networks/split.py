@@ -1,0 +1,45 @@
+"""An equinox module as a pair: its arrays, and what is left."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array
+
+from performative.types import Theta
+
+
+class Network(eqx.Module):
+    """scores = network(theta, x) of ONE sample: an equinox module without its arrays, which are theta."""
+
+    rest: Any
+
+    def __call__(self, theta: Theta, x: Array) -> Array:
+        return eqx.combine(theta, self.rest)(x)
+
+
+def split(model: Any) -> tuple[Theta, Network]:
+    """(theta, network) of an equinox module that maps ONE sample to scores.
+
+        theta, network = pf.networks.split(model)
+        problem = pf.Problem(pf.losses.cross_entropy(network), population)
+        history = pf.run(problem, algorithm, rounds=10, theta=theta)
+
+    theta is the module with everything but its floating arrays taken out. Layers that keep statistics between calls
+    (BatchNorm) do not fit: what they remember is no part of theta. GroupNorm and LayerNorm do.
+    Flax: theta = model.init(key, x[None])["params"], and a top-level function
+    `def scores(theta, x): return model.apply({"params": theta}, x[None])[0]` in the place of the network.
+    """
+    if not callable(model):
+        raise ValueError(f"split: model must be an equinox module that is called with one sample; got {model!r}.")
+    theta, rest = eqx.partition(model, eqx.is_inexact_array)
+    if not jax.tree.leaves(theta):
+        raise ValueError(f"split: {type(model).__name__} holds no floating arrays, so there is nothing to train.")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(rest):
+        if eqx.is_array(leaf) or isinstance(leaf, eqx.nn.StateIndex):
+            name = jax.tree_util.keystr(path)
+            raise ValueError(
+                f"split: model{name} is neither trained nor fixed code (a counter, a table, statistics of BatchNorm); "
+                "use layers without a state, such as GroupNorm, or close over fixed arrays in a function of theta, x."
+            )
+    return theta, Network(rest)
