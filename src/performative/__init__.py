@@ -27,7 +27,7 @@ from performative.compare import compare
 from performative.deploy import Every
 from performative.domains import Ball, Box
 from performative.drift import average_drift
-from performative.engine import Clock, run
+from performative.engine import Clock, estimate_memory, run
 from performative.history import History
 from performative.participation import (
     Available,
@@ -107,6 +107,7 @@ __all__ = [
     "compare",
     "dicesgd",
     "equilibria",
+    "estimate_memory",
     "estimators",
     "families",
     "fedavg",

@@ -8,6 +8,10 @@ from typing import Any
 
 from performative.errors import nearest
 
+NAMES = ("core", "optimal", "private", "networks", "federation")
+# These take minutes, start processes or need a GPU, so they run only when they are named.
+LONG = ("federation", "networks", "networks_gpu")
+
 
 def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
     """All benchmarks by name. They live in the repository, not in the installed package."""
@@ -16,17 +20,13 @@ def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
         raise FileNotFoundError("the benchmarks are not part of the installed package; install from a clone (pip -e).")
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    modules = [importlib.import_module(f"benchmarks.{name}") for name in ("core", "optimal", "private", "federation")]
+    modules = [importlib.import_module(f"benchmarks.{name}") for name in NAMES]
     return {name: run for module in modules for name, run in module.BENCHMARKS.items()}
 
 
 def usual(known: dict[str, Any]) -> list[str]:
     """What runs where nothing is named."""
     return [name for name in known if name not in LONG]
-
-
-# These take minutes and start processes, so they run only when they are named.
-LONG = ("federation",)
 
 
 def run_benchmarks(names: list[str] | None = None) -> list[dict[str, Any]]:

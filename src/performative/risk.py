@@ -15,6 +15,8 @@ from performative.types import Theta, World
 NODES = 2048
 # Up to this many samples are held at once (32 MB in float64); beyond, clients are taken in blocks.
 _SAMPLES = 1 << 22
+# Models of this many numbers are networks: so many numbers at a time, at least so many samples.
+_SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
 
 
 def client_risks(
@@ -32,11 +34,18 @@ def client_risks(
         population = eqx.combine(rows, rest)
         here = population.settle(deployed, problem.loss) if world is None else world
         noise, share = population.nodes_within(here, deployed, nodes)
-        each = jax.vmap(lambda u: problem.loss(theta, population.sample(u, here, deployed)))(noise)
+
+        def of_sample(u: Any) -> Array:
+            return problem.loss(theta, population.sample(u, here, deployed))
+
+        each = jax.vmap(of_sample)(noise) if few == count else jax.lax.map(of_sample, noise, batch_size=few)
         return jnp.sum(share.astype(each.dtype) * each)
 
     axes = client_axes(arrays)
-    block = max(1, _SAMPLES // count_nodes(problem, deployed, nodes))
+    count = count_nodes(problem, deployed, nodes)
+    few, block = samples_at_once(theta, count), max(1, _SAMPLES // count)
+    if few < count:
+        block = 1
     if problem.clients <= block:
         lead = (axes, None if world is None else 0)
         return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world)
@@ -44,6 +53,16 @@ def client_risks(
     shared = jax.tree.map(lambda axis, leaf: leaf if axis is None else None, axes, arrays, is_leaf=_is_none)
     again = jax.checkpoint(lambda each: one(eqx.combine(each[0], shared), each[1]))
     return jax.lax.map(again, (rows, world), batch_size=block)
+
+
+def samples_at_once(theta: Theta, count: int) -> int:
+    """How many of `count` samples to take the loss of side by side.
+
+    What a network writes down on its way to the loss of a sample is taken to be as long as the network itself: true of
+    the usual ones, and much too careful for most.
+    """
+    size = sum(leaf.size for leaf in jax.tree.leaves(theta))
+    return count if size < _SMALL_MODEL else min(count, max(_FEWEST, _NUMBERS // size))
 
 
 def count_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> int:

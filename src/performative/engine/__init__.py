@@ -5,7 +5,7 @@ from performative.engine.clock import Clock
 from performative.engine.keys import ClientKeys, RunKeys, run_keys
 from performative.engine.report import Report, Setup
 from performative.engine.round import federated_round
-from performative.engine.run import run
+from performative.engine.run import estimate_memory, run
 
 __all__ = [
     "ClientKeys",
@@ -14,6 +14,7 @@ __all__ = [
     "RunKeys",
     "Setup",
     "client_round",
+    "estimate_memory",
     "federated_round",
     "init_client",
     "run",

@@ -59,8 +59,9 @@ def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: 
 
 def _subset(setup: Setup, ids: Int[Array, " K"]) -> Problem:
     """The problem restricted to some clients, as a problem again."""
+    problem = eqx.tree_at(lambda p: p.loss, setup.problem, setup.compute.loss(setup.problem.loss), is_leaf=callable)
     if ids.shape[0] == setup.weights.shape[0]:
-        return setup.problem
+        return problem
     population = setup.problem.population
     rows = jax.tree.map(
         lambda axis, leaf: leaf if axis is None else jnp.take(leaf, ids, axis=0),
@@ -68,4 +69,4 @@ def _subset(setup: Setup, ids: Int[Array, " K"]) -> Problem:
         population,
         is_leaf=lambda leaf: leaf is None,
     )
-    return eqx.tree_at(lambda p: p.population, setup.problem, rows)
+    return eqx.tree_at(lambda p: p.population, problem, rows)

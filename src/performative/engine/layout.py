@@ -84,15 +84,18 @@ def choose_compute(
     samples = copies * cohort * algorithm.steps * _batch_size(algorithm.batch, setup.problem.population)
     if size < _SMALL_MODEL and samples < _FEW_SAMPLES:
         return Compute(at_once=_fewer(at_once, cohort), half=half), None
-    products = _convolves(setup, start)
-    footprint = measure_footprint(
-        dataclasses.replace(setup, compute=Compute(products=products, half=half)), start, copies
-    )
+    setup = set_compute(setup, start, half)
+    footprint = measure_footprint(setup, start, copies)
     if at_once is None:
         at_once = footprint.at_once
         if jax.default_backend() == "cpu" and size >= _SMALL_MODEL:
             at_once = 1
-    return Compute(_fewer(at_once, cohort), products, half), footprint
+    return Compute(_fewer(at_once, cohort), setup.compute.products, half), footprint
+
+
+def set_compute(setup: Setup, start: Theta, half: bool) -> Setup:
+    """The setup with all clients at once, and convolutions as products where there are any."""
+    return dataclasses.replace(setup, compute=Compute(products=_convolves(setup, start), half=half))
 
 
 def measure_footprint(setup: Setup, start: Theta, copies: int) -> Footprint:
@@ -153,4 +156,7 @@ def _convolves(setup: Setup, start: Theta) -> bool:
 
 
 def _gib(size: float) -> str:
-    return f"{size / 2**30:.3g} GiB" if size >= 2**28 else f"{size / 2**20:.3g} MiB"
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20)):
+        if size >= scale / 4:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size / 2**10:.3g} KiB"

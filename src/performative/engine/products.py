@@ -30,8 +30,8 @@ def has_convolutions(function: Callable[..., Any], *args: Any) -> bool:
 class AsProducts(eqx.Module):
     """`inner` with its convolutions spelled out as matrix products, and its poolings as maxima of slices.
 
-    The values are the same up to rounding. Convolutions inside of `scan`, `while` or `cond` are left as they are, and so
-    are grouped and transposed ones.
+    The values are the same up to rounding. Grouped and transposed convolutions are left as they are, and so are those
+    inside of `scan`, `while` or `cond`.
     """
 
     inner: Callable[..., Any]

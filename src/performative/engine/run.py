@@ -18,7 +18,7 @@ from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
-from performative.engine.layout import choose_compute
+from performative.engine.layout import Footprint, choose_compute, measure_footprint, set_compute
 from performative.engine.report import Setup
 from performative.engine.secrets import check_grid, secret_keys
 from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
@@ -135,6 +135,21 @@ def run(
             warnings.warn(note, UserWarning, stacklevel=2)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
         return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
+
+
+def estimate_memory(
+    problem: Problem, algorithm: Algorithm, theta: Any = None, repeats: int = 1, *, dtype: str | None = None
+) -> Footprint:
+    """What a run would need on this machine's device, and how many clients would compute at once. Nothing is run.
+
+    By tracing one client's round: its bytes have been between 0.9 and 1.9 times those of the compiled program.
+    """
+    check_counts(repeats=repeats)
+    precision = read_dtype(dtype)
+    with jax.enable_x64(precision == jnp.float64):
+        setup, start, _ = make_ready(problem, algorithm, theta, Clock(), True, precision)
+        half = dtype == "bfloat16"
+        return measure_footprint(set_compute(setup, start, half), start, repeats)
 
 
 def make_ready(

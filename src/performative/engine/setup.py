@@ -49,6 +49,12 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
         theta = problem.columns.start(theta)
     if shape is not None and isinstance(theta, (list, tuple)):
         theta = np.asarray(theta, float)  # a list of numbers is a vector, not a tree of numbers
+    for path, leaf in jax.tree_util.tree_leaves_with_path(theta):
+        if callable(leaf) or isinstance(leaf, str):
+            raise ValueError(
+                f"theta must be a pytree of arrays, but theta{jax.tree_util.keystr(path)} is {leaf!r}. Of an equinox "
+                "module take theta, network = pf.networks.split(module)."
+            )
     theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), theta)
     if shape is not None:
         got = [leaf.shape for leaf in jax.tree.leaves(theta)]
