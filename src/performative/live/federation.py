@@ -20,10 +20,10 @@ from performative.describe import describe
 from performative.engine.chunk import Targets
 from performative.engine.clock import Clock
 from performative.engine.keys import RunKeys, run_keys
+from performative.engine.layout import choose_compute
 from performative.engine.loop import one_client
 from performative.engine.report import Setup
 from performative.engine.round import open_round
-from performative.engine.layout import choose_compute
 from performative.engine.run import check_seed, make_ready, read_dtype, repeat_keys
 from performative.engine.secrets import check_grid
 from performative.engine.setup import init_state
