@@ -18,6 +18,7 @@ from performative import (
     populations,
     privacy,
     schedules,
+    tables,
     theory,
 )
 from performative.algorithm import Algorithm
@@ -140,6 +141,7 @@ __all__ = [
     "selection_skew",
     "stable_point",
     "sweep",
+    "tables",
     "theory",
 ]
 

@@ -87,7 +87,7 @@ def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, Py
         marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
         if not marks:
             return leaf
-        if marks["table"]:
+        if marks["table"] and leaf.ndim > 1:  # one number a client is no table: tables on disk keep such
             return TableRow(leaf, jnp.minimum(ids, leaf.shape[0] - 1))
         return jnp.take(leaf, ids, axis=0, mode="clip")
 
@@ -95,7 +95,7 @@ def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, Py
         marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
         if not marks:
             return None
-        return TableRow(None, 0) if marks["table"] else 0
+        return TableRow(None, 0) if marks["table"] and leaf.ndim > 1 else 0
 
     return (
         jax.tree_util.tree_map_with_path(take, population),

@@ -9,11 +9,15 @@ from typing import Any
 def write_by(path: Path, write: Callable[[Any], object]) -> None:
     """Write beside, flush to the disk, rename, and flush the folder that the name stands in."""
     part = path.with_name(f".{path.name}.part")
-    with open(part, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with open(part, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except Exception:
+        part.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

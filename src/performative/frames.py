@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from performative.errors import check_finite, nearest
+from performative.partition import pad_tables
 from performative.types import as_numbers
 
 
@@ -48,8 +49,6 @@ def read_frame(
     frame: Any, client: str, label: str, strategic: Any, strength: Any, standardise: bool, intercept: bool
 ) -> ClientTables:
     """Split a table by client, pad to one length, check every column that is used."""
-    from performative.populations.strategic import pad_tables
-
     if not hasattr(frame, "columns") or not hasattr(frame, "groupby"):
         raise ValueError(f"frame must be a pandas DataFrame, one row a person; got {type(frame).__name__}.")
     if len(frame) == 0:

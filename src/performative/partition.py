@@ -1,7 +1,7 @@
 """Ways to hand the rows of one labelled table out to clients.
 
-Each function returns one sorted array of row numbers a client, and every row belongs to exactly one of them. The same
-seed gives the same parts.
+`iid`, `dirichlet`, `by_label` and `by_quantity` return one sorted array of row numbers a client, and every row belongs
+to exactly one of them. The same seed gives the same parts. `tables` makes each client's own table of them.
 """
 
 from collections.abc import Sequence
@@ -98,6 +98,52 @@ def counts_of(labels: Any, parts: Sequence[Any]) -> Int[np.ndarray, "N C"]:
     """How many rows of each label (in sorted order) each client holds."""
     kinds, kind = np.unique(np.asarray(labels), return_inverse=True)
     return np.stack([np.bincount(kind[np.asarray(part, int)], minlength=len(kinds)) for part in parts])
+
+
+def tables(x: Any, y: Any, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, Int[np.ndarray, " N"]]:
+    """Each client's rows as one array: x [N, m, ...], y [N, m, ...], and how many rows of it are real [N].
+
+    m is the largest client's number of rows; the others are padded with zeros, which no population draws when it is
+    given the count:
+
+        x, y, count = pf.partition.tables(x, y, pf.partition.dirichlet(y, clients=20, alpha=0.3))
+        pf.populations.Static(x, y, count)
+
+    x, y:  one row a person
+    parts: row numbers of each client. A row may be in several parts, or in none
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
+        raise ValueError(f"tables: x and y must have one row a person; got shapes {x.shape} and {y.shape}.")
+    hands = [_read_part(client, part, len(x)) for client, part in enumerate(parts)]
+    if not hands:
+        raise ValueError("tables: parts must hold the row numbers of at least one client; got none.")
+    (rows, count), (labels, _) = pad_tables([x[hand] for hand in hands]), pad_tables([y[hand] for hand in hands])
+    return rows, labels, count
+
+
+def pad_tables(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
+    """Stack tables of different lengths, padded with zeros: [N, m, ...] and the real lengths [N]."""
+    lengths = np.asarray([len(t) for t in tables], np.int32)
+    out = np.zeros((len(tables), int(lengths.max()), *np.shape(tables[0])[1:]), np.asarray(tables[0]).dtype)
+    for row, table in enumerate(tables):
+        out[row, : len(table)] = table
+    return out, lengths
+
+
+def _read_part(client: int, part: Any, rows: int) -> np.ndarray:
+    """Row numbers: whole, at least one, and each in the table."""
+    hand = np.asarray(part)
+    if hand.ndim != 1 or not hand.size or hand.dtype.kind not in "iu":
+        raise ValueError(
+            f"tables: parts[{client}] must hold the numbers of one row or more; got {hand.dtype} of shape {hand.shape}."
+        )
+    if hand.min() < 0 or hand.max() >= rows:
+        raise ValueError(
+            f"tables: parts[{client}] holds row numbers from {hand.min()} to {hand.max()}, but x and y have rows "
+            f"0..{rows - 1}; give the table that the parts were made for."
+        )
+    return hand
 
 
 def _rows_by_label(labels: np.ndarray) -> tuple[np.ndarray, Parts]:

@@ -13,9 +13,10 @@ from performative.types import Theta, World
 
 # Draws a client where an expectation has no exact rule.
 NODES = 2048
-# Up to this many samples are held at once (32 MB in float64); beyond, clients are taken in blocks.
+# Up to this many numbers are held at once (32 MB in float64); beyond, clients are taken in blocks.
 _SAMPLES = 1 << 22
-# Models of this many numbers are networks: so many numbers at a time, at least so many samples.
+# Beyond this many numbers, samples of one client are taken in blocks too, of at least so many. A model of _SMALL_MODEL
+# numbers is a network.
 _SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
 
 
@@ -42,10 +43,9 @@ def client_risks(
         return jnp.sum(share.astype(each.dtype) * each)
 
     axes = client_axes(arrays)
-    count = count_nodes(problem, deployed, nodes)
-    few, block = samples_at_once(theta, count), max(1, _SAMPLES // count)
-    if few < count:
-        block = 1
+    count, width = shape_of_nodes(problem, deployed, nodes)
+    few = samples_at_once(theta, count, width)
+    block = max(1, _SAMPLES // (count * width)) if few == count else 1
     if problem.clients <= block:
         lead = (axes, None if world is None else 0)
         return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world)
@@ -55,26 +55,34 @@ def client_risks(
     return jax.lax.map(again, (rows, world), batch_size=block)
 
 
-def samples_at_once(theta: Theta, count: int) -> int:
-    """How many of `count` samples to take the loss of side by side.
+def samples_at_once(theta: Theta, count: int, width: int) -> int:
+    """How many of `count` samples of `width` numbers each to take the loss of side by side.
 
     What a network writes down on its way to the loss of a sample is taken to be as long as the network itself: true of
     the usual ones, and much too careful for most.
     """
     size = sum(leaf.size for leaf in jax.tree.leaves(theta))
-    return count if size < _SMALL_MODEL else min(count, max(_FEWEST, _NUMBERS // size))
+    return min(count, max(_FEWEST, _NUMBERS // (width if size < _SMALL_MODEL else max(width, size))))
 
 
 def count_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> int:
     """Samples a client that its expectation is taken over."""
+    return shape_of_nodes(problem, deployed, nodes)[0]
+
+
+def shape_of_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> tuple[int, int]:
+    """Samples a client that its expectation is taken over, and the numbers in one of them."""
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def shares(rows: Any) -> Array:
+    def first(rows: Any) -> Any:
         population = eqx.combine(rows, rest)
-        return population.nodes_within(population.settle(deployed, problem.loss), deployed, nodes)[1]
+        world = population.settle(deployed, problem.loss)
+        noise, share = population.nodes_within(world, deployed, nodes)
+        return share, population.sample(jax.tree.map(lambda leaf: leaf[0], noise), world, deployed)
 
     lead = (client_axes(arrays),)
-    return jax.eval_shape(jax.vmap(shares, in_axes=lead, axis_size=problem.clients), arrays).shape[1]
+    share, z = jax.eval_shape(jax.vmap(first, in_axes=lead, axis_size=problem.clients), arrays)
+    return share.shape[1], max(1, sum(leaf.size for leaf in jax.tree.leaves(z)) // problem.clients)
 
 
 def decoupled_risk(

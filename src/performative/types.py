@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +17,59 @@ Memory = PyTree
 World = PyTree
 Noise = PyTree
 Loss = Callable[[Any, Any], Any]
+
+
+class AbstractTable(eqx.Module):
+    """What may stand in a table field in the place of an array [N, m, ...]; `performative.tables` has some.
+
+    It is indexed by sample once it has been sliced to one client, and has an array's shape and dtype. `scale` is the
+    factor on what is stored; without one, whole numbers stay whole.
+    """
+
+    scale: eqx.AbstractVar[Any]
+    __iter__ = None  # else Python would try 0, 1, 2, ...
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype: ...
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @abstractmethod
+    def __getitem__(self, sample: Any) -> Array: ...
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError(
+            f"{type(self).__name__} is read row by row and cannot be taken as a whole; give an array where all of it "
+            "is needed at once."
+        )
+
+
 # What a field of numbers holds: host arrays until `run` moves them to the device. Shapes stand in the docstrings.
 if TYPE_CHECKING:
     Numbers = Any
     Counts = Any
 else:
-    Numbers = Float[Array | np.ndarray, "..."]
-    Counts = Int[Array | np.ndarray, "..."]
+    Numbers = Float[Array | np.ndarray | AbstractTable, "..."]
+    Counts = Int[Array | np.ndarray | AbstractTable, "..."]
 
 
 def as_numbers(value: Any) -> Any:
     """Host numbers become float64 NumPy arrays, so that nothing is lost before `run` picks a precision."""
     if isinstance(value, jax.Array) or value is None:
         return value
+    if isinstance(value, AbstractTable):
+        whole = jnp.issubdtype(value.dtype, jnp.integer)
+        return eqx.tree_at(lambda t: t.scale, value, np.asarray(1.0), is_leaf=lambda t: t is None) if whole else value
     array = np.asarray(value)
     return array.astype(np.float64, copy=False) if array.dtype.kind in "buif" else array
 
@@ -58,8 +99,10 @@ def per_client(*, table: bool = False, converter: Callable[[Any], Any] = as_numb
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether the values can be looked at now (they cannot while JAX traces)."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+    """Whether the values can be looked at now (they cannot while JAX traces, nor in a table that is read by rows)."""
+    return not isinstance(value, AbstractTable) and not any(
+        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)
+    )
 
 
 class Cohort(eqx.Module):

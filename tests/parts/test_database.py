@@ -67,7 +67,7 @@ def test_forms_of_the_table():
     assert Database(RNG.standard_normal((3, 4))).row_shape == ()
     images = Database(RNG.standard_normal((3, 4, 2, 5)), Linear(0.5))
     assert (images.clients, images.rows, images.row_shape, images.model_shape()) == (3, 4, (2, 5), (2, 5))
-    padded, count = pf.populations.strategic.pad_tables(TABLES)
+    padded, count = pf.partition.pad_tables(TABLES)
     theta = np.ones(2)
     for a, b in zip(
         rows_under(Database(padded, Linear(0.3), count=count), 2, theta),

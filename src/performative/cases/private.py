@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from performative import losses
+from performative import losses, partition
 from performative.cases.credit import credit_table
 from performative.domains import Box
 from performative.errors import check_counts, check_finite
@@ -12,7 +12,6 @@ from performative.populations import Database, Gaussian, Mixture, Strategic
 from performative.populations.base import AbstractPopulation
 from performative.populations.shares import Constant
 from performative.populations.shifts import Linear
-from performative.populations.strategic import pad_tables
 from performative.problem import Problem
 
 
@@ -97,7 +96,7 @@ def credit_default(
         raise ValueError(f"credit_default: {m} rows cannot be dealt out to clients={clients}.")
     order = np.arange(m) if clients == 1 else np.random.default_rng(seed).permutation(m)
     hands = np.array_split(order, clients)
-    (features, count), (labels, _) = pad_tables([x[hand] for hand in hands]), pad_tables([y[hand] for hand in hands])
+    features, labels, count = partition.tables(x, y, hands)
     population = Strategic(
         features, labels, beta, count=None if np.all(count == count[0]) else count, response="evade", floor=floor
     )

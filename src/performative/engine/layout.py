@@ -88,7 +88,7 @@ def choose_compute(
     footprint = measure_footprint(setup, start, copies)
     if at_once is None:
         at_once = footprint.at_once
-        if jax.default_backend() == "cpu" and size >= _SMALL_MODEL:
+        if jax.default_backend() == "cpu" and setup.compute.products:
             at_once = 1
     return Compute(_fewer(at_once, cohort), setup.compute.products, half), footprint
 

@@ -11,6 +11,7 @@ _WRITTEN = {
     "conv_general_dilated", "dot_general", "concatenate", "gather", "scatter", "scatter-add", "sort", "cumsum",
     "reduce_sum", "reduce_max", "reduce_window", "reduce_window_max", "select_and_scatter_add", "dynamic_update_slice",
     "random_bits", "threefry2x32", "scan", "while", "cond", "custom_jvp_call", "custom_vjp_call", "pad",
+    "pure_callback",
 }  # fmt: skip
 
 

@@ -11,11 +11,12 @@ from jaxtyping import Array
 from performative import losses
 from performative.errors import check_finite
 from performative.families import Location
+from performative.partition import pad_tables
 from performative.populations.base import AbstractPopulation
 from performative.populations.gaussian import Gaussian
 from performative.populations.nodes import standard_nodes
 from performative.populations.shifts import AbstractShift, sensitivity_of
-from performative.populations.strategic import as_counts, pad_tables, table_nodes
+from performative.populations.strategic import as_counts, table_nodes
 from performative.types import Counts, Noise, Numbers, Theta, as_numbers, is_concrete, per_client
 
 # Draws that stand for the noise of each row where there are three coordinates or more.

@@ -1,5 +1,6 @@
 """Clients that look harder at what the model gets wrong."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,51 +9,104 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_finite
+from performative.errors import check_counts, check_finite
 from performative.families import Proportions
 from performative.populations.base import AbstractPopulation
 from performative.populations.strategic import as_counts, as_labels
-from performative.types import Counts, Loss, Numbers, Theta, World, as_numbers, per_client
+from performative.types import AbstractTable, Counts, Loss, Numbers, Theta, World, as_numbers, number, per_client
+
+# Numbers of a client's images that are measured at once (4 MB in float64; what a network makes of them is more).
+_NUMBERS = 1 << 19
+
+
+def as_images(value: Any) -> Any:
+    """Bytes stay bytes and floats keep their precision: a copy in float64 would be up to eight times the size."""
+    dtype = value.dtype if isinstance(value, (np.ndarray, jax.Array)) else None
+    return value if dtype == np.uint8 or (dtype is not None and dtype.kind == "f") else as_numbers(value)
 
 
 class Reweighted(AbstractPopulation):
     """Class weights that follow the class losses; the world is the weights.
 
-        w_k <- exp(temperature * loss_k(theta)) / sum_j exp(temperature * loss_j(theta))
+        w_k <- exp(temperature * a_k(theta)) / sum_j exp(temperature * a_j(theta))
 
     A sample is a class k drawn by w, then one of the client's rows of that class. The weights persist between rounds.
     Classes that a client does not hold keep weight 0. Jin et al. 2024, Section 4.3.
+
+    x, y:        [N, m, ...] rows of numbers (images, say) and their classes 0, 1, ...: [N, m]
+    temperature: a number, or one a client; 0 is data that stay
+    held_out:    (x, y) of other rows of the same clients, on which a_k is measured; None measures on the rows of x
+    by:          "loss": a_k is the mean loss of class k. "accuracy": the share of rows of class k that are got right,
+                 whose loss is lowest under their own label. The paper allows both; by accuracy a positive temperature
+                 favours what is right already, so give a negative one to look harder at what is wrong
+    scale:       factor on x when a row is sampled or measured, None for 1. Tables of uint8 stay so on the device
+    block:       rows measured at once, None for about half a million numbers a client
+    A history has the column `tv_distance`: sum_k |w_k - w'_k| / 2 from one round's weights to the next, mean over the
+    cohort. The first of them is the distance from the class shares of the rows.
     The constructor orders each client's rows by class, so that a draw costs nothing in the number of rows.
     """
 
-    x: Numbers = per_client(table=True)
+    x: Any = per_client(table=True, converter=as_images)
     y: Counts = per_client(table=True, converter=as_labels)
     temperature: Numbers = per_client()
     start: Counts = per_client(converter=as_counts)
     held: Counts = per_client(converter=as_counts)
+    measured_x: Any = per_client(table=True, converter=as_images)
+    measured_y: Counts | None = per_client(table=True, converter=lambda y: None if y is None else as_labels(y))
+    measured: Counts | None = per_client(converter=as_counts)
+    scale: Numbers | None = number()
     classes: int = eqx.field(static=True)  # type: ignore[misc]  # per_client() is a field without a default
+    by: str = eqx.field(static=True)  # type: ignore[misc]  # as above
+    block: int | None = eqx.field(static=True)  # type: ignore[misc]  # as above
 
-    def __init__(self, x: Any, y: Any, temperature: Any, classes: int | None = None):
-        x, y = as_numbers(x), np.asarray(as_labels(y))
-        if np.ndim(x) < 3 or y.shape != np.shape(x)[:2]:
-            raise ValueError(
-                f"Reweighted: x must be [clients, rows, ...] and y [clients, rows]; got {np.shape(x)} and {y.shape}."
-            )
-        if y.dtype.kind != "i" or y.min() < 0:
-            raise ValueError(f"Reweighted: y must hold class numbers 0, 1, ...; got {np.unique(y)[:5].tolist()}.")
-        check_finite("Reweighted", x=x, temperature=as_numbers(temperature))
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        temperature: Any,
+        classes: int | None = None,
+        *,
+        held_out: Any = None,
+        by: str = "loss",
+        scale: Any = None,
+        block: int | None = None,
+    ):
+        x, y = _read_rows("", x, y)
+        check_finite("Reweighted", temperature=as_numbers(temperature), scale=as_numbers(scale))
+        if np.ndim(scale):
+            raise ValueError(f"Reweighted: scale must be one number; got shape {np.shape(scale)}.")
+        if by not in ("loss", "accuracy"):
+            raise ValueError(f'Reweighted: by must be "loss" or "accuracy"; got {by!r}.')
+        if block is not None:
+            check_counts(**{"Reweighted: block": block})
         self.classes = int(y.max()) + 1 if classes is None else int(classes)
         if y.max() >= self.classes:
             raise ValueError(
                 f"Reweighted: classes={classes}, but y holds class {y.max()}; give at least {y.max() + 1}."
             )
-        order = np.argsort(y, axis=1, kind="stable")
-        self.x = np.stack([np.asarray(rows)[o] for rows, o in zip(x, order, strict=True)])
-        self.y = np.take_along_axis(y, order, axis=1)
-        held = np.stack([np.bincount(row, minlength=self.classes) for row in y])
-        self.held = held.astype(np.int32)
-        self.start = (np.cumsum(held, axis=1) - held).astype(np.int32)
-        self.temperature = as_numbers(temperature)
+        self.held = _count(y, self.classes)
+        self.start = np.cumsum(self.held, axis=1, dtype=np.int32) - self.held
+        if np.any(np.diff(y, axis=1) < 0):
+            if isinstance(x, AbstractTable):
+                raise ValueError(
+                    f"Reweighted: x is a {type(x).__name__}, whose rows stay where they are, so they must come in the "
+                    "order of their classes; sort each client's rows and y by y first."
+                )
+            order = np.argsort(y, axis=1, kind="stable")
+            x = np.stack([np.asarray(rows)[o] for rows, o in zip(x, order, strict=True)])
+            y = np.take_along_axis(y, order, axis=1)
+        self.x, self.y, self.temperature, self.scale, self.by, self.block = x, y, temperature, scale, by, block
+        self.measured_x = self.measured_y = self.measured = None
+        if held_out is not None:
+            self.measured_x, self.measured_y = _read_held_out(held_out, x, self.classes)
+            self.measured = _count(self.measured_y, self.classes)
+            without = np.argwhere((self.held > 0) & (self.measured == 0))
+            if len(without):
+                client, k = without[0].tolist()
+                raise ValueError(
+                    f"Reweighted: client {client} has {self.held[client, k]} rows of class {k} and no such row in "
+                    "held_out, so that the class cannot be measured; hold out at least one."
+                )
 
     @property
     def smooth(self) -> bool:
@@ -71,13 +125,25 @@ class Reweighted(AbstractPopulation):
         return held / jnp.sum(held)
 
     def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
-        every = jnp.arange(self.x.shape[0], dtype=jnp.int32)
-        each = jax.vmap(lambda row: loss(theta, (self.x[row], self.y[row])))(every)
-        member = self.y[every][:, None] == jnp.arange(self.classes, dtype=self.y.dtype)
+        x, y, count = self.x, self.y, self.held
+        if self.measured is not None:
+            x, y, count = self.measured_x, self.measured_y, self.measured
+        measure = self._measure(loss)
+        every = jnp.arange(y.shape[0], dtype=jnp.int32)
+
+        def one(row: Array) -> Array:
+            return jnp.asarray(measure(theta, (self._scaled(x[row]), y[row]))).astype(world.dtype)
+
+        block = self.block or max(1, _NUMBERS // int(np.prod(x.shape[1:])))
+        each = jax.vmap(one)(every) if len(every) <= block else jax.lax.map(one, every, batch_size=block)
+        member = y[every][:, None] == jnp.arange(self.classes, dtype=y.dtype)
         total = jnp.sum(jnp.where(member, each[:, None], 0), axis=0)
-        score = self.temperature * total / jnp.maximum(self.held, 1).astype(total.dtype)
+        score = self.temperature * total / jnp.maximum(count, 1).astype(total.dtype)
         weights = jax.nn.softmax(jnp.where(self.held > 0, score, -jnp.inf))
         return weights.astype(world.dtype)
+
+    def drift(self, before: World, after: World) -> dict[str, Array]:
+        return {"tv_distance": jnp.sum(jnp.abs(after - before)) / 2}
 
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
         return jax.random.uniform(key, (*shape, 2))
@@ -101,4 +167,59 @@ class Reweighted(AbstractPopulation):
         picked = jnp.sum(noise[0] * edges[-1] >= edges[:-1], dtype=jnp.int32)
         inside = jnp.floor(noise[1] * self.held[picked].astype(noise.dtype)).astype(jnp.int32)
         row = self.start[picked] + jnp.minimum(inside, self.held[picked] - 1)
-        return self.x[row], self.y[row]
+        return self._scaled(self.x[row]), self.y[row]
+
+    def _scaled(self, x: Array) -> Array:
+        # The precision of a run is that of its numbers, temperature among them.
+        x = x.astype(jnp.asarray(self.temperature).dtype) if jnp.issubdtype(x.dtype, jnp.integer) else x
+        return x if self.scale is None else x * jnp.asarray(self.scale, x.dtype)
+
+    def _measure(self, loss: Loss) -> Callable[[Theta, Any], Array]:
+        """What a row adds to a_k."""
+        if self.by == "loss":
+            return loss
+        labels = jnp.arange(self.classes, dtype=self.y.dtype)
+
+        def right(theta: Theta, z: Any) -> Array:
+            x, y = z
+            # What does not depend on the label, the network above all, is worked out once.
+            each = jax.vmap(lambda label: loss(theta, (x, label)))(labels)
+            return each[y] <= jnp.min(each)
+
+        return right
+
+
+def _read_rows(name: str, x: Any, y: Any) -> tuple[Any, np.ndarray]:
+    """Rows and their classes, checked; `name` is what they are called besides x and y."""
+    x, y = as_images(x), np.asarray(as_labels(y))
+    if np.ndim(x) < 3 or y.shape != np.shape(x)[:2]:
+        raise ValueError(
+            f"Reweighted: {name}x must be [clients, rows, ...] and {name}y [clients, rows]; "
+            f"got {np.shape(x)} and {y.shape}."
+        )
+    if y.dtype.kind != "i" or y.min() < 0:
+        raise ValueError(f"Reweighted: {name}y must hold class numbers 0, 1, ...; got {np.unique(y)[:5].tolist()}.")
+    if x.dtype != np.uint8:
+        check_finite("Reweighted", **{f"{name}x": x})
+    return x, y
+
+
+def _read_held_out(held_out: Any, x: Any, classes: int) -> tuple[Any, np.ndarray]:
+    if not isinstance(held_out, (tuple, list)) or len(held_out) != 2:
+        raise ValueError(f"Reweighted: held_out must be a pair (x, y); got {type(held_out).__name__}.")
+    apart, labels = _read_rows("held_out's ", *held_out)
+    if len(apart) != len(x) or apart.shape[2:] != x.shape[2:] or apart.dtype != x.dtype:
+        raise ValueError(
+            f"Reweighted: held_out's x must hold rows of the same clients, shape and dtype as x, {x.dtype} "
+            f"[{len(x)}, ..., {', '.join(map(str, x.shape[2:]))}]; got {apart.dtype} {list(apart.shape)}."
+        )
+    if labels.max() >= classes:
+        raise ValueError(
+            f"Reweighted: held_out's y holds class {labels.max()}, but there are {classes} classes; give classes=."
+        )
+    return apart, labels
+
+
+def _count(y: np.ndarray, classes: int) -> np.ndarray:
+    """Rows of each class that each client has."""
+    return np.stack([np.bincount(row, minlength=classes) for row in y]).astype(np.int32)

@@ -1,6 +1,5 @@
 """People who change their features to please the model."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +11,17 @@ from jaxtyping import Array
 from performative.errors import check_finite
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
-from performative.types import Counts, Numbers, Theta, as_numbers, as_whole, is_concrete, number, per_client
+from performative.types import (
+    AbstractTable,
+    Counts,
+    Numbers,
+    Theta,
+    as_numbers,
+    as_whole,
+    is_concrete,
+    number,
+    per_client,
+)
 
 
 def as_counts(value: Any) -> Any:
@@ -22,6 +31,8 @@ def as_counts(value: Any) -> Any:
 
 def as_labels(value: Any) -> Any:
     """Labels keep whole numbers whole and other values as they are."""
+    if isinstance(value, AbstractTable):
+        return value
     value = value if isinstance(value, jax.Array) else np.asarray(value)
     return value.astype(np.int32) if value.dtype.kind in "bui" else as_numbers(value)
 
@@ -125,12 +136,3 @@ def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
     every = jnp.arange(capacity, dtype=jnp.int32)
     real = (every < rows).astype(jnp.result_type(float))
     return every, real / jnp.sum(real)
-
-
-def pad_tables(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Stack tables of different lengths, padded with zeros: [N, m, ...] and the real lengths [N]."""
-    lengths = np.asarray([len(t) for t in tables], np.int32)
-    out = np.zeros((len(tables), int(lengths.max()), *np.shape(tables[0])[1:]), np.asarray(tables[0]).dtype)
-    for row, table in enumerate(tables):
-        out[row, : len(table)] = table
-    return out, lengths
