@@ -73,13 +73,13 @@ def networks() -> dict:
 
         return call
 
-    seconds = {"ours": _a_round(ours, 1, 5, 3)}
+    seconds = {"ours": _a_round(ours, 1, 4, 2)}
     hand = {
         "map_im2col": by_hand("map", convolutional.im2col, convolutional.pool_slices),
         "vmap_im2col": by_hand("vmap", convolutional.im2col, convolutional.pool_slices),
     }
     for name, call in hand.items():
-        seconds[name] = _a_round(call, 1, 5, 3)
+        seconds[name] = _a_round(call, 1, 4, 2)
     row = {
         "benchmark": "networks: CNN, 100 clients, 10 a round, 10 steps of batch 32",
         "ours_s": seconds["ours"],
@@ -100,7 +100,7 @@ def _against_torch(x, y, cohorts, ours: float) -> dict:
     found = {"torch_threads": torch.get_num_threads()}
     for name, channels_last in (("torch", False), ("torch_channels_last", True)):
         one_round = convolutional.torch_round(x, y, STEPS, BATCH, channels_last)
-        seconds = _a_round(lambda rounds: [one_round(cohort) for cohort in cohorts[:rounds]], 1, 3, 2)  # noqa: B023
+        seconds = _a_round(lambda rounds: [one_round(cohort) for cohort in cohorts[:rounds]], 1, 4, 2)  # noqa: B023
         found |= {f"{name}_s": seconds, f"{name}_ratio": ours / seconds}
     return found
 

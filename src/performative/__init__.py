@@ -59,6 +59,7 @@ from performative.recipes import (
     profl,
     scaffold,
 )
+from performative.scoreboard import Scoreboard, scoreboard
 from performative.skew import selection_skew
 from performative.solve import (
     Solution,
@@ -93,6 +94,7 @@ __all__ = [
     "Problem",
     "SchemeOne",
     "SchemeTwo",
+    "Scoreboard",
     "Shuffled",
     "Solution",
     "Uniform",
@@ -138,6 +140,7 @@ __all__ = [
     "run",
     "scaffold",
     "schedules",
+    "scoreboard",
     "selection_skew",
     "stable_point",
     "sweep",

@@ -114,8 +114,8 @@ def sweep(
     settings = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
     check_limit(limit)
     precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
-    if executor == "loop":
-        raise ValueError('sweep runs settings side by side; use pf.run(..., executor="loop") on one of them.')
+    if executor in ("loop", "sharded"):
+        raise ValueError(f'sweep runs settings side by side; use pf.run(..., executor="{executor}") on one of them.')
     with jax.enable_x64(precision == jnp.float64):
         cache_compilations()
         start = read_theta(problem, theta, precision)

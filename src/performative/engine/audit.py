@@ -1,31 +1,40 @@
 """Risks along a run, measured between chunks on a fixed subset of clients."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from performative.client_axis import client_axes, take_rows
 from performative.engine.blocks import map_in_blocks
 from performative.engine.chunk import Frozen, Targets, over_settings
 from performative.engine.report import Setup
+from performative.engine.sharding import filled, over_devices, whole
 from performative.problem import Problem
-from performative.risk import client_risks, decoupled_risk
-from performative.types import State
+from performative.risk import client_risks
+from performative.types import State, Theta, World
 
 # Up to this many clients all are measured; beyond, as many are drawn once in proportion to their weights.
 _CLIENTS = 256
 _NODES = 256
 
 
-def audit_clients(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of the clients whose risk is measured, and how many times each was expected among them."""
-    if len(weights) <= _CLIENTS:
-        return np.arange(len(weights), dtype=np.int32), np.ones(len(weights))
-    chance = weights / weights.sum()
-    drawn = np.sort(np.random.default_rng(0).choice(len(weights), _CLIENTS, p=chance)).astype(np.int32)
-    return drawn, _CLIENTS * chance[drawn]
+def audit_clients(weights: np.ndarray, mesh: Mesh | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of the clients whose risk is measured, and how many times each was expected among them.
+
+    On a mesh the last one fills up the rows, expected so often that it counts nothing.
+    """
+    ids, expected = np.arange(len(weights), dtype=np.int32), np.ones(len(weights))
+    if len(weights) > _CLIENTS:
+        chance = weights / weights.sum()
+        ids = np.sort(np.random.default_rng(0).choice(len(weights), _CLIENTS, p=chance)).astype(np.int32)
+        expected = _CLIENTS * chance[ids]
+    more = filled(len(ids), mesh) - len(ids)
+    return np.pad(ids, (0, more), "edge"), np.pad(expected, (0, more), constant_values=np.inf)
 
 
 @eqx.filter_jit
@@ -43,10 +52,10 @@ def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: 
     def one(setup: Setup, state: State) -> dict[str, Array]:
         part, share = _subset(setup, ids), setup.weights[ids] / expected
         world = None if state.clients.world is None else take_rows(state.clients.world, ids)
-        each = client_risks(part, state.theta, state.theta, None, _NODES)
+        each = _risks(part, state.theta, state.theta, None, setup.mesh)
         spread = jnp.sqrt(jnp.sum(share * jnp.square(each - jnp.sum(share * each) / jnp.sum(share))))
         return {
-            "decoupled_risk": decoupled_risk(part, share, state.theta, state.deployed, world, _NODES),
+            "decoupled_risk": jnp.sum(share * _risks(part, state.theta, state.deployed, world, setup.mesh)),
             "performative_risk": jnp.sum(share * each),
             "risk_spread": spread,
         }
@@ -54,13 +63,29 @@ def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: 
     def repeats(setup: Setup, targets: Targets, state: State) -> dict[str, Array]:
         return map_in_blocks(lambda s: one(setup, s), 0, setup.compute.in_turn, len(fixed.keys))(state)
 
-    return over_settings(repeats, fixed, state)
+    return whole(over_settings(repeats, fixed, state), fixed.setup.mesh)
+
+
+def _risks(part: Problem, theta: Theta, deployed: Theta, world: World, mesh: Mesh | None) -> Float[Array, " K"]:
+    """`client_risks`, on a mesh of each device's clients by themselves."""
+    if mesh is None:
+        return client_risks(part, theta, deployed, world, _NODES)
+    arrays, rest = eqx.partition(part.population, eqx.is_array)
+
+    bare = eqx.tree_at(lambda p: p.population, part, None)
+
+    def own(bare: Problem, rows: Any, theta: Theta, deployed: Theta, world: World) -> Array:
+        here = eqx.tree_at(lambda p: p.population, bare, eqx.combine(rows, rest), is_leaf=lambda node: node is None)
+        return client_risks(here, theta, deployed, world, _NODES)
+
+    lead = (client_axes(arrays), None, None, 0)
+    return over_devices(eqx.Partial(own, bare), lead, mesh)(arrays, theta, deployed, world)
 
 
 def _subset(setup: Setup, ids: Int[Array, " K"]) -> Problem:
     """The problem restricted to some clients, as a problem again."""
     problem = eqx.tree_at(lambda p: p.loss, setup.problem, setup.compute.loss(setup.problem.loss), is_leaf=callable)
-    if ids.shape[0] == setup.weights.shape[0]:
+    if setup.weights.shape[0] <= _CLIENTS:
         return problem
     population = setup.problem.population
     rows = jax.tree.map(

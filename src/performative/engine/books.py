@@ -19,7 +19,8 @@ def flatten_rows(rows: dict[str, Any], lead: int, count: int) -> Chunk:
     cut = (slice(None),) * lead + (slice(count),)
     flat = {f"{kind}/{name}": value for kind in ("levels", "counts") for name, value in rows[kind].items()}
     flat |= {f"theta/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(rows["theta"]))}
-    arrays = {name: np.asarray(value)[cut] for name, value in flat.items()}
+    # Copied, since a cut that is a view would keep the whole buffer of its chunk.
+    arrays = {name: np.array(np.asarray(value)[cut]) for name, value in flat.items()}
     return arrays | {"sound": np.asarray(rows["sound"])[cut].astype(bool)}
 
 

@@ -7,6 +7,7 @@ not there. No pickle is written or read.
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ from performative.files import write_by, write_whole
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     write_by(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def on_default_device(state: Any) -> Any:
+    return jax.tree.map(jax.numpy.asarray, state)
 
 
 class Checkpoint:
@@ -47,8 +52,13 @@ class Checkpoint:
         """The round that the last checkpoint is at; 0 where there is none."""
         return json.loads(self.book.read_text())["notes"]["round"] if self.book.exists() else 0
 
-    def load(self, state: Any) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
-        """State, chunks of records and notes of the last checkpoint; None where there is none."""
+    def load(
+        self, state: Any, put: Callable[[Any], Any] = on_default_device
+    ) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
+        """State, chunks of records and notes of the last checkpoint; None where there is none.
+
+        `state` is there for its structure, shapes and dtypes; `put` moves what was stored to the device.
+        """
         if not self.book.exists():
             return None
         book = json.loads(self.book.read_text())
@@ -66,7 +76,7 @@ class Checkpoint:
         for name in book["records"]:
             with np.load(self.folder / name, allow_pickle=False) as file:
                 chunks.append({key: file[key] for key in file.files})
-        return jax.tree.unflatten(structure, [jax.numpy.asarray(s) for s in stored]), chunks, book["notes"]
+        return put(jax.tree.unflatten(structure, stored)), chunks, book["notes"]
 
     def save(self, state: Any, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
         """Write the chunks that are not on the disk yet, then the state, then the book that names them."""

@@ -11,6 +11,7 @@ from performative.engine.blocks import map_in_blocks
 from performative.engine.keys import run_keys
 from performative.engine.report import Report, Setup
 from performative.engine.round import federated_round
+from performative.engine.sharding import lay_out, whole
 from performative.types import Secrets, State, squared_norm
 
 
@@ -134,7 +135,8 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
     shapes = jax.eval_shape(lambda s: note(*once(s)), state)
     # A traced trip count: one compilation serves chunks of every length up to the capacity.
     state, books = jax.lax.fori_loop(0, span.count, body, (state, Books(shapes, lead, capacity)))
-    return state, books.read()
+    mesh = fixed.setup.mesh
+    return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(books.read(), mesh)
 
 
 class Books(eqx.Module):

@@ -5,6 +5,7 @@ import functools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, PyTree
 
 from performative.aggregators import weighted_sum
@@ -16,7 +17,10 @@ from performative.types import Cohort, Memory, Numbers, Upload, masked_mean, squ
 
 
 class Setup(eqx.Module):
-    """A problem and an algorithm made ready: numbers on the device, weights spelled out, tables worked out."""
+    """A problem and an algorithm made ready: numbers on the device, weights spelled out, tables worked out.
+
+    With a `mesh` the clients are dealt out over its devices (see `sharding`).
+    """
 
     problem: Problem
     algorithm: Algorithm
@@ -25,6 +29,7 @@ class Setup(eqx.Module):
     clock: Clock
     consensus: bool = eqx.field(static=True, default=True)
     compute: Compute = ALL_AT_ONCE
+    mesh: Mesh | None = eqx.field(static=True, default=None)
 
 
 class Report(eqx.Module):

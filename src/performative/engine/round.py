@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from performative.client_axis import client_axes, put_rows, take_clients, take_rows
-from performative.engine.blocks import map_in_blocks
 from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
 from performative.engine.report import Report, Setup, reject_broken, report_round
+from performative.engine.sharding import fill_up, lay_out, map_rows
 from performative.errors import check_like
 from performative.participation import Selection
 from performative.risk import NODES
@@ -100,21 +100,37 @@ def run_gathered(
     return cohort, upload, put_rows(memory, cohort.ids, after)
 
 
+def run_sharded(
+    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
+    secrets: Secrets | None = None,
+) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
+    """Over the devices of a mesh: as `dense` where everyone takes part, else as `gather`."""
+    assert setup.mesh is not None
+    cohort, secrets = fill_up(cohort, secrets, setup.weights.shape[0], setup.mesh)
+    run = run_dense if setup.algorithm.participation.everyone else run_gathered
+    return run(setup, cohort, broadcast, memory, keys, secrets)
+
+
 def _map_clients(
     setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys,
     secrets: Secrets | None,
 ) -> tuple[Upload, ClientMemory]:  # fmt: skip
     arrays, rest = eqx.partition(population, eqx.is_array)
 
-    def one(rows: Any, client: Array, mine: ClientMemory, steps: Array | None, secrets: Secrets | None) -> Any:
+    def one(
+        setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: Any, client: Array, mine: ClientMemory,
+        steps: Array | None, secrets: Secrets | None,
+    ) -> Any:  # fmt: skip
         mine_keys = keys.of_client(broadcast.round, client)
         whole = eqx.combine(rows, rest)
         return client_round(
             setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, secrets, setup.compute
         )
 
+    bare = eqx.tree_at(lambda s: s.problem.population, setup, None)
     lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)
-    each = map_in_blocks(one, lead, setup.compute.at_once, cohort.ids.shape[0])
+    shared = eqx.Partial(one, bare, broadcast, keys)
+    each = map_rows(shared, lead, setup.compute.at_once, cohort.ids.shape[0], setup.mesh)
     return each(arrays, cohort.ids, memory, cohort.steps, secrets)
 
 
@@ -129,15 +145,17 @@ def move_absent_worlds(
     setup: Setup, before: ClientMemory, after: ClientMemory, cohort: Cohort, broadcast: Broadcast
 ) -> ClientMemory:
     """absent="moves": the worlds of clients that sat out react to the deployed model too (costs O(N))."""
-    population, N = setup.problem.population, setup.weights.shape[0]
+    population = setup.problem.population
     if before.world is None or setup.algorithm.participation.everyone:
         return after
     arrays, rest = eqx.partition(population, eqx.is_array)
-    loss = setup.compute.loss(setup.problem.loss)
-    react = map_in_blocks(
-        lambda rows, world: eqx.combine(rows, rest).deploy(world, broadcast.deployed, loss),
-        (client_axes(arrays), 0), setup.compute.at_once, N,
-    )  # fmt: skip
+    loss, N = setup.compute.loss(setup.problem.loss), jax.tree.leaves(before.world)[0].shape[0]
+
+    def one(deployed: Any, loss: Any, rows: Any, world: Any) -> Any:
+        return eqx.combine(rows, rest).deploy(world, deployed, loss)
+
+    shared, lead = eqx.Partial(one, broadcast.deployed, loss), (client_axes(arrays), 0)
+    react = map_rows(shared, lead, setup.compute.at_once, N, setup.mesh)
     present = spread_out(cohort, N).active
     assert present is not None
     world = _where_rows(present, after.world, react(arrays, before.world))
@@ -174,7 +192,7 @@ def close_round(
     return after, report_round(setup, asked, cohort, upload, state.server.aggregator, rejected)
 
 
-EXECUTORS = {"dense": run_dense, "gather": run_gathered}
+EXECUTORS = {"dense": run_dense, "gather": run_gathered, "sharded": run_sharded}
 
 
 def federated_round(
@@ -183,4 +201,5 @@ def federated_round(
     """One round: choose, broadcast, run the clients, aggregate. `secrets` hold a row for each row of the cohort."""
     cohort, broadcast, chosen = open_round(setup, state, keys)
     cohort, upload, clients = EXECUTORS[executor](setup, cohort, broadcast, state.clients, keys, secrets)
-    return close_round(setup, state, cohort, broadcast, upload, clients, chosen)
+    after, report = close_round(setup, state, cohort, broadcast, upload, clients, chosen)
+    return lay_out(after, setup.weights.shape[0], setup.mesh), report

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from performative.algorithm import Algorithm
 from performative.describe import describe
@@ -19,9 +20,11 @@ from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
 from performative.engine.layout import Footprint, choose_compute, measure_footprint, set_compute
+from performative.engine.processes import agree, several
 from performative.engine.report import Setup
 from performative.engine.secrets import check_grid, secret_keys
-from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
+from performative.engine.setup import check_fit, on_device, on_mesh, place_start, prepare, read_theta
+from performative.engine.sharding import client_mesh, describe_mesh, everywhere, share_work, to_host
 from performative.errors import check_counts, check_finite
 from performative.history import History
 from performative.privacy.promise import BOOK, Privacy
@@ -67,9 +70,11 @@ def run(
     consensus:        record how far clients end from each other; one more pass over their updates each round
     clock:            what a local step and an exchange cost in simulated time
     dtype:            "float32" (default), "float64", or "bfloat16": gradients in bfloat16, all else in float32
-    executor:         "dense", "gather" or "loop"; None picks one, and `history.meta["executor"]` says which
-    at_once:          clients that compute side by side, to save memory; None takes as many as fit, and
-                      `history.meta["compute"]` says what was chosen
+    executor:         "dense", "gather" or "loop"; None picks one, and `history.meta["executor"]` says which.
+                      "sharded" deals clients out over all devices, their data and memory too; those of several
+                      processes after `jax.distributed.initialize`, each of which calls `run` alike
+    at_once:          clients that compute side by side (on each device), to save memory; None takes as many as fit,
+                      and `history.meta["compute"]` says what was chosen
     stable, optimal:  points to record distances to; closed forms are used where the population has them
     limit:            a repeat counts as diverged when |theta| exceeds limit * (1 + |start|)
     privacy:          pf.Privacy(delta, epsilon): epsilon so far is recorded; a run stops before it exceeds its budget
@@ -85,8 +90,19 @@ def run(
     check_limit(limit)
     precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
     with jax.enable_x64(precision == jnp.float64):
-        setup, start, targets = make_ready(problem, algorithm, theta, clock, consensus, precision, stable, optimal)
+        mesh = client_mesh() if executor == "sharded" else None
+        if privacy is not None and several(mesh):
+            raise ValueError("privacy: its books are kept by one process; run this one in a single process.")
+        setup, start, targets = make_ready(
+            problem, algorithm, theta, clock, consensus, precision, stable, optimal, mesh
+        )
+        if several(mesh):
+            shapes = [np.shape(leaf) for leaf in jax.tree.leaves(setup)]
+            told = [rounds, seed, repeats, record_theta, every, points, dtype, at_once, limit, checkpoint_every]
+            agree("run: the arguments", [*told, shapes, algorithm, start, checkpoint is None, resume], "Call it alike.")
         compute, footprint = choose_compute(setup, start, repeats, at_once, half=dtype == "bfloat16")
+        if mesh is not None:
+            compute, footprint = share_work(compute, footprint, at_once, mesh)
         setup = dataclasses.replace(setup, compute=compute)
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))
         books = None
@@ -114,7 +130,8 @@ def run(
         if secure:
             check_grid(problem, algorithm, start)
         # Who is drawn must be as hard to guess as the noise.
-        fixed = Frozen(setup, targets, secret_keys(repeats) if secure else repeat_keys(seed, repeats))
+        keys = secret_keys(repeats) if secure else repeat_keys(seed, repeats)
+        fixed = Frozen(setup, targets, everywhere(keys, mesh))
         if books is not None and checkpoint_every is None:
             checkpoint_every = max(1, rounds // RISK_POINTS)
         state, chunks, seconds = drive(
@@ -122,15 +139,18 @@ def run(
             points=points, limit=limit, label=algorithm.name,
             books=books, checkpoint_every=checkpoint_every, progress=progress, ledger=ledger,
         )  # fmt: skip
+        where = "" if mesh is None else "on each device: "
         meta = {
             "algorithm": algorithm.name,
             "config": describe(algorithm),
             "seed": None if secure else seed,
             "dtype": str(setup.weights.dtype),
             "seconds": round(seconds, 4),
-            "compute": str(compute),
-        } | ({} if footprint is None else {"memory": str(footprint)})
-        notes = algorithm.estimator.review(state.clients.estimator)
+            "compute": where + str(compute),
+        } | ({} if footprint is None else {"memory": where + str(footprint)})
+        if mesh is not None:
+            meta["executor"] = describe_mesh(mesh)
+        notes = algorithm.estimator.review(to_host(state, problem.clients, mesh, 1).clients.estimator)
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=2)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
@@ -154,16 +174,17 @@ def estimate_memory(
 
 def make_ready(
     problem: Problem, algorithm: Algorithm, theta: Any, clock: Clock, consensus: bool, precision: Any,
-    stable: Any = None, optimal: Any = None,
+    stable: Any = None, optimal: Any = None, mesh: Mesh | None = None,
 ) -> tuple[Setup, Any, Targets]:  # fmt: skip
     """Checked, cast and on the device: the setup, the start, and the points to measure distances to."""
     cache_compilations()
-    setup = on_device(prepare(problem, algorithm, clock, consensus), precision)
+    ready = prepare(problem, algorithm, clock, consensus)
+    setup = on_device(ready, precision) if mesh is None else on_mesh(ready, precision, mesh)
     start = read_theta(problem, theta, precision)
     check_fit(setup.problem, start)
     algorithm.estimator.check(problem, start, algorithm.batch)
     start = place_start(setup.problem, start, given=theta is not None)
-    targets = on_device(find_targets(problem, start, stable, optimal), precision)
+    targets = everywhere(on_device(find_targets(problem, start, stable, optimal), precision), mesh)
     if targets.stable is not None:
         algorithm.estimator.check_point(problem, targets.stable)
     return setup, start, targets
@@ -214,8 +235,8 @@ def pick_executor(executor: str | None, algorithm: Algorithm) -> str:
     """`dense` where everyone takes part, `gather` where only some do."""
     if executor is None:
         return "dense" if algorithm.participation.everyone else "gather"
-    if executor not in ("dense", "gather", "loop"):
-        raise ValueError(f'executor must be "dense", "gather", "loop" or None; got {executor!r}.')
+    if executor not in ("dense", "gather", "loop", "sharded"):
+        raise ValueError(f'executor must be "dense", "gather", "sharded", "loop" or None; got {executor!r}.')
     return executor
 
 

@@ -1,24 +1,28 @@
 """From what the user handed in to what the engine runs: checked, cast, on the device."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from performative.algorithm import Algorithm
 from performative.client_axis import client_axes, take_clients
 from performative.engine.client import init_client
 from performative.engine.clock import Clock
 from performative.engine.report import Setup
+from performative.engine.sharding import filled, map_rows, place
 from performative.errors import check_finite
 from performative.problem import Problem
 from performative.types import Broadcast, ClientMemory, Local, ServerMemory, State, Theta, Upload
 
 
-def on_device(tree: Any, dtype: Any) -> Any:
+def on_device(tree: Any, dtype: Any, put: Callable[..., jax.Array] = jnp.asarray) -> Any:
     """Arrays and numbers as JAX arrays; floating ones in the precision of the run."""
 
     def move(leaf: Any) -> Any:
@@ -27,9 +31,22 @@ def on_device(tree: Any, dtype: Any) -> Any:
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return leaf
         floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-        return jnp.asarray(leaf, dtype) if floating else jnp.asarray(leaf)
+        return put(leaf, dtype) if floating else put(leaf)
 
     return jax.tree.map(move, tree)
+
+
+def on_mesh(setup: Setup, dtype: Any, mesh: Mesh) -> Setup:
+    """The same over many devices: the clients' data dealt out, all else whole on each. Straight from the host."""
+
+    def move(axis: int | None, tree: Any) -> Any:
+        return on_device(tree, dtype, functools.partial(place, mesh=mesh, axis=axis))
+
+    population = setup.problem.population
+    dealt = jax.tree.map(move, client_axes(population), population, is_leaf=lambda axis: axis is None)
+    rest = move(None, eqx.tree_at(lambda s: s.problem.population, setup, None))
+    made = eqx.tree_at(lambda s: s.problem.population, rest, dealt, is_leaf=lambda node: node is None)
+    return dataclasses.replace(made, mesh=mesh)
 
 
 def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
@@ -146,12 +163,13 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
     """Round 0: theta is the model in the world's hands."""
     population, clients = setup.problem.population, setup.weights.shape[0]
     arrays, rest = eqx.partition(population, eqx.is_array)
-    one = jax.vmap(
-        lambda rows: init_client(setup.problem, setup.algorithm, eqx.combine(rows, rest), theta),
-        in_axes=(client_axes(arrays),),
-        axis_size=clients,
-    )
-    memory = one(arrays)
+
+    def one(problem: Problem, algorithm: Algorithm, theta: Theta, rows: Any) -> ClientMemory:
+        return init_client(problem, algorithm, eqx.combine(rows, rest), theta)
+
+    bare = eqx.tree_at(lambda p: p.population, setup.problem, None)
+    shared = eqx.Partial(one, bare, setup.algorithm, theta)
+    memory = map_rows(shared, (client_axes(arrays),), None, filled(clients, setup.mesh), setup.mesh)(arrays)
     server = ServerMemory(
         setup.algorithm.participation.init(clients),
         setup.algorithm.aggregator.init(theta, clients, _shape_of_extra(setup, theta, memory)),

@@ -16,24 +16,32 @@ from performative.types import Theta
 
 
 class Block(eqx.Module):
-    """relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)); the first convolution has the stride."""
+    """relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)); the first convolution has the stride.
+
+    The shortcut is x, or norm(conv(x)) with a window of 1 where size or channels change.
+    """
 
     first: Convolution
     second: Convolution
     norms: tuple[GroupNorm, GroupNorm]
-    shortcut: Convolution | None
+    shortcut: tuple[Convolution, GroupNorm] | None
 
     def __init__(self, rng: np.random.Generator, inputs: int, outputs: int, stride: int, groups: int):
         self.first = Convolution(rng, inputs, outputs, stride=stride, bias=False)
         self.second = Convolution(rng, outputs, outputs, bias=False)
         self.norms = (GroupNorm(groups, outputs), GroupNorm(groups, outputs))
-        same = stride == 1 and inputs == outputs
-        self.shortcut = None if same else Convolution(rng, inputs, outputs, side=1, stride=stride, bias=False)
+        self.shortcut = None
+        if stride > 1 or inputs != outputs:
+            across = Convolution(rng, inputs, outputs, side=1, stride=stride, bias=False)
+            self.shortcut = (across, GroupNorm(groups, outputs))
 
     def __call__(self, x: Array, *, key: Any = None) -> Array:
         inside = jax.nn.relu(self.norms[0](self.first(x)))
         inside = self.norms[1](self.second(inside))
-        return jax.nn.relu(inside + (x if self.shortcut is None else self.shortcut(x)))
+        if self.shortcut is not None:
+            across, norm = self.shortcut
+            x = norm(across(x))
+        return jax.nn.relu(inside + x)
 
 
 def resnet18(shape: Sequence[int], outputs: int, width: int = 64, seed: int = 0) -> tuple[Theta, Network]:

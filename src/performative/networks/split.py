@@ -4,6 +4,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from performative.types import Theta
@@ -32,14 +34,23 @@ def split(model: Any) -> tuple[Theta, Network]:
     """
     if not callable(model):
         raise ValueError(f"split: model must be an equinox module that is called with one sample; got {model!r}.")
-    theta, rest = eqx.partition(model, eqx.is_inexact_array)
+    for path, node in jax.tree_util.tree_leaves_with_path(model, is_leaf=_remembers):
+        if _remembers(node) or (isinstance(node, (jax.Array, np.ndarray)) and not _trained(node)):
+            name, what = jax.tree_util.keystr(path), getattr(node, "dtype", "a memory between calls")
+            raise ValueError(
+                f"split: model{name} ({what}) is neither trained nor fixed code (a counter, a table, statistics of "
+                "BatchNorm); use layers without a state, such as GroupNorm, or close over fixed arrays in a function "
+                "of theta, x."
+            )
+    theta, rest = eqx.partition(model, _trained)
     if not jax.tree.leaves(theta):
         raise ValueError(f"split: {type(model).__name__} holds no floating arrays, so there is nothing to train.")
-    for path, leaf in jax.tree_util.tree_leaves_with_path(rest):
-        if eqx.is_array(leaf) or isinstance(leaf, eqx.nn.StateIndex):
-            name = jax.tree_util.keystr(path)
-            raise ValueError(
-                f"split: model{name} is neither trained nor fixed code (a counter, a table, statistics of BatchNorm); "
-                "use layers without a state, such as GroupNorm, or close over fixed arrays in a function of theta, x."
-            )
     return theta, Network(rest)
+
+
+def _trained(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray)) and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def _remembers(node: Any) -> bool:
+    return isinstance(node, eqx.nn.StateIndex)

@@ -1,0 +1,174 @@
+"""Image classifiers whose clients look harder at the classes that they get wrong (Jin et al. 2024, Section 4.3)."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from performative import data as sets
+from performative.data import Table
+from performative.errors import check_counts, nearest
+from performative.losses import cross_entropy
+from performative.populations import Reweighted
+from performative.problem import Problem
+from performative.types import Theta
+
+# Images of a class that a client trains on and holds out. Digits: what five clients can have when a fifth is for tests.
+_SIZES = {"fashion_mnist": (500, 500), "cifar10": (100, 100), "digits": (13, 13)}
+# Test images that are scored at once.
+_BLOCK = 500
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Images:
+    """What `pf.cases.images` returns: clients with images of their own, and test images that nobody holds.
+
+        theta, network = pf.networks.mlp(784, 10)
+        history = pf.run(images.problem(network), algorithm, rounds=100, theta=theta)
+        images.accuracy(network, jax.tree.map(lambda leaf: leaf[0], history.final))
+
+    population:    the clients
+    test_x:        uint8 [m, ...], test_y: [m]
+    classes:       names of the classes
+    each:          images of each class that a client trains on, held_out: that it measures itself on
+    A network is anything that maps (theta, x) to class scores, x being ONE image with pixels in 0..1, of shape `shape`:
+    (height, width), or (height, width, channels).
+    """
+
+    population: Reweighted
+    test_x: np.ndarray
+    test_y: np.ndarray
+    classes: tuple[str, ...]
+    each: Int[np.ndarray, " C"]
+    held_out: Int[np.ndarray, " C"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        return self.test_x.shape[1:]
+
+    def problem(self, network: Callable[[Theta, Any], Any]) -> Problem:
+        """Cross-entropy of that network on these clients."""
+        return Problem(cross_entropy(network), self.population)
+
+    def accuracy(self, network: Callable[[Theta, Any], Any], theta: Theta) -> float:
+        """Share of the test images that one model gets right."""
+        return float(np.mean(self._right(network, theta)))
+
+    def class_accuracy(self, network: Callable[[Theta, Any], Any], theta: Theta) -> Float[np.ndarray, " C"]:
+        """The same for the test images of each class."""
+        right = np.bincount(self.test_y, self._right(network, theta), minlength=len(self.classes))
+        return right / np.bincount(self.test_y, minlength=len(self.classes))
+
+    def _right(self, network: Any, theta: Theta) -> np.ndarray:
+        theta = jax.tree.map(jnp.asarray, theta)
+        return np.asarray(_predict(network, theta, self.test_x, np.float32(self.population.scale))) == self.test_y
+
+    def __repr__(self) -> str:
+        clients, m = self.population.y.shape
+        return f"Images({clients} clients, {m} + {int(self.held_out.sum())} images each, {len(self.test_y)} for tests)"
+
+
+def images(
+    data: str = "fashion_mnist",
+    clients: int = 5,
+    each: int | None = None,
+    held_out: int | None = None,
+    temperature: Any = 0.5,
+    by: str = "loss",
+    seed: int = 0,
+    *,
+    path: str | Path | None = None,
+) -> Images:
+    """Images of ten classes on clients who draw a class by w_k ~ exp(temperature * loss_k). Figure 3.
+
+    data:           "fashion_mnist", "cifar10", or "digits" (8x8, with scikit-learn, needs no download)
+    each, held_out: images of each class that a client trains on, and on which it measures loss_k. None for 500 + 500
+                    (Fashion-MNIST), 100 + 100 (CIFAR-10) or 13 + 13 (digits). No image goes to two clients, or twice
+    temperature:    a number, or one a client; 0 is the static baseline
+    by:             "loss" or "accuracy"; see `pf.populations.Reweighted`
+    seed:           of who gets which image
+    path:           the folder with the data, as in `pf.data`
+    Where a class has too few images, all clients get equally many of it, in the same proportion, and a warning says so
+    (of CIFAR-10's first batch alone five clients cannot have 200 dogs each). Test images are the official ones; of
+    digits, every fifth.
+    Differs from the authors' code, which leaves the sampling as it is and rescales the learning rate.
+    """
+    if data not in _SIZES:
+        raise ValueError(f"images: data={data!r} is not known.{nearest(str(data), _SIZES)}")
+    train, test, brightest = _load(data, path)
+    each, held_out = (
+        default if given is None else given for given, default in zip((each, held_out), _SIZES[data], strict=True)
+    )
+    check_counts(clients=clients, each=each, held_out=held_out)
+    rng = np.random.default_rng(seed)
+    rows: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    short = []
+    for k, name in enumerate(train.classes):
+        mine = rng.permutation(np.flatnonzero(train.y == k))
+        there = len(mine) // clients
+        learn, measure = _share(each, held_out, there)
+        if not (learn and measure):
+            raise ValueError(
+                f"images: {data} has {len(mine)} training images of class {name!r}, too few for clients={clients} "
+                f"with at least one to train on and one to hold out."
+            )
+        if (learn, measure) != (each, held_out):
+            short.append(f"{learn} + {measure} of {name!r}")
+        hands = mine[: clients * (learn + measure)].reshape(clients, learn + measure)
+        rows[0].append(hands[:, :learn])
+        rows[1].append(hands[:, learn:])
+    if short:
+        warnings.warn(
+            f"images: {data} has too few images for {clients} clients with {each} + {held_out} of each class; "
+            f"they get {', '.join(short)}.",
+            UserWarning,
+            stacklevel=2,
+        )
+    own, apart = (np.concatenate(hands, axis=1) for hands in rows)
+    population = Reweighted(
+        train.x[own], train.y[own], temperature, classes=len(train.classes),
+        held_out=(train.x[apart], train.y[apart]), by=by, scale=1 / brightest,
+    )  # fmt: skip
+    counts = (np.asarray([hands.shape[1] for hands in part]) for part in rows)
+    return Images(population, test.x, test.y, train.classes, *counts)
+
+
+def _share(each: int, held_out: int, there: int) -> tuple[int, int]:
+    """How many images to train on and to hold out, where no more than so many are there."""
+    if each + held_out <= there:
+        return each, held_out
+    learn = min(max(1, -(-there * each // (each + held_out))), there - 1)
+    return learn, there - learn
+
+
+def _load(name: str, path: str | Path | None) -> tuple[Table, Table, int]:
+    """Training and test images of uint8, and the value of a pixel that is fully lit."""
+    if name == "digits":
+        table = sets.digits()
+        pixels = Table(
+            name, table.x.astype(np.uint8).reshape(-1, 8, 8), table.y, (), table.classes, table.source, table.licence
+        )
+        tests = np.arange(len(table)) % 5 == 0
+        return pixels.take(~tests), pixels.take(tests), 16
+    load = {"fashion_mnist": sets.fashion_mnist, "cifar10": sets.cifar10}[name]
+    train, test = (load(split, path=path) for split in ("train", "test"))
+    return train, test, 255
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _predict(network: Any, theta: Theta, x: Any, scale: Any) -> Any:
+    """The class of the highest score, image by image."""
+    dtype = jnp.result_type(*jax.tree.leaves(theta))
+
+    def one(image: Any) -> Any:
+        return jnp.argmax(network(theta, image.astype(dtype) * scale.astype(dtype)))
+
+    return jax.lax.map(one, x, batch_size=_BLOCK)

@@ -1,0 +1,6 @@
+"""Strategic classification as a table: what learning gets right once people have reacted."""
+
+from performative.scoreboard.making import scoreboard
+from performative.scoreboard.result import COLUMNS, Line, Scoreboard, Way
+
+__all__ = ["COLUMNS", "Line", "Scoreboard", "Way", "scoreboard"]

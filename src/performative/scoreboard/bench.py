@@ -1,0 +1,137 @@
+"""Measuring linear classifiers on people who react to them."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from performative.client_axis import client_axes
+from performative.engine.setup import check_fit, on_device
+from performative.problem import Problem
+from performative.risk import NODES, decoupled_risk
+
+
+class Bench:
+    """The people whom models are measured on, and how they are before any reaction (under the model `before`).
+
+    Over finite tables everything is exact; else it is taken over fixed draws. In float64.
+    """
+
+    def __init__(self, problem: Problem, before: np.ndarray):
+        self._before = before
+        self._weights = np.asarray(problem.client_weights, np.float64)[:, None]
+        with jax.enable_x64(True):
+            self._problem = on_device(problem, jnp.float64)
+            _check_samples(self._problem, jnp.asarray(before, jnp.float64))
+        _, self._label, self._share = self._verdicts(before, before)
+        found = np.unique(self._label[self._share > 0])
+        strange = found[~np.isin(found, (0, 1))]
+        if len(strange):
+            raise ValueError(
+                f"scoreboard needs labels y of 0 and 1; those of {type(problem.population).__name__} take other values "
+                f"too, such as {strange[:3].tolist()}."
+            )
+
+    @property
+    def people(self) -> int | None:
+        """How many they are, None where the population has no table."""
+        return None if self._problem.population.capacity is None else int(np.sum(self._share > 0))
+
+    @property
+    def share_of_ones(self) -> float:
+        """The chance that y = 1, by the clients' weights."""
+        return float(np.sum(self._weights * self._share * (self._label > 0)))
+
+    def score(self, theta: Float[np.ndarray, " d"]) -> dict[str, float]:
+        """Accuracy and rates after people reacted to theta, and what theta is believed to get right."""
+        believed = self._rates(*self._verdicts(theta, self._before))["accuracy"]
+        return self._rates(*self._verdicts(theta, theta)) | {"believed": believed}
+
+    def constant(self, answer: bool) -> dict[str, float]:
+        """The same for one answer to all, to which nobody can react."""
+        rates = self._rates(np.full(self._label.shape, answer), self._label, self._share)
+        return rates | {"believed": rates["accuracy"]}
+
+    def paired(self, first: Float[np.ndarray, " d"], second: Float[np.ndarray, " d"]) -> tuple[float, float]:
+        """Accuracy of the first model less the second's, and its standard error over people (NaN without a table).
+
+        Each person is held against himself; people are drawn client by client, whose weights are fixed.
+        """
+        right = []
+        for theta in (first, second):
+            told, label, share = self._verdicts(theta, theta)
+            right.append((told == (label > 0)).astype(np.float64))
+        gain = right[0] - right[1]
+        mean = np.sum(share * gain, axis=1, keepdims=True)
+        spread = np.sum(share * np.square(gain - mean), axis=1, keepdims=True)
+        count = np.sum(share > 0, axis=1, keepdims=True)
+        error = float(np.sqrt(np.sum(np.square(self._weights) * spread / count)))
+        return float(np.sum(self._weights * mean)), float("nan") if self.people is None else error
+
+    def _verdicts(self, theta: np.ndarray, deployed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        with jax.enable_x64(True):
+            found = _verdicts(self._problem, jnp.asarray(theta, jnp.float64), jnp.asarray(deployed, jnp.float64))
+        told, label, share = (np.asarray(part) for part in found)
+        return told, label, share
+
+    def _rates(self, told: np.ndarray, label: np.ndarray, share: np.ndarray) -> dict[str, float]:
+        chance, one = self._weights * share, label > 0
+        ones, zeros = np.sum(chance * one), np.sum(chance * ~one)
+        hit, passed = np.sum(chance * (told & one)), np.sum(chance * (~told & ~one))
+        return {
+            "accuracy": float((hit + passed) / (ones + zeros)),
+            "true_positive": float(hit / ones) if ones > 0 else float("nan"),
+            "true_negative": float(passed / zeros) if zeros > 0 else float("nan"),
+        }
+
+
+def performative_risk(problem: Problem, theta: Float[np.ndarray, " d"]) -> float:
+    """f(theta; theta), in float64."""
+    with jax.enable_x64(True):
+        weights = jnp.asarray(np.asarray(problem.client_weights), jnp.float64)
+        return float(_risk(on_device(problem, jnp.float64), weights, jnp.asarray(theta, jnp.float64)))
+
+
+@eqx.filter_jit
+def _verdicts(
+    problem: Problem, theta: Float[Array, " d"], deployed: Float[Array, " d"]
+) -> tuple[Bool[Array, "N n"], Array, Float[Array, "N n"]]:
+    """1{theta.x > 0}, y and what a person counts in his client, once the world has settled under `deployed`."""
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+
+    def one(rows: Any) -> tuple[Array, Array, Array]:
+        population = eqx.combine(rows, rest)
+        world = population.settle(deployed, problem.loss)
+        noise, share = population.nodes_within(world, deployed, NODES)
+        x, y = jax.vmap(lambda u: population.sample(u, world, deployed))(noise)
+        return jnp.sum(theta * x, axis=1) > 0, y, share
+
+    return jax.vmap(one, in_axes=(client_axes(arrays),), axis_size=problem.clients)(arrays)
+
+
+@eqx.filter_jit
+def _risk(problem: Problem, weights: Array, theta: Array) -> Array:
+    return decoupled_risk(problem, weights, theta, theta)
+
+
+def _check_samples(problem: Problem, theta: Array) -> None:
+    """Refuse what is not a linear classifier on samples (x, y), before anything is computed."""
+    population = problem.population
+    arrays, rest = eqx.partition(population, eqx.is_array)
+
+    def probe(rows: Any) -> Any:
+        mine = eqx.combine(rows, rest)
+        noise = jax.tree.map(lambda leaf: leaf[0], mine.draw(jax.random.key(0), (1,), theta))
+        return mine.sample(noise, mine.init(theta, problem.loss), theta)
+
+    z = jax.eval_shape(jax.vmap(probe, in_axes=(client_axes(arrays),), axis_size=problem.clients), arrays)
+    shapes = [leaf.shape[1:] for leaf in jax.tree.leaves(z)]
+    if not (isinstance(z, tuple) and len(z) == 2 and theta.ndim == 1 and shapes == [theta.shape, ()]):
+        raise ValueError(
+            "scoreboard needs samples (x, y), x a vector shaped like theta and y one label: a linear classifier. "
+            f"{type(population).__name__} gives samples of shapes {shapes}, and theta has shape {theta.shape}."
+        )
+    check_fit(problem, theta)
