@@ -45,19 +45,20 @@ def reweighted(clients):
 
 
 def everyone():
-    """11 clients on 8 devices, each with its own number of steps, and data that remember."""
-    work = pf.LocalWork(pf.Full(), np.arange(11) % 3 + 1)
-    algorithm = pf.p_fedavg(rate=0.1, batch=pf.Fixed(3), participation=work, aggregator=pf.aggregators.Median())
-    return sluggish(11), algorithm, {}
+    """11 clients on 8 devices, whose data remember."""
+    return sluggish(11), pf.p_fedavg(rate=0.1, batch=pf.Fixed(3), aggregator=pf.aggregators.Median()), {}
 
 
 def some():
     """5 draws with replacement from 16 clients, who look into tables and remember a control variate."""
-    return strategic(16), pf.scaffold(**LOCAL, participation=pf.SchemeOne(5)), {"risk": False}
+    algorithm = pf.scaffold(**LOCAL, participation=pf.SchemeOne(5))
+    return strategic(16), algorithm, {"risk": False, "consensus": False}
 
 
-def two_of(participation):
-    return {**LOCAL, "participation": participation}
+def small():
+    """As little to compile as there can be."""
+    more = {"rounds": 3, "risk": False, "consensus": False}
+    return pf.Problem(pf.losses.squared, gaussian(11)), pf.p_fedavg(rate=0.1), more
 
 
 def on_disk(folder, participation):
@@ -85,6 +86,15 @@ SLOW = {
     ),
     "epochs, in turn": lambda: (strategic(20), pf.p_fedavg(**LOCAL | {"batch": pf.Shuffled(3)}), {"at_once": 2}),
     "cohort in turn": lambda: (strategic(40), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(30)), {"at_once": 2}),
+    "different steps": lambda: (
+        strategic(11),
+        pf.p_fedavg(rate=0.1, batch=pf.Fixed(3), participation=pf.LocalWork(pf.Full(), np.arange(11) % 3 + 1)), {},
+    ),
+    "different steps of some": lambda: (
+        strategic(11),
+        pf.p_fedavg(rate=0.1, batch=pf.Fixed(3), participation=pf.LocalWork(pf.SchemeOne(4), np.arange(11) % 3 + 1)),
+        {},
+    ),
     "moving worlds": lambda: (
         sluggish(11), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(3), absent="moves", deploy="round"), {}
     ),
@@ -169,15 +179,14 @@ def largest_collective(text):
 
 
 def run_broken(folder, problem, algorithm, options):
-    """Killed after its second checkpoint, then taken up again."""
+    """Killed after its first checkpoint, then taken up again."""
     from performative.engine import processes
 
     real = processes.Checkpoint.save
 
     def save(books, state, chunks, notes):
         real(books, state, chunks, notes)
-        if notes["done"] == 4:
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
     processes.Checkpoint.save = save
     try:
@@ -196,16 +205,184 @@ def eight_devices(folder, names):
         problem, algorithm, more = (FAST | SLOW)[name]()
         options, spy.programs = options_of(more), {}
         plain = pf.run(problem, algorithm, **options)
-        options["executor"] = "sharded"
-        sharded = pf.run(problem, algorithm, **options, checkpoint=folder / name, checkpoint_every=2)
-        told[name] = {"gap": gap(plain, sharded), "meta": sharded.meta, **spy.facts}
+        options |= {"executor": "sharded", "checkpoint_every": options["rounds"] // 2}
+        sharded = pf.run(problem, algorithm, **options, checkpoint=folder / name)
+        told[name] = {"gap": gap(plain, sharded), "executor": sharded.meta["executor"], **spy.facts}
         if name == "some":
-            options["checkpoint_every"] = 2
             told[name]["resumed"] = same(sharded, run_broken(folder / "broken", problem, algorithm, options))
-        plain.save(folder / f"{name}.nc")
     (folder / "told.json").write_text(json.dumps(told))
 
 
+def two_processes(folder, number, port, *names):
+    """One of two processes, with half of the devices each."""
+    import jax
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(number))
+    if names == ("small",):
+        problem, algorithm, more = small()
+        pf.run(problem, algorithm, **options_of(more), executor="sharded").save(folder / f"process{number}.nc")
+        return
+    told = {"gaps": {}}
+    cases = {
+        "everyone": everyone(),
+        "some": some(),
+        "disk": on_disk(folder / number, pf.Full()),
+        "disk, some": on_disk(folder / number, pf.SchemeTwo(5)),
+    }
+    for name, (problem, algorithm, more) in cases.items():
+        options = options_of(more)
+        plain = pf.run(problem, algorithm, **options)
+        told["gaps"][name] = gap(plain, pf.run(problem, algorithm, **options, executor="sharded"))
+    problem, algorithm, more = some()
+    options = options_of(more) | {"executor": "sharded", "checkpoint_every": 3, "resume": True}
+    whole = pf.run(problem, algorithm, **options, checkpoint=folder / "whole")
+    pf.run(problem, algorithm, **options | {"rounds": 3}, checkpoint=folder / "broken")
+    told["resumed"] = same(whole, pf.run(problem, algorithm, **options, checkpoint=folder / "broken"))
+    for name, wrong in {
+        "seed": {"seed": int(number)},
+        "folder": {"checkpoint": folder / number / "own"},
+        "privacy": {"privacy": pf.Privacy(1e-5)},
+    }.items():
+        if name == "folder" and number == "1":  # one process finds records where the other finds none
+            wrong = {"checkpoint": folder / "whole"}
+        try:
+            pf.run(problem, algorithm, **options | wrong)
+        except ValueError as error:
+            told[name] = str(error)
+    (folder / f"told{number}.json").write_text(json.dumps(told))
+
+
+# A script that makes the checks of `conftest.py` first: types, promotion of dtypes. They take a while to set up.
+STRICT = """
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+import conftest
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+
+def start(devices, *words, strict=False):
+    """This file as a process with so many devices."""
+    before = ["-c", STRICT, str(Path(__file__).parents[1])] if strict else []
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    plain = {"JAX_NUMPY_DTYPE_PROMOTION": "strict", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    command = [sys.executable, "-W", "error", *before, __file__, *map(str, words)]
+    return subprocess.Popen(command, env={**os.environ, **plain, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags})
+
+
+def wait(*processes, seconds=600):
+    """All of them must end well; none is left behind."""
+    try:
+        codes = [process.wait(seconds) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert codes == [0] * len(processes)
+
+
+def start_two(folder, *names, strict=False):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for number in "01":
+        (folder / number).mkdir()
+    return [start(DEVICES // 2, "two", folder, number, port, *names, strict=strict) for number in "01"]
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("eight")
+    wait(start(DEVICES, "eight", folder, *FAST))
+    return json.loads((folder / "told.json").read_text())
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_eight_devices_give_the_same_trajectory(eight, name):
+    told = eight[name]
+    assert told["gap"] < 1e-12
+    assert told["executor"] == "sharded over 8 devices"
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_data_and_memory_are_dealt_out_and_the_model_is_not(eight, name):
+    told = eight[name]
+    # 16 clients, and 11 filled up to 16: two on each device.
+    assert told["data"] and told["memory"]
+    assert all(rows == [16] + [2] * DEVICES for rows in told["data"] + told["memory"])
+    assert told["model"] == [[2] * (DEVICES + 1)]  # both repeats
+
+
+def test_only_samples_travel_not_tables(eight):
+    told = eight["some"]
+    table, samples = 16 * 40 * 3, 2 * 8 * 3 * 3  # repeats, rows of the cohort, batch, features
+    assert told["travels"] == samples < table / 10
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(eight):
+    assert eight["some"]["resumed"]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    problem, algorithm, more = small()
+    return pf.run(problem, algorithm, **options_of(more))
+
+
+def test_two_processes_give_the_same_trajectory(plain, tmp_path):
+    wait(*start_two(tmp_path, "small"))
+    first, second = (pf.History.load(tmp_path / f"process{number}.nc") for number in "01")
+    assert gap(plain, first) < 1e-12
+    assert same(first, second)
+    assert first.meta["executor"] == "sharded over 8 devices of 2 processes"
+
+
+def test_one_device_is_a_mesh_of_one(plain):
+    problem, algorithm, more = small()
+    sharded = pf.run(problem, algorithm, **options_of(more), executor="sharded")
+    assert gap(plain, sharded) < 1e-12
+    assert sharded.meta["executor"] == "sharded over 1 device"
+
+
+def test_what_cannot_be_sharded_is_refused():
+    problem = pf.Problem(pf.losses.squared, gaussian(3))
+    with pytest.raises(ValueError, match=r'use pf\.run\(\.\.\., executor="sharded"\) on one of them'):
+        pf.sweep(problem, pf.p_fedavg(rate=0.1), {"rate": [0.1, 0.2]}, rounds=2, executor="sharded")
+    with pytest.raises(ValueError, match='"gather", "sharded", "loop" or None; got \'shard\''):
+        pf.run(problem, pf.p_fedavg(rate=0.1), rounds=2, executor="shard")
+
+
+def test_records_do_not_keep_the_buffer_of_their_chunk():
+    from performative.engine.books import flatten_rows
+
+    rows = {"levels": {"a": np.zeros((2, 64))}, "counts": {}, "theta": np.zeros((2, 64, 3)), "sound": np.ones((2, 64))}
+    chunk = flatten_rows(rows, 1, 5)
+    assert chunk["theta/0"].shape == (2, 5, 3)
+    assert all(array.base is None for array in chunk.values())
+
+
+@pytest.mark.slow
+def test_parts_of_every_kind_give_the_same_trajectory(tmp_path):
+    wait(start(DEVICES, "eight", tmp_path, *SLOW, strict=True), seconds=1800)
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert set(told) == set(SLOW)
+    assert {name: case["gap"] for name, case in told.items() if not case["gap"] < 1e-12} == {}
+
+
+@pytest.mark.slow
+def test_two_processes_share_checkpoints_and_refuse_what_differs(tmp_path):
+    wait(*start_two(tmp_path, strict=True), seconds=1800)
+    for number in "01":
+        told = json.loads((tmp_path / f"told{number}.json").read_text())
+        assert set(told["gaps"]) == {"everyone", "some", "disk", "disk, some"}
+        assert max(told["gaps"].values()) < 1e-12
+        assert told["resumed"]
+        assert "run: the arguments must be the same in all 2 processes" in told["seed"]
+        assert "Give a folder that all of them see" in told["folder"]
+        assert "run this one in a single process" in told["privacy"]
+
+
 if __name__ == "__main__":
-    place = Path(sys.argv[2])
-    {"eight": eight_devices}[sys.argv[1]](place, sys.argv[3:])
+    made = {"eight": eight_devices, "two": two_processes}[sys.argv[1]]
+    made(Path(sys.argv[2]), *([sys.argv[3:]] if made is eight_devices else sys.argv[3:]))

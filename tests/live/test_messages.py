@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-
 from federations import federation, simulated
 
 pytest.importorskip("flwr", reason="the extra performative[flower] is not installed")

@@ -8,7 +8,6 @@ import math
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import performative as pf

@@ -166,7 +166,7 @@ def test_dense_is_equinox_linear():
 
 
 @pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize(("side", "stride", "shape"), [(3, 1, (6, 5)), (3, 2, (6, 5)), (1, 2, (7, 4)), (5, 1, (5, 6))])
+@pytest.mark.parametrize(("side", "stride", "shape"), [(3, 2, (6, 5)), (1, 2, (7, 4))])
 def test_convolution_is_that_of_equinox(side, stride, shape):
     ours = Convolution(RNG, 2, 3, side, stride)
     theirs = eqx.nn.Conv2d(2, 3, side, stride, padding=side // 2, key=KEY)
@@ -212,68 +212,41 @@ def test_halving_is_convolution_relu_and_pooling():
         out = out @ jnp.transpose(layer.kernel, (2, 0, 1, 3)).reshape(-1, 3) + layer.bias
         return jnp.moveaxis(pool(jnp.moveaxis(jax.nn.relu(out), -1, 0)), 0, -1)
 
-    for shape in ((6, 4, 2), (7, 5, 2)):
-        out = normal(shape[0] // 2, shape[1] // 2, 3)
-        assert_same(with_gradient(layer, out)(normal(*shape)), with_gradient(usual, out)(normal(*shape)))
+    x, out = normal(7, 4, 2), normal(3, 2, 3)
+    assert_same(with_gradient(layer, out)(x), with_gradient(usual, out)(x))
 
 
-def fused_and_plain(image, kernel, bias):
-    """Both forms with the gradients in all of their arguments."""
-    out = normal(image.shape[0] // 2, image.shape[1] // 2, kernel.shape[-1])
-    return with_gradient(as_product, out)(image, kernel, bias), with_gradient(convolve_relu_halve, out)(
-        image, kernel, bias
+def whole_numbers(seed, *shape):
+    """From -2 to 2, most of them 0."""
+    return jnp.asarray(
+        np.random.default_rng(seed).binomial(2, 0.15, shape) * np.random.default_rng(seed + 10).choice([-1, 1], shape),
+        float,
     )
 
 
 @pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize("shape", [(2, 2, 1), (4, 6, 3)])
-def test_the_fused_layer_has_the_same_values_and_gradients(shape):
-    fused, plain = fused_and_plain(normal(*shape), normal(3, 3, shape[2], 5), normal(5))
-    assert_same(fused, plain)
-
-
-@pytest.mark.usefixtures("double_precision")
-def test_the_fused_layer_breaks_ties_as_the_plain_one_does():
-    # Small whole numbers: sums are exact, and many windows have several largest entries.
-    rng = np.random.default_rng(3)
-    image, kernel, bias = (
-        jnp.asarray(rng.integers(-1, 2, shape), float) for shape in ((12, 12, 1), (3, 3, 1, 8), (8,))
+def test_the_fused_layer_has_the_values_and_gradients_of_the_plain_one():
+    # Any numbers; small whole ones, whose sums are exact and often equal; an image of zeros, all of whose windows are
+    # ties, under a bias above 0 (the first entry counts), at 0 and below (no slope).
+    images = jnp.stack([normal(6, 8, 2), whole_numbers(1, 6, 8, 2), jnp.zeros((6, 8, 2))])
+    kernels = jnp.stack([normal(3, 3, 2, 3), whole_numbers(2, 3, 3, 2, 3), normal(3, 3, 2, 3)])
+    biases = jnp.asarray([[0.3, -0.2, 0.1], [0.0, 1.0, -1.0], [0.5, 0.0, -0.5]])
+    out = normal(3, 4, 3)
+    once = lax.conv_general_dilated(images[1:2], kernels[1], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    windows = np.asarray(once).reshape(3, 2, 4, 2, 3).transpose(0, 2, 4, 1, 3).reshape(-1, 4)
+    assert np.mean(np.sum(windows == windows.max(axis=1, keepdims=True), axis=1) > 1) > 0.2, "hardly a tie"
+    fused, plain = (
+        jax.jit(jax.vmap(with_gradient(layer, out)))(images, kernels, biases)
+        for layer in (as_product, convolve_relu_halve)
     )
-    once = lax.conv_general_dilated(image[None], kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))[0]
-    windows = np.asarray(once).reshape(6, 2, 6, 2, 8).transpose(0, 2, 4, 1, 3).reshape(-1, 4)
-    tied = np.sum(windows == windows.max(axis=1, keepdims=True), axis=1) > 1
-    assert tied.mean() > 0.2
-    fused, plain = fused_and_plain(image, kernel, bias)
     assert_same(fused, plain)
-
-
-@pytest.mark.usefixtures("double_precision")
-def test_the_fused_layer_on_an_image_of_zeros():
-    # Every window is a tie: above 0 the first entry counts, at 0 and below there is no slope.
-    fused, plain = fused_and_plain(jnp.zeros((4, 4, 2)), normal(3, 3, 2, 3), jnp.asarray([0.5, 0.0, -0.5]))
-    assert_same(fused, plain)
-    bias_slope = fused[1][2]
-    np.testing.assert_array_equal(bias_slope[1:], 0.0)
-    np.testing.assert_allclose(bias_slope[0], jnp.sum(normal(2, 2, 3)[..., 0]))
+    _, (_, _, bias_slope) = fused
+    np.testing.assert_allclose(bias_slope[2], [jnp.sum(out[..., 0]), 0.0, 0.0], atol=1e-12)
 
 
 def test_odd_images_are_left_to_the_plain_layer():
     for shape in ((5, 4, 1), (4, 5, 1)):
         assert as_product(jnp.ones(shape), jnp.ones((3, 3, 1, 2)), jnp.ones(2)) is None
-
-
-@pytest.mark.usefixtures("double_precision")
-def test_the_fused_layer_maps_over_clients():
-    kernels, images = normal(3, 3, 3, 2, 4), normal(3, 4, 4, 2)
-
-    def total(layer, kernel, image):
-        return jnp.sum(jnp.sin(layer(image, kernel, jnp.ones(4))))
-
-    slopes = [
-        jax.jit(jax.vmap(jax.grad(lambda k, x, layer=layer: total(layer, k, x))))(kernels, images)
-        for layer in (as_product, convolve_relu_halve)
-    ]
-    assert_same(*slopes)
 
 
 @pytest.mark.usefixtures("double_precision")
@@ -285,8 +258,9 @@ def test_a_residual_block_adds_to_its_shortcut():
         # With nothing added, all that is left is the shortcut, of which only what is above 0 passes.
         silent = eqx.tree_at(lambda b: b.norms[1].scale, block, jnp.zeros(outputs))
         straight = x if stride == 1 else block.shortcut[1](x[::2, ::2] @ block.shortcut[0].kernel[0, 0])
-        assert_same(silent(x), jnp.maximum(straight, 0))
-        assert not np.allclose(block(x), silent(x))
+        loud, quiet = eqx.filter_jit(lambda both, x: [block(x) for block in both])((block, silent), x)
+        assert_same(quiet, jnp.maximum(straight, 0))
+        assert not np.allclose(loud, quiet)
 
 
 def test_resnet_tells_images_apart():
