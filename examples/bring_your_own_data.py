@@ -40,24 +40,29 @@ features = list(table.columns)
 odds = ((table - table.mean()) / table.std()) @ [1.4, 1.0, -0.8, 1.0] - 0.5
 table["default"] = (rng.uniform(size=people) < 1 / (1 + np.exp(-odds))).astype(int)
 
-# A quarter is kept apart. What scales the features must come from the rest.
+# %% [markdown]
+# ## Clients
+#
+# If your table has a column that says whose row it is, use that. Here six banks get their applicants by
+# `pf.partition.dirichlet`: with a small alpha, banks differ in size and in how many of their people default. A quarter
+# of the people is kept apart; what scales the features must come from the others alone.
+
+# %%
+parts = pf.partition.dirichlet(table["default"], clients=6, alpha=0.7, seed=3, least=80)
+for bank, rows in enumerate(parts):
+    table.loc[rows, "bank"] = f"bank {bank}"
 train, test = table[: 3 * people // 4].copy(), table[3 * people // 4 :].copy()
 centre, spread = train[features].mean(), train[features].std()
 train[features], test[features] = ((rows[features] - centre) / spread for rows in (train, test))
 
 # %% [markdown]
-# ## Clients
-#
-# If your table has a column that says whose row it is, use that. Here six banks get their applicants by
-# `pf.partition.dirichlet`: with a small alpha, banks differ in size and in how many of their people default. `tables`
-# makes the arrays `[clients, rows, ...]` that populations take. All clients have as many rows as the largest; the rest
-# is padding, and `count` says how many are real, so that padding is never drawn.
+# `pf.partition.tables` makes the arrays `[clients, rows, ...]` that populations take. All clients have as many rows as
+# the largest; the rest is padding, and `count` says how many are real, so that padding is never drawn.
 
 # %%
-banks, alpha = 6, 0.7
-parts = pf.partition.dirichlet(train["default"], clients=banks, alpha=alpha, seed=3, least=60)
+hands = [np.flatnonzero(train["bank"] == f"bank {bank}") for bank in range(6)]
 x = np.column_stack([train[features], np.ones(len(train))])  # the last column is the intercept
-x, y, count = pf.partition.tables(x, train["default"], parts)
+x, y, count = pf.partition.tables(x, train["default"], hands)
 print(f"x {x.shape}, y {y.shape}, count {count.tolist()}: {1 - count.sum() / y.size:.0%} of the rows are padding")
 
 # %% [markdown]
@@ -100,26 +105,9 @@ print(f"right about {share_right(federated):.1%} of people kept apart; pooled da
 # (`performative audit`). Here people of some banks are better advised than those of others.
 
 # %%
-strength = {f"bank {i}": 0.4 + 0.4 * i / (banks - 1) for i in range(banks)}
-
-
-def reacting(rows, hands):
-    """The problem of banks that hold these rows."""
-    owner = np.empty(len(rows), object)
-    for bank, hand in enumerate(hands):
-        owner[hand] = f"bank {bank}"
-    return pf.Problem.from_frame(
-        rows.assign(bank=owner),
-        client="bank",
-        label="default",
-        strategic=["utilisation", "open_lines"],
-        strength=strength,
-        standardise=False,
-    )
-
-
-problem = reacting(train, parts)
-kept_apart = reacting(test, pf.partition.dirichlet(test["default"], banks, alpha, seed=3, least=20))
+strength = {f"bank {i}": 0.4 + 0.08 * i for i in range(6)}
+asked = dict(client="bank", label="default", strategic=["utilisation", "open_lines"], strength=strength)
+problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardise=False) for rows in (train, test))
 
 # %% [markdown]
 # `p_fedavg` deploys the model of every round, so that the next round learns from people who have answered to it. Risks
@@ -152,7 +140,7 @@ print("weights at the stable point:", dict(zip(problem.columns.names, np.round(s
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
 names = np.where(train["default"], "defaults", "pays back")
-plot_partition(names, parts, ax=left)
+plot_partition(names, hands, ax=left)
 left.legend(frameon=False, reverse=True, loc="upper left")
 left.set(title="Six banks", xlabel="bank", ylabel="applicants to learn from")
 lines = (

@@ -2,7 +2,7 @@
 # # Bring your own network
 #
 # A model is any tree of arrays, so a network is one too. An equinox network of your own, one of ours, and a Flax one
-# learn to read digits that lie with twenty clients. Run it as a script (less than a minute, offline) or open it as a
+# learn to read digits that lie with twenty clients. Run it as a script (a minute, offline) or open it as a
 # notebook. It writes `bring_your_own_network.png`.
 
 # %%
@@ -85,8 +85,9 @@ shares = {"own network (equinox)": share_read(history, network)}
 print(f"{sum(leaf.size for leaf in jax.tree.leaves(theta)):,} numbers; {shares['own network (equinox)'][-1]:.1%} read")
 
 # %% [markdown]
-# How the work was laid out was chosen by `run`: on a CPU, convolutions become matrix products, and clients of large
-# networks take turns; on a GPU they compute side by side, as many as memory holds (`at_once=` overrules that).
+# How the work was laid out was chosen by `run`. On a CPU convolutions become matrix products, and clients take turns,
+# because one product uses all cores by itself. On a GPU clients compute side by side, as many as memory holds.
+# `at_once=` overrules that; the result is the same up to rounding.
 
 # %%
 print("compute:", history.meta["compute"])

@@ -3,7 +3,7 @@
 #
 # How do people answer to a model? `Strategic` knows two answers, both to a linear score. This is a third, in a class of
 # a few lines: people who climb the score, whatever the model is. Everything else (runs, exact points, certificates)
-# then works as with ours. Run it as a script (half a minute, offline) or open it as a notebook. It writes
+# then works as with ours. Run it as a script (a minute, offline) or open it as a notebook. It writes
 # `bring_your_own_population.png`.
 
 # %%

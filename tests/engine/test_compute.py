@@ -18,6 +18,7 @@ from performative.engine.compute import Compute, InHalf
 from performative.engine.layout import Footprint
 from performative.engine.memory import bytes_of, peak_bytes
 from performative.engine.products import AsProducts, has_convolutions
+from performative.engine.run import make_ready
 
 RNG = np.random.default_rng(0)
 
@@ -73,8 +74,10 @@ NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
         ((2, 5, 6, 3), (3, 3, 3, 4), NHWC, dict(window_strides=(1, 1), padding="SAME")),
         # The padding is uneven, the windows leave a rest, and the axes stand in an order of their own.
         ((5, 3, 2, 7), (4, 2, 3, 3), ("WCNH", "OHWI", "HNCW"), dict(window_strides=(2, 3), padding=((0, 1), (2, 0)))),
-        ((1, 4, 4, 3), (1, 1, 3, 2), NHWC, dict(window_strides=(2, 2), padding="VALID")),
         ((1, 2, 3, 4, 3), (2, 2, 1, 3, 2), ("NCDHW", "OIDHW", "NCDHW"), dict(window_strides=(1, 1, 2), padding="SAME")),
+        pytest.param(
+            (1, 4, 4, 3), (1, 1, 3, 2), NHWC, dict(window_strides=(2, 2), padding="VALID"), marks=pytest.mark.slow
+        ),
         pytest.param(
             (2, 3, 7, 6), (4, 3, 2, 3), NCHW, dict(window_strides=(1, 2), padding="VALID", rhs_dilation=(2, 2)),
             marks=pytest.mark.slow,
@@ -84,7 +87,7 @@ NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["same", "order", "kernel 1", "3-d", "dilated", "1-d"],
+    ids=["same", "order", "3-d", "kernel 1", "dilated", "1-d"],
 )  # fmt: skip
 def test_convolutions_become_products(image, kernel, order, options):
     assert_same_function(functools.partial(convolve, order=order, **options), normal(*image), normal(*kernel))
@@ -201,11 +204,11 @@ def test_what_is_computed_twice_stays_so():
 @pytest.mark.usefixtures("double_precision")
 def test_pooling_breaks_ties_as_the_plain_one_does():
     """The first of equal entries, row by row, gets the slope."""
-    # Every pattern of largest entries in a window of 2 x 2 and of 1 x 3.
+    # Every pattern of largest entries in a window.
     patterns = np.asarray([[(n >> bit) & 1 for bit in range(4)] for n in range(16)], float)
     windows = jnp.asarray(patterns.reshape(4, 4, 2, 2).transpose(0, 2, 1, 3).reshape(1, 8, 8, 1))
     pool = pooled(lambda x: x, (1, 2, 2, 1), (1, 2, 2, 1))
-    plain, sliced = (jax.grad(lambda x, f=f: jnp.sum(f(x)))(windows) for f in (pool, AsProducts(pool)))
+    plain, sliced = (jax.jit(jax.grad(lambda x, f=f: jnp.sum(f(x))))(windows) for f in (pool, AsProducts(pool)))
     np.testing.assert_array_equal(sliced[0, :, :, 0], plain[0, :, :, 0])
 
 
@@ -221,7 +224,7 @@ def test_trees_and_unused_arguments_pass_through():
     assert not has_convolutions(function, theta, z)
 
 
-@pytest.mark.parametrize("at_once", [None, 1, 2, 7])
+@pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_a_map_in_blocks_is_a_map(at_once):
     rows, pairs, shared = normal(5, 2), (normal(5), normal(5, 3)), normal(2)
 
@@ -366,16 +369,14 @@ def test_short_memory_splits_a_run(monkeypatch, cnn_runs):
     problem, algorithm, theta = small_cnn()
     whole = cnn_runs["float64"]
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")  # a CPU takes clients of networks in turn anyway
-    needed = {}
 
     def pretend(memory):
         monkeypatch.setattr(layout, "free_bytes", lambda: memory)
         return run(problem, algorithm, 2, theta=theta)
 
-    needed = pretend(1 << 40).meta
-    assert needed["compute"].startswith("all clients at once") and needed["memory"].endswith("all at once")
+    assert pretend(1 << 40).meta["compute"].startswith("all clients at once")
     with jax.enable_x64(True):
-        setup, start, _ = pf.engine.run.make_ready(problem, algorithm, theta, pf.Clock(), True, jnp.float64)
+        setup, start, _ = make_ready(problem, algorithm, theta, pf.Clock(), True, jnp.float64)
         footprint = layout.measure_footprint(layout.set_compute(setup, start, False), start, 1)
     room = footprint.standing + 2 * 3 * footprint.update + int(2.1 * 1.5 * footprint.client)
     split = pretend(room)

@@ -166,7 +166,9 @@ def test_dense_is_equinox_linear():
 
 
 @pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize(("side", "stride", "shape"), [(3, 2, (6, 5)), (1, 2, (7, 4))])
+@pytest.mark.parametrize(
+    ("side", "stride", "shape"), [(3, 2, (6, 5)), pytest.param(1, 2, (7, 4), marks=pytest.mark.slow)]
+)
 def test_convolution_is_that_of_equinox(side, stride, shape):
     ours = Convolution(RNG, 2, 3, side, stride)
     theirs = eqx.nn.Conv2d(2, 3, side, stride, padding=side // 2, key=KEY)

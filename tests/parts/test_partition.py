@@ -1,6 +1,7 @@
 """Parts hold every row once, and are unequal in the way that was asked for."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from matplotlib.colors import to_hex
 
 from performative import partition
 from performative.plotting import COLOURS, plot_partition
+from performative.populations import Static
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 SEEDS = st.integers(0, 10**6)
@@ -100,9 +102,39 @@ def test_seeds_differ():
         assert not all(np.array_equal(a, b) for a, b in zip(make(0), make(1), strict=True))
 
 
+@pytest.mark.parametrize("row", [(), (3,), (2, 4)])
+def test_tables_hold_each_clients_rows_and_then_padding(row):
+    rng = np.random.default_rng(0)
+    x, y = 1 + rng.random((30, *row)), np.arange(30) % 3 + 5
+    parts = partition.dirichlet(y, clients=4, alpha=0.5, seed=1)
+    rows, labels, count = partition.tables(x, y, parts)
+    assert count.tolist() == [len(part) for part in parts] and len(set(count.tolist())) > 1
+    assert rows.shape == (4, count.max(), *row) and labels.shape == (4, count.max())
+    assert rows.dtype == x.dtype and labels.dtype == y.dtype
+    for client, part in enumerate(parts):
+        np.testing.assert_array_equal(rows[client, : count[client]], x[part])
+        np.testing.assert_array_equal(labels[client, : count[client]], y[part])
+        assert not rows[client, count[client] :].any() and not labels[client, count[client] :].any()
+    assert Static(rows, labels, count).clients == 4
+
+
+def test_tables_take_lists_frames_and_any_order():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    rows, labels, count = partition.tables(frame, frame["a"] > 1, [[2, 0], np.asarray([2])])
+    np.testing.assert_array_equal(rows, [[[3.0], [1.0]], [[3.0], [0.0]]])
+    np.testing.assert_array_equal(labels, [[True, False], [True, False]])
+    np.testing.assert_array_equal(count, [2, 1])
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
+        (lambda: partition.tables(np.ones((3, 2)), np.ones(2), [[0]]), r"one row a person; got shapes \(3, 2\) and"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), []), "at least one client; got none"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[0], []]), r"parts\[1\] must hold .* one row or more"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[True]]), r"parts\[0\] must hold .*; got bool"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[0, 3]]), r"from 0 to 3, but x and y have rows 0\.\.2"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[-1]]), "from -1 to -1, but"),
         (lambda: partition.iid(3, 4), "iid: 3 rows are too few for 4 clients"),
         (lambda: partition.iid(3, 0), "iid: clients must be a whole number >= 1; got 0"),
         (lambda: partition.dirichlet(np.zeros(9), 3, 0.0), "dirichlet: alpha must be a number above 0; got 0"),

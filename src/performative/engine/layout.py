@@ -155,7 +155,7 @@ def _convolves(setup: Setup, start: Theta) -> bool:
     return has_convolutions(one, arrays, start)
 
 
-def _gib(size: float) -> str:
+def _gib(size: int | float) -> str:
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20)):
         if size >= scale / 4:
             return f"{size / scale:.3g} {unit}"

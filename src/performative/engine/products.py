@@ -85,7 +85,7 @@ def _again(*values: Any, jaxpr: Any, prevent_cse: bool, policy: Any, **params: A
 def _convolve(
     image: Array, kernel: Array, *, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
     dimension_numbers: Any, feature_group_count: int, batch_group_count: int, preferred_element_type: Any,
-    **params: Any,
+    precision: Any, **params: Any,
 ) -> Array | None:  # fmt: skip
     """patches [n, places, window * channels] times kernel [window * channels, channels out]."""
     plain = feature_group_count == batch_group_count == 1 and set(lhs_dilation) <= {1} and min(map(min, padding)) >= 0
@@ -109,7 +109,7 @@ def _convolve(
     patch = patches[0] if len(patches) == 1 else jnp.concatenate(patches, axis=-1)
     result = lax.dot_general(
         patch, kernel.reshape(-1, out), (((patch.ndim - 1,), (0,)), ((), ())),
-        preferred_element_type=preferred_element_type,
+        precision=precision, preferred_element_type=preferred_element_type,
     )  # fmt: skip
     # From [n, *space, channels out] to the order that was asked for.
     order = [0] * result.ndim
@@ -131,10 +131,10 @@ def _pool(
     if not apart or any(map(any, padding)) or math.prod(window) > 16:
         return None
     ends = [size // side * side for size, side in zip(image.shape, window, strict=True)]
-    for axis, side in enumerate(window):
+    # One axis at a time, the last first: of equal entries the first in reading order is taken.
+    for axis, side in reversed(list(enumerate(window))):
         if side == 1:
             continue
-        # One axis at a time: fewer slices.
         parts = [lax.slice_in_dim(image, start, ends[axis], side, axis) for start in range(side)]
         image = parts[0]
         for part in parts[1:]:
@@ -148,13 +148,18 @@ RULES: dict[str, Rule] = {
     "jit": _inside,
     "pjit": _inside,
     "checkpoint": _again,
+    "remat2": _again,
 }
+
+
+# Operations that hold programs of their own.
+_AROUND = {"jit", "pjit", "checkpoint", "remat2"}
 
 
 def _mentions(jaxpr: Any, names: Any) -> bool:
     """Whether a program, or one inside of it, uses one of these operations."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name in names and eqn.primitive.name not in ("jit", "pjit", "checkpoint"):
+        if eqn.primitive.name in names and eqn.primitive.name not in _AROUND:
             return True
         for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
             if hasattr(inner, "eqns") and _mentions(inner, names):
