@@ -157,6 +157,8 @@ def strategic_adult(
     rule = _find_rule("strategic_adult", paper, effect)
     if (paper, effect) == ("profl", "paper"):
         rule = dataclasses.replace(rule, strength=((0.0, 0.004), (2.8, 3.2)), ones=False)
+    if (paper, effect) == ("pcsgd", "strong"):
+        rule = dataclasses.replace(rule, strength=((0.2, 0.2),))  # 0.3 repels retraining here
     parts = [sets.adult(split, drop_missing=True, path=path, download=download) for split in ("train", "test")]
     numbers = _numbered(parts)
     share = len(parts[0]) / sum(map(len, parts))
