@@ -130,13 +130,14 @@ def sweep(
         histories: dict[int, History] = {}
         groups = _same_program(ready)
         for group in groups:
-            fixed = _stack([ready[i] for i in group], repeat_keys(seed, repeats), precision)
             first = on_device(ready[group[0]][0], precision)
             check_fit(first.problem, start)
             how = hows[group[0]]
             how.estimator.check(problem, start, how.batch)
             compute, _ = choose_compute(first, start, repeats * len(group), at_once, half=dtype == "bfloat16")
-            fixed = dataclasses.replace(fixed, setup=dataclasses.replace(fixed.setup, compute=compute))
+            # Before they are stacked: what marks the leaves that vary must have the same layout.
+            laid_out = [(dataclasses.replace(ready[i][0], compute=compute), ready[i][1]) for i in group]
+            fixed = _stack(laid_out, repeat_keys(seed, repeats), precision)
             watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
             state, chunks, seconds = drive(
                 fixed, start, watch, rounds,
