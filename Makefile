@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow lint bench clean help
+.PHONY: demo test test-slow examples lint bench clean help
 
 help:
 	@echo "make demo       a small federated problem, solved and explained in under a minute"
 	@echo "make test       the test suite"
 	@echo "make test-slow  the long checks"
+	@echo "make examples   the worked examples, executed"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks, as ratios in one run"
 
@@ -35,6 +36,9 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
+
+examples: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/test_examples.py -n 2
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -195,8 +195,8 @@ def test_bad_values_of_parts(message, call):
 @pytest.mark.parametrize(
     ("message", "options"),
     [
-        (r'executor must be "dense", "gather", "loop" or None; got \'fast\'', {"executor": "fast"}),
-        (r'dtype must be "float32" or "float64"; got \'float16\'', {"dtype": "float16"}),
+        (r'executor must be "dense", "gather", "sharded", "loop" or None; got \'fast\'', {"executor": "fast"}),
+        (r'dtype must be "float32", "float64" or "bfloat16"; got \'float16\'', {"dtype": "float16"}),
         (r'record_theta must be "all" or "last".*got \'some\'', {"record_theta": "some"}),
         (r"theta must have shape \(\) to fit this population; got \(2,\)", {"theta": np.zeros(2)}),
         (r"theta must be finite", {"theta": np.nan}),

@@ -281,7 +281,7 @@ def all_at_once():
 def test_clients_in_turn_give_the_same_run(all_at_once, at_once):
     history = run(repeats=2, at_once=at_once)
     assert_same_run(history, all_at_once)
-    said = "all clients at once" if at_once == 5 else f"{at_once} client"
+    said = {1: "one client at a time", 3: "3 clients at once", 5: "all clients at once"}[at_once]
     assert history.meta["compute"].startswith(said)
 
 
@@ -381,7 +381,7 @@ def test_short_memory_splits_a_run(monkeypatch, cnn_runs):
     room = footprint.standing + 2 * 3 * footprint.update + int(2.1 * 1.5 * footprint.client)
     split = pretend(room)
     assert split.meta["compute"].startswith("2 clients at once")
-    assert "3 clients a round" in split.meta["memory"] and split.meta["memory"].endswith("2 clients at once")
+    assert "3 clients a round" in split.meta["memory"] and split.meta["memory"].endswith("enough for 2 clients at once")
     assert_same_run(split, whole, rtol=1e-10)
     assert pretend(1).meta["compute"].startswith("1 client")
 
@@ -393,7 +393,7 @@ def test_a_footprint_says_what_fits_in_words():
     assert footprint.whole == 100 * mib + 20 * 12 * mib
     said = str(footprint)
     assert "about 0.332 GiB: 20 clients a round of 10 MiB each" in said
-    assert "100 MiB of data and memory; 1 GiB are free: all at once" in said
+    assert "100 MiB of data and memory; 1 GiB are free, enough for all clients at once" in said
     # 200 MiB are left of 300, 40 of them for the updates: 160 / 15 are ten clients with the margin, in two blocks.
     short = dataclasses.replace(footprint, available=300 * mib)
     assert short.at_once == 10 and "10 clients at once" in str(short)

@@ -14,7 +14,8 @@ def map_in_blocks(
 
     `in_axes` holds 0 and None only. One at a time is a plain loop, without an axis of length 1.
     """
-    if at_once is None or at_once >= axis_size:
+    alone = at_once == axis_size == 1
+    if not alone and (at_once is None or at_once >= axis_size):
         return jax.vmap(function, in_axes=in_axes, axis_size=axis_size)
 
     def mapped(*args: Any) -> Any:
@@ -27,6 +28,9 @@ def map_in_blocks(
             mine = [leaf if axis is None else next(row) for leaf, axis in zip(leaves, axes, strict=True)]
             return function(*jax.tree.unflatten(structure, mine))
 
+        if alone:
+            out = one([leaf[0] for leaf in varying])
+            return jax.tree.map(lambda leaf: leaf[None], out)
         return jax.lax.map(one, varying, batch_size=None if at_once == 1 else at_once)
 
     return mapped

@@ -37,12 +37,19 @@ class Compute(eqx.Module):
         return InHalf(self.loss(loss)) if self.half else self.loss(loss)
 
     def __str__(self) -> str:
-        told = "all clients at once" if self.at_once is None else f"{self.at_once} clients at once"
+        told = side_by_side(self.at_once)
         told += ", convolutions as matrix products" if self.products else ""
         return told + (", gradients in bfloat16" if self.half else "")
 
 
 ALL_AT_ONCE = Compute()
+
+
+def side_by_side(at_once: int | None) -> str:
+    """How many clients compute at the same time, in words."""
+    if at_once == 1:
+        return "one client at a time"
+    return "all clients at once" if at_once is None else f"{at_once} clients at once"
 
 
 class InHalf(eqx.Module):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from performative.batches import AbstractBatch
 from performative.client_axis import take_clients
 from performative.engine.client import client_round
-from performative.engine.compute import Compute
+from performative.engine.compute import Compute, side_by_side
 from performative.engine.keys import run_keys
 from performative.engine.memory import bytes_of, peak_bytes
 from performative.engine.products import has_convolutions
@@ -61,12 +61,10 @@ class Footprint(eqx.Module):
         return self.standing + self.copies * self.cohort * (self.client + 2 * self.update)
 
     def __str__(self) -> str:
-        at_once = self.at_once
-        split = "all at once" if at_once is None else f"{at_once} clients at once"
         return (
             f"about {_gib(self.whole)}: {self.cohort} clients a round of {_gib(self.client)} each"
             + (f", {self.copies} repeats" if self.copies > 1 else "")
-            + f", {_gib(self.standing)} of data and memory; {_gib(self.available)} are free: {split}"
+            + f", {_gib(self.standing)} of data and memory; {_gib(self.available)} are free, enough for {side_by_side(self.at_once)}"
         )
 
 

@@ -91,7 +91,7 @@ def equilibria(
             if residual > allowed(view, x, tolerance) or faded(view, origin, x):
                 continue
             # Where H + C is singular up to rounding, the "root" lies at infinity.
-            if is_new(view, x, known) and not escaped(origin, x):
+            if not escaped(origin, x) and is_new(view, x, known):
                 known.append(x)
                 found.append(_judge(land, view, x, "root of the decoupled gradient", tolerance))
         if not known:
