@@ -150,7 +150,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`pf.audit`, `pf.data`, `pf.live` and `pf.plotting` are loaded when they are asked for: not everybody needs them."""
+    """`pf.audit`, `pf.data`, `pf.live` and `pf.plotting` are loaded when asked for: not everybody needs them."""
     if name in ("audit", "data", "live", "plotting"):
         from importlib import import_module
 

@@ -100,9 +100,8 @@ def strategic_credit(
     intercept undoes, so that stable and optimal point coincide where all react alike; and where 93 % of the people
     are of one class, every model says that class. "strong" takes the balanced table with each column cut at its 1 %
     and 99 % quantile, and eps_i ~ U[0, 4] with L2 of 0.05, gamma_1 = 1 with 0.2, beta = 0.3 with 0.05. These are the
-    largest round figures with which retraining to the minimum still settles (contraction 0.55, 0.72, 0.82 here and 0.74,
-    0.80, 0.65 on Adult):
-    beyond, only small steps do.
+    largest round figures with which retraining to the minimum still settles (contraction 0.55, 0.72, 0.82 here, and
+    0.74, 0.80, 0.65 on Adult): beyond, only small steps do.
     Under "pcsgd" stable and optimal point always coincide: theta.x falls by beta |theta|, whose derivative in the
     deployed model's direction is zero at that model itself.
     Differs from the papers: 001 counts eleven features of credit, which we take as the ten and a column of ones that

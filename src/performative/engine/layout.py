@@ -64,7 +64,8 @@ class Footprint(eqx.Module):
         return (
             f"about {_gib(self.whole)}: {self.cohort} clients a round of {_gib(self.client)} each"
             + (f", {self.copies} repeats" if self.copies > 1 else "")
-            + f", {_gib(self.standing)} of data and memory; {_gib(self.available)} are free, enough for {side_by_side(self.at_once)}"
+            + f", {_gib(self.standing)} of data and memory; {_gib(self.available)} are free, "
+            + f"enough for {side_by_side(self.at_once)}"
         )
 
 
