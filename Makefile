@@ -10,7 +10,7 @@ help:
 	@echo "make demo       a small federated problem, solved and explained in under a minute"
 	@echo "make test       the test suite"
 	@echo "make test-slow  the long checks"
-	@echo "make examples   the worked examples, executed"
+	@echo "make examples   the worked examples and the README, executed"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks, as ratios in one run"
 
@@ -38,7 +38,7 @@ test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
 examples: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/test_examples.py -n 2
+	$(BIN)/python -m pytest tests/test_examples.py tests/test_readme.py -n 2
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -30,6 +30,7 @@ def run_example(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_your_own_data(run_example):
     names, told = run_example("bring_your_own_data")
     assert names["count"].max() == names["y"].shape[1] > 2 * names["count"].min(), "no padding to show"

@@ -15,6 +15,7 @@ def _blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)

@@ -150,8 +150,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`pf.audit`, `pf.data`, `pf.live` and `pf.plotting` are loaded when asked for: not everybody needs them."""
-    if name in ("audit", "data", "live", "plotting"):
+    """`pf.audit`, `pf.data` and some others are loaded when they are asked for: not everybody needs them."""
+    if name in ("audit", "data", "experiments", "live", "plotting"):
         from importlib import import_module
 
         return import_module(f"performative.{name}")

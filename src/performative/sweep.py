@@ -36,6 +36,8 @@ from performative.problem import Problem
 if TYPE_CHECKING:
     import xarray
 
+__all__ = ["Sweep", "sweep"]
+
 Metric = str | Callable[[History], np.ndarray]
 
 
@@ -65,8 +67,11 @@ class Sweep:
         import xarray as xr
 
         joined = xr.concat([h.to_xarray() for h in self.histories], dim="setting", combine_attrs="drop", join="outer")
-        labels = {name: ("setting", [_label(s[name]) for s in self.settings]) for name in self.over}
-        return joined.assign_coords(labels)
+        labels = {name: [_label(s.get(name, "")) for s in self.settings] for name in self.over}
+        for name, column in labels.items():
+            if any(isinstance(label, str) for label in column):
+                labels[name] = [str(label) for label in column]
+        return joined.assign_coords({name: ("setting", column) for name, column in labels.items()})
 
 
 def _label(value: Any) -> Any:
@@ -83,12 +88,14 @@ def _score(history: History, metric: Metric) -> float:
 def sweep(
     problem: Problem,
     algorithm: Algorithm,
-    over: Mapping[str, Sequence[Any]],
+    over: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
     rounds: int,
     theta: Any = None,
     seed: int = 0,
     repeats: int = 1,
     *,
+    stable: Any = None,
+    optimal: Any = None,
     record_theta: str = "all",
     every: int = 1,
     risk: bool | int = False,
@@ -103,15 +110,16 @@ def sweep(
     """Run every combination of the values in `over`, with the same seeds for all (common random numbers).
 
     `over` maps a dotted name to values: "rate", "rate.scale", "participation.k", "local_steps" on the algorithm,
-    "population.sensitivity", "weights", "domain" on the problem. Settings that differ in numbers only run as one
-    compiled program; a value that sets a shape (K, E, n) or chooses code gets a program of its own.
+    "population.sensitivity", "weights", "domain" on the problem; "algorithm" or "problem" for the whole, "rounds" for
+    a number of rounds of its own. A list of {name: value} holds settings that are no grid. Settings that differ in
+    numbers only run as one compiled program; a value that sets a shape (K, E, n) or chooses code gets a program of its
+    own. `stable` and `optimal` are the points to measure distances to, as in `run`.
     """
     check_counts(rounds=rounds, repeats=repeats, every=every)
-    if not isinstance(over, Mapping) or any(isinstance(v, str) or not hasattr(v, "__len__") for v in over.values()):
-        raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
-    if not over or any(len(values) == 0 for values in over.values()):
-        raise ValueError("over needs at least one name with at least one value.")
-    settings = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+    settings = _read_settings(over)
+    lengths = [setting.get("rounds", rounds) for setting in settings]
+    for length in lengths:
+        check_counts(rounds=length)
     check_limit(limit)
     precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
     if executor in ("loop", "sharded"):
@@ -119,56 +127,82 @@ def sweep(
     with jax.enable_x64(precision == jnp.float64):
         cache_compilations()
         start = read_theta(problem, theta, precision)
-        ready, hows = [], []
+        ready, whole = [], []
+        found: dict[int, Any] = {}  # settings that share a problem share its points
         for setting in settings:
             here, how = problem, algorithm
             for name, value in setting.items():
-                here, how = set_by_name(here, how, name, value)
+                if name != "rounds":
+                    here, how = set_by_name(here, how, name, value)
             place_start(on_device(here, precision), start, given=True)
-            ready.append((prepare(here, how, clock, consensus), find_targets(here, start, None, None)))
-            hows.append(how)
+            if id(here) not in found:
+                found[id(here)] = find_targets(here, start, stable, optimal)
+            ready.append((prepare(here, how, clock, consensus), found[id(here)]))
+            whole.append((here, how))
         histories: dict[int, History] = {}
-        groups = _same_program(ready)
+        groups = _same_program(ready, lengths)
         for group in groups:
             first = on_device(ready[group[0]][0], precision)
             check_fit(first.problem, start)
-            how = hows[group[0]]
-            how.estimator.check(problem, start, how.batch)
+            here, how = whole[group[0]]
+            length = lengths[group[0]]
+            how.estimator.check(here, start, how.batch)
             compute, _ = choose_compute(first, start, repeats * len(group), at_once, half=dtype == "bfloat16")
             # Before they are stacked: what marks the leaves that vary must have the same layout.
             laid_out = [(dataclasses.replace(ready[i][0], compute=compute), ready[i][1]) for i in group]
             fixed = _stack(laid_out, repeat_keys(seed, repeats), precision)
             watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
             state, chunks, seconds = drive(
-                fixed, start, watch, rounds,
+                fixed, start, watch, length,
                 points=points, limit=limit, label=f"{how.name} x {len(group)}", progress=progress,
             )  # fmt: skip
             for place, i in enumerate(group):
                 meta = {
-                    "algorithm": how.name,
-                    "config": describe(hows[i]),
+                    "algorithm": whole[i][1].name,
+                    "config": describe(whole[i][1]),
                     "setting": describe(settings[i]),
                     "seed": seed,
                     "dtype": str(first.weights.dtype),
                     "seconds": round(seconds / len(group), 4),
                     "compute": str(compute),
                 }
-                histories[i] = write_history(fixed, start, watch, rounds, chunks, state, meta, place)
-    return Sweep(
-        {k: list(v) for k, v in over.items()},
-        settings,
-        [histories[i] for i in range(len(settings))],
-        len(groups),
-    )
+                histories[i] = write_history(fixed, start, watch, length, chunks, state, meta, place)
+    return Sweep(_values(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
 
 
-def _same_program(ready: list[tuple[Any, Any]]) -> list[list[int]]:
-    """Indices of settings that share structure, shapes and static fields."""
+def _read_settings(over: Any) -> list[dict[str, Any]]:
+    """One {name: value} a setting: as they were listed, or all combinations."""
+    if isinstance(over, Mapping):
+        if any(isinstance(v, str) or not hasattr(v, "__len__") for v in over.values()):
+            raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
+        if not over or any(len(values) == 0 for values in over.values()):
+            raise ValueError("over needs at least one name with at least one value.")
+        return [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+    if not isinstance(over, Sequence) or not over or not all(isinstance(one, Mapping) and one for one in over):
+        raise ValueError(
+            "over must map names to lists of values, such as {'rate': [0.1, 0.2]}, or list settings, such as "
+            f"[{{'rate': 0.1, 'local_steps': 5}}]; got {over!r}."
+        )
+    return [dict(one) for one in over]
+
+
+def _values(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """What each name was given, without repetition."""
+    values: dict[str, list[Any]] = {}
+    for name, value in (pair for setting in settings for pair in setting.items()):
+        known = values.setdefault(name, [])
+        if not any(value is one or np.array_equal(value, one) for one in known):
+            known.append(value)
+    return values
+
+
+def _same_program(ready: list[tuple[Any, Any]], lengths: list[int]) -> list[list[int]]:
+    """Indices of settings that share structure, shapes, static fields and the number of rounds."""
     groups: dict[Any, list[int]] = {}
     for i, pair in enumerate(ready):
         leaves, structure = jax.tree.flatten(pair)
         shapes = tuple((np.shape(leaf), np.result_type(leaf)) if _is_number(leaf) else leaf for leaf in leaves)
-        groups.setdefault((structure, shapes), []).append(i)
+        groups.setdefault((structure, shapes, lengths[i]), []).append(i)
     return list(groups.values())
 
 
@@ -194,6 +228,11 @@ def set_by_name(problem: Problem, algorithm: Algorithm, name: str, value: Any) -
     path = name.split(".")
     if path[0] in ("problem", "algorithm"):
         owner, path = path[0], path[1:]
+        if not path:
+            kind = Problem if owner == "problem" else Algorithm
+            if not isinstance(value, kind):
+                raise ValueError(f"over: {name!r} must hold {kind.__name__}s; got {value!r}.")
+            return (value, algorithm) if owner == "problem" else (problem, value)
     else:
         owner = "algorithm" if path[0] in _field_names(algorithm) else "problem"
         if path[0] not in _field_names(algorithm) + _field_names(problem):

@@ -383,7 +383,7 @@ def test_short_memory_splits_a_run(monkeypatch, cnn_runs):
     assert split.meta["compute"].startswith("2 clients at once")
     assert "3 clients a round" in split.meta["memory"] and split.meta["memory"].endswith("enough for 2 clients at once")
     assert_same_run(split, whole, rtol=1e-10)
-    assert pretend(1).meta["compute"].startswith("1 client")
+    assert pretend(1).meta["compute"].startswith("one client")
 
 
 def test_a_footprint_says_what_fits_in_words():

@@ -115,3 +115,19 @@ def test_compare_refuses_what_diverged():
     assert lost.status == "diverged"
     with pytest.raises(ValueError, match=r"end at one round|no finite final"):
         pf.compare({"settled": settled, "lost": lost})
+
+
+def test_settings_that_are_no_grid():
+    other = pf.fedavg(rate=0.1, local_steps=2)
+    settings = [{"participation.k": 3}, {"algorithm": other}, {"participation.k": 3, "rounds": 4, "rate.scale": 1.0}]
+    sweep = pf.sweep(PROBLEM, ALGORITHM, settings, rounds=8, theta=0.0, repeats=2, optimal=3.0)
+    assert sweep.settings == settings and sweep.programs == 3
+    assert [len(history.rounds) for history in sweep.histories] == [9, 9, 5]
+    alone = pf.run(PROBLEM, other, rounds=8, theta=0.0, repeats=2, optimal=3.0)
+    np.testing.assert_allclose(alone["distance_to_optimal"], sweep.histories[1]["distance_to_optimal"], rtol=1e-6)
+    assert sweep.histories[1].meta["algorithm"] == "fedavg"
+    assert list(sweep.to_xarray()["rounds"].values) == ["", "", "4"]
+    with pytest.raises(ValueError, match=r"or list settings, such as"):
+        pf.sweep(PROBLEM, ALGORITHM, [{}], rounds=2, theta=0.0)
+    with pytest.raises(ValueError, match=r"'algorithm' must hold Algorithms; got 0.1"):
+        pf.sweep(PROBLEM, ALGORITHM, [{"algorithm": 0.1}], rounds=2, theta=0.0)

@@ -39,8 +39,8 @@ def shade(dark: bool) -> Shade:
     return _LIGHTER.__getitem__ if dark else str
 
 
-def saved(figure: Any, kind: str) -> bytes:
+def saved(figure: Any, kind: str, **options: Any) -> bytes:
     """A figure as "png" or "svg". No date inside, so that the same numbers give the same file."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None, **options)
     return buffer.getvalue()

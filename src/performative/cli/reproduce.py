@@ -1,0 +1,146 @@
+"""`performative reproduce NAME...`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from performative.cli.output import Exit, Failure, Reporter, reporting
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_COLOURS = {
+    "reproduced": "green",
+    "reproduced with corrections": "cyan",
+    "not reproducible as printed": "red",
+    "not tested": "dim",
+}
+
+
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments, such as p_fedavg/fig1a.")] = None,
+    paper: Annotated[str | None, typer.Option("--paper", help="All experiments of one paper.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All experiments.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds and seeds: minutes instead of hours.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for data, figures and manifests.")] = Path(
+        "performative-results"
+    ),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what was done.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Name the experiments and stop.")] = False,
+    ledger: Annotated[bool, typer.Option("--ledger", help="Print every claim with its verdict and stop.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="With --ledger: write it to this JSON file.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
+    ] = False,
+) -> None:
+    """Figures of the papers: run by name, drawn, and each claim held against what was measured.
+
+    What was done with the same constants and code is not done again, so a set that was stopped goes on where it was.
+    """
+    with reporting(as_json) as reporter:
+        if ledger:
+            _tell_ledger(reporter, paper, out, save)
+            return
+        chosen = _choose(names or [], paper, everything or listing)
+        if listing:
+            _tell_list(reporter, chosen)
+            return
+        _run_all(reporter, chosen, quick, out, fresh)
+
+
+def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
+    from performative.experiments import catalogue
+
+    if sum((bool(given), paper is not None, everything and paper is None)) != 1:
+        raise Failure("give names of experiments, --paper NAME or --all; --list shows them.", Exit.BAD_INPUT)
+    try:
+        for name in given:
+            catalogue.find(name)
+        return given or catalogue.names(paper)
+    except ValueError as error:
+        raise Failure(str(error), Exit.BAD_INPUT) from error
+
+
+def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fresh: bool) -> None:
+    from rich.text import Text
+
+    from performative.experiments import reproduce as run_one
+
+    manifests: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    for place, name in enumerate(chosen, 1):
+        try:
+            with reporter.errors.status(f"{name} ({place} of {len(chosen)})"):
+                manifest = run_one(name, quick, out, fresh)
+        except Exception as error:  # the others go on; this one is named at the end
+            if len(chosen) == 1:
+                raise
+            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            reporter.show(Text.assemble((f"{name}: ", "bold"), ("failed: ", "bold red"), failed[name]))
+            continue
+        manifests.append(manifest)
+        when = f"{manifest['seconds']:.0f} s" if manifest["new"] else f"done before, {manifest['finished']}"
+        size = "quick" if manifest["quick"] else "full"
+        reporter.show(Text.assemble((name, "bold"), f"  {manifest['title']}, {manifest['place']}  ({size}, {when})"))
+        for row in manifest["claims"]:
+            _tell_claim(reporter, row)
+        reporter.path("in", out / name)
+        reporter.show()
+    result = {"status": "failed" if failed else "completed", "experiments": manifests, "failed": failed}
+    if failed:
+        raise Failure(f"{len(failed)} of {len(chosen)} failed: {', '.join(failed)}.", Exit.FAILED, result)
+    reporter.result(result)
+
+
+def _tell_claim(reporter: Reporter, row: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    reporter.show(Text.assemble("  ", (row["verdict"], _COLOURS[row["verdict"]]), f": {row['claim']}"))
+    for line in (row["number"], row["reason"]):
+        if line:
+            reporter.show(Text(f"    {line}", style="dim"))
+
+
+def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
+    from performative.experiments import catalogue
+
+    found = [catalogue.find(name) for name in chosen]
+    grid = _grid("experiment", "place", "what", "claims")
+    for one in found:
+        grid.add_row(one.name, one.place, one.title, str(len(one.claims)))
+    reporter.show(grid)
+    reporter.result(
+        {"status": "completed", "experiments": [one.model_dump(mode="json") | {"paper": one.paper} for one in found]}
+    )
+
+
+def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | None) -> None:
+    from rich.text import Text
+
+    from performative.experiments import catalogue
+    from performative.experiments import ledger as claims
+
+    if paper is not None and paper not in catalogue.PAPERS:
+        raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalogue.PAPERS)}.", Exit.BAD_INPUT)
+    rows = [row for row in claims.read(out) if paper in (None, row["paper"])]
+    grid = _grid("claim", "what the paper says", "our number", "verdict")
+    for row in rows:
+        verdict = Text(row["verdict"], style=_COLOURS[row["verdict"]])
+        grid.add_row(row["key"], row["claim"], row["number"], verdict)
+    reporter.show(grid)
+    counted = claims.count(rows)
+    reporter.show(", ".join(f"{number} {verdict}" for verdict, number in counted.items()) + f"; {len(rows)} claims")
+    if save is not None:
+        claims.write(rows, save)
+        reporter.path("file", save)
+    reporter.result({"status": "completed", "count": counted, "claims": rows})
+
+
+def _grid(*columns: str) -> "Table":
+    from rich.table import Table
+
+    grid = Table(show_edge=False, pad_edge=False)
+    for column in columns:
+        grid.add_column(column, overflow="fold")
+    return grid

@@ -1,0 +1,1 @@
+"""New results of ours: one TOML file a figure, and the functions that they name."""

@@ -1,0 +1,93 @@
+"""What an experiment's function returns: numbers for its claims, arrays for its figure."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray
+
+    from performative.history import History
+
+# A value, or a value and its standard error.
+Numbers = Mapping[str, float | tuple[float, float]]
+# Points that a curve keeps: enough for a page of any width.
+_POINTS = 300
+
+
+class Outcome(NamedTuple):
+    """numbers: {name: value or (value, standard error)}; data: {name: [series, repeat, x] or [series, repeat]}."""
+
+    numbers: Numbers
+    data: "dict[str, xarray.DataArray]" = {}  # noqa: RUF012  # never changed
+
+
+def mean(values: Any) -> tuple[float, float]:
+    """Mean over repeats and its standard error."""
+    values = np.asarray(values, np.float64).ravel()
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return float(values.mean()), float(error)
+
+
+def tell(value: float, error: float = 0.0) -> str:
+    """A number with as many digits as its error leaves."""
+    return f"{value:.4g} ± {error:.2g}" if error else f"{value:.4g}"
+
+
+def curves(histories: "Mapping[str, History]", quantity: str, x: str = "round") -> "xarray.DataArray":
+    """One recorded quantity of several runs: [series, repeat, x].
+
+    x: "round", "step" (rounds times local steps, the papers' t), or a running total that was recorded, such as "time".
+    Each run keeps at most 300 points; where runs have points of their own, the others are NaN there.
+    """
+    lines = {}
+    for name, history in histories.items():
+        at = history.risk_rounds if quantity in history.risks else history.rounds
+        values = np.asarray(history[quantity], np.float64)
+        places = _along(history, np.asarray(at), x)
+        kept = _thin(len(places))
+        lines[name] = (places[kept], values[:, kept])
+    return lay_out(lines)
+
+
+def lay_out(lines: Mapping[str, tuple[Any, Any]]) -> "xarray.DataArray":
+    """{series: (x [points], values [repeats, points])} as [series, repeat, x]. x may differ between series."""
+    import xarray as xr
+
+    grid = np.unique(np.concatenate([np.asarray(x, np.float64) for x, _ in lines.values()]))
+    repeats = max(len(np.atleast_2d(values)) for _, values in lines.values())
+    cells = np.full((len(lines), repeats, len(grid)), np.nan)
+    for row, (x, values) in zip(cells, lines.values(), strict=True):
+        values = np.atleast_2d(np.asarray(values, np.float64))
+        row[: len(values), np.searchsorted(grid, np.asarray(x, np.float64))] = values
+    return xr.DataArray(cells, dims=("series", "repeat", "x"), coords={"series": list(lines), "x": grid})
+
+
+def bars(values: Mapping[str, Any]) -> "xarray.DataArray":
+    """{series: one value a repeat} as [series, repeat]."""
+    import xarray as xr
+
+    rows = [np.atleast_1d(np.asarray(row, np.float64)) for row in values.values()]
+    cells = np.full((len(rows), max(map(len, rows))), np.nan)
+    for cell, row in zip(cells, rows, strict=True):
+        cell[: len(row)] = row
+    return xr.DataArray(cells, dims=("series", "repeat"), coords={"series": list(values)})
+
+
+def _along(history: "History", rounds: np.ndarray, x: str) -> np.ndarray:
+    if x == "round":
+        return rounds.astype(np.float64)
+    if x == "step":
+        return rounds.astype(np.float64) * int(history.meta["config"]["local_steps"])
+    total = np.asarray(history[x], np.float64).mean(axis=0)
+    return np.interp(rounds, history.rounds, total)
+
+
+def _thin(points: int) -> np.ndarray:
+    """Places that look even on a plain and on a logarithmic axis."""
+    if points <= _POINTS:
+        return np.arange(points)
+    even = np.linspace(0, points - 1, _POINTS // 2)
+    log = np.geomspace(1, points - 1, _POINTS // 2)
+    return np.unique(np.concatenate([even, log]).round().astype(int))

@@ -1,0 +1,110 @@
+"""Run an experiment, judge its claims, and leave data, figure and manifest behind."""
+
+import hashlib
+import inspect
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from performative.experiments.catalogue import Experiment, find
+from performative.experiments.figure import draw
+from performative.experiments.outcome import Outcome
+from performative.files import write_by, write_whole
+
+RESULTS = Path("performative-results")
+_LIBRARIES = ("performative", "jax", "jaxlib", "equinox", "numpy", "scipy", "xarray")
+
+
+def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: bool = False) -> dict[str, Any]:
+    """Run one experiment and return its manifest; what was done with the same constants and code is not done again.
+
+    It writes `out/<name>/data.nc`, `figure.png`, `figure.svg` and, last, `manifest.json`. A full run in its place is
+    never replaced by a quick one, unless `fresh`.
+    """
+    experiment = find(name)
+    folder = Path(out) / name
+    mark = _mark(experiment, quick)
+    known = read_manifest(folder)
+    if known is not None and not fresh and (known["hash"] == mark or known["hash"] == _mark(experiment, False)):
+        return known | {"new": False}
+    began = time.perf_counter()
+    constants = experiment.settings(quick)
+    outcome = experiment.function()(**constants)
+    claims = [claim.judge(outcome.numbers, quick) for claim in experiment.claims]
+    manifest = {
+        "name": name,
+        "paper": experiment.paper,
+        "title": experiment.title,
+        "place": experiment.place,
+        "note": experiment.note,
+        "quick": quick,
+        "status": "completed",
+        "constants": constants,
+        "seed": constants.get("seed"),
+        "versions": _versions(),
+        "device": _device(),
+        "seconds": round(time.perf_counter() - began, 2),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hash": mark,
+        "numbers": {key: _plain(value) for key, value in outcome.numbers.items()},
+        "claims": [row | {"place": row["place"] or experiment.place} for row in claims],
+    }
+    _write(folder, experiment, outcome, manifest)
+    return manifest | {"new": True}
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """What an earlier run left there; None where there is none."""
+    path = folder / "manifest.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def _write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "manifest.json").unlink(missing_ok=True)  # while the others change there is no result
+    if outcome.data:
+        import xarray as xr
+
+        tree = xr.DataTree.from_dict({key: array.to_dataset(name="value") for key, array in outcome.data.items()})
+        part = folder / ".data.nc.part"
+        tree.to_netcdf(part, engine="h5netcdf")
+        part.replace(folder / "data.nc")
+    if experiment.panels:
+        from performative.report.theme import saved
+
+        figure = draw(experiment.panels, outcome, f"{experiment.title}  ({experiment.place})")
+        for kind in ("png", "svg"):
+            content = saved(figure, kind, dpi=150)
+            write_whole(folder / f"figure.{kind}", content)
+    text = json.dumps(manifest, indent=1, allow_nan=False).encode()
+    write_by(folder / "manifest.json", lambda file: file.write(text))
+
+
+def _mark(experiment: Experiment, quick: bool) -> str:
+    """A digest of the constants, the claims and the module that they go to."""
+    code = inspect.getsource(inspect.getmodule(experiment.function()))  # type: ignore[arg-type]  # it has a module
+    told = json.dumps([experiment.model_dump(mode="json"), quick, code], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _plain(number: Any) -> Any:
+    values = [float(v) if np.isfinite(v) else str(v) for v in np.atleast_1d(number)]
+    return values[0] if np.ndim(number) == 0 else values
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
+def _device() -> str:
+    import jax
+
+    device = jax.devices()[0]
+    return f"{device.platform}: {device.device_kind}, {len(jax.devices())}"

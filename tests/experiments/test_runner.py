@@ -1,0 +1,215 @@
+"""Experiments: files that are whole, runs that leave data, figure and manifest, and a ledger made from them."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from performative.cli.output import Exit
+from performative.experiments import catalogue, ledger, runner
+from performative.experiments.claims import UNTESTED
+from performative.experiments.outcome import Outcome, bars, curves, lay_out, mean
+
+TOML = """
+title = "A walk"
+place = "Figure 9"
+code = "walk.go"
+[constants]
+steps = 40
+seed = 3
+[quick]
+steps = 10
+[[panels]]
+data = "path"
+x = "step"
+marks = ["end"]
+[[panels]]
+data = "ends"
+kind = "bars"
+[[panels]]
+data = "path"
+kind = "points"
+log = "x"
+[[claims]]
+id = "goes-up"
+claim = "It goes up."
+how = "The last point."
+printed = { number = "end", above = 0.0 }
+expected = "reproduced"
+[[claims]]
+id = "far"
+claim = "It goes far."
+how = "The last point."
+printed = { number = "end", above = 1000.0 }
+reason = "it takes small steps"
+expected = "not reproducible as printed"
+quick = false
+"""
+calls = []
+
+
+def go(steps, seed):
+    calls.append(steps)
+    paths = np.cumsum(np.random.default_rng(seed).normal(1.0, 1.0, (4, steps)), axis=1)
+    lines = {"one": (np.arange(1, steps + 1), paths), "shorter": (np.arange(1, steps, 2), paths[:2, 1::2])}
+    return Outcome(
+        {"end": mean(paths[:, -1]), "lost": np.inf}, {"path": lay_out(lines), "ends": bars({"one": paths[:, -1]})}
+    )
+
+
+@pytest.fixture
+def walk(tmp_path, monkeypatch):
+    """One experiment, named ours/walk, and nothing else."""
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "walk.toml").write_text(TOML)
+    monkeypatch.setattr(catalogue, "FOLDER", tmp_path)
+    monkeypatch.setattr(catalogue.Experiment, "function", lambda self: go)
+    monkeypatch.setattr(ledger, "SHIPPED", tmp_path / "ledger.json")
+    calls.clear()
+    return tmp_path / "out"
+
+
+def test_a_run_leaves_data_figure_and_manifest(walk):
+    manifest = runner.reproduce("ours/walk", out=walk)
+    folder = walk / "ours" / "walk"
+    assert sorted(path.name for path in folder.iterdir()) == ["data.nc", "figure.png", "figure.svg", "manifest.json"]
+    stored = json.loads((folder / "manifest.json").read_text())
+    assert stored == {name: value for name, value in manifest.items() if name != "new"}
+    assert stored["constants"] == {"steps": 40, "seed": 3} and stored["seed"] == 3
+    assert {"performative", "jax", "python"} <= set(stored["versions"]) and stored["device"]
+    assert [row["verdict"] for row in stored["claims"]] == ["reproduced", "not reproducible as printed"]
+    assert stored["claims"][0]["place"] == "Figure 9"
+    with xr.open_datatree(folder / "data.nc", engine="h5netcdf") as tree:
+        assert tree["path"]["value"].dims == ("series", "repeat", "x")
+        assert list(tree["path"]["series"].values) == ["one", "shorter"]
+        assert np.isnan(tree["path"]["value"].values[1, 2:]).all()
+
+
+def test_what_was_done_is_not_done_again(walk, monkeypatch):
+    assert runner.reproduce("ours/walk", quick=True, out=walk)["new"]
+    assert not runner.reproduce("ours/walk", quick=True, out=walk)["new"]
+    assert runner.reproduce("ours/walk", out=walk)["new"]
+    assert not runner.reproduce("ours/walk", quick=True, out=walk)["new"], "a full run stands"
+    assert runner.reproduce("ours/walk", quick=True, out=walk, fresh=True)["new"]
+    assert calls == [10, 40, 10]
+    # Other constants: done anew.
+    (catalogue.FOLDER / "ours" / "walk.toml").write_text(TOML.replace("seed = 3", "seed = 4"))
+    assert runner.reproduce("ours/walk", quick=True, out=walk)["new"]
+
+
+def test_a_run_that_breaks_off_leaves_no_result(walk, monkeypatch):
+    runner.reproduce("ours/walk", out=walk)
+    monkeypatch.setattr(runner, "draw", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        runner.reproduce("ours/walk", out=walk, fresh=True)
+    assert runner.read_manifest(walk / "ours" / "walk") is None
+
+
+def test_the_ledger_is_made_from_runs(walk):
+    assert [row["verdict"] for row in ledger.read(walk)] == [UNTESTED, UNTESTED]
+    runner.reproduce("ours/walk", quick=True, out=walk)
+    rows = ledger.read(walk)
+    assert [row["key"] for row in rows] == ["ours/walk#goes-up", "ours/walk#far"]
+    assert ledger.count(rows) == {"reproduced": 1, "not tested": 1}
+    # What is shipped serves where nothing was run, unless the claim has changed since.
+    ledger.write(rows, ledger.SHIPPED)
+    assert ledger.read()[0]["verdict"] == "reproduced"
+    (catalogue.FOLDER / "ours" / "walk.toml").write_text(TOML.replace("It goes up.", "It goes down."))
+    assert ledger.read()[0]["verdict"] == UNTESTED
+
+
+def test_commands(walk, capsys):
+    from typer.testing import CliRunner
+
+    from performative.cli import app
+
+    call = CliRunner().invoke
+    out = ["--out", str(walk)]
+    done = call(app, ["reproduce", "ours/walk", *out, "--json"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["experiments"][0]["claims"][0]["verdict"] == "reproduced"
+    assert "done before" in call(app, ["reproduce", "--all", *out]).stdout
+    table = call(app, ["reproduce", "--ledger", *out]).stdout
+    assert "1 reproduced, 1 not reproducible as printed; 2 claims" in table
+    assert "ours/walk" in call(app, ["reproduce", "--list"]).stdout
+    for arguments, message in (
+        (["ours/wolk"], "there is no experiment 'ours/wolk'. Did you mean 'ours/walk'?"),
+        ([], "give names of experiments, --paper NAME or --all"),
+        (["--paper", "profle"], "there is no paper 'profle'. Did you mean 'profl'?"),
+        (["--all", "ours/walk"], "give names of experiments, --paper NAME or --all"),
+    ):
+        failed = call(app, ["reproduce", *arguments, *out])
+        assert failed.exit_code == Exit.BAD_INPUT and message in failed.stderr.replace("\n", " ")
+
+
+def test_one_that_fails_does_not_stop_the_others(walk, monkeypatch):
+    from typer.testing import CliRunner
+
+    from performative.cli import app
+
+    (catalogue.FOLDER / "ours" / "again.toml").write_text(TOML)
+    monkeypatch.setattr(
+        catalogue.Experiment, "function", lambda self: go if self.name == "ours/walk" else (lambda **k: 1 / 0)
+    )
+    monkeypatch.setattr(runner, "_mark", lambda experiment, quick: f"{experiment.name}{quick}")
+    done = CliRunner().invoke(app, ["reproduce", "--all", "--out", str(walk), "--json"])
+    assert done.exit_code == Exit.FAILED
+    told = json.loads(done.stdout)
+    assert told["failed"] == {"ours/again": "ZeroDivisionError: division by zero"}
+    assert [one["name"] for one in told["experiments"]] == ["ours/walk"]
+
+
+def test_bad_files_are_refused_with_the_place(tmp_path):
+    file = tmp_path / "bad.toml"
+    for text, message in (
+        (TOML.replace('title = "A walk"', ""), "bad.toml: title: Field required"),
+        (TOML.replace("steps = 10", "stepps = 10"), r"\[quick\] sets \['stepps'\]"),
+        (TOML.replace('id = "far"', 'id = "goes-up"'), r"claims share the id \['goes-up'\]"),
+        (TOML.replace("above = 0.0", "abov = 0.0"), r"claims.0.printed"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            catalogue.read(file, "ours/bad")
+
+
+def test_curves_keep_few_points_and_their_places():
+    import performative as pf
+
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([0.0, 1.0], 0.5, 1.0))
+    quiet = {"rounds": 1000, "theta": 0.0, "repeats": 2, "consensus": False, "progress": False}
+    histories = {
+        "a": pf.run(problem, pf.p_fedavg(0.1, local_steps=2), **quiet),
+        "b": pf.run(problem, pf.p_fedavg(0.1, local_steps=3), **quiet),
+    }
+    array = curves(histories, "distance_to_stable", "step")
+    assert array.dims == ("series", "repeat", "x") and array.sizes["x"] <= 600
+    last = array.sel(series="a", x=2000.0).values
+    np.testing.assert_allclose(last, np.asarray(histories["a"]["distance_to_stable"])[:, -1])
+    assert float(array["x"].max()) == 3000.0
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_experiment_hangs_together(name):
+    """Constants are the function's arguments; claims and panels are of one piece. What they measure is not run here."""
+    experiment = catalogue.find(name)
+    function = experiment.function()
+    inspect.signature(function).bind(**experiment.settings(False))
+    inspect.signature(function).bind(**experiment.settings(True))
+    assert experiment.constants.keys() >= {"seed"} or "seed" not in inspect.signature(function).parameters
+
+
+def test_there_are_enough_claims():
+    """At least sixty claims of the papers, and those of our own."""
+    of_papers = [
+        claim for name in catalogue.names() if not name.startswith("ours/") for claim in catalogue.find(name).claims
+    ]
+    assert len(of_papers) >= 60
+
+
+def test_the_shipped_ledger_is_what_the_files_expect():
+    """Rows of the release: none missing, none of a claim that has changed, and verdicts as expected."""
+    for row in ledger.read():
+        name, identity = row["key"].split("#")
+        claim = next(one for one in catalogue.find(name).claims if one.id == identity)
+        assert row["verdict"] in (claim.expected, UNTESTED), row["key"]
