@@ -1,0 +1,160 @@
+"""Image classifiers on clients with few classes each: the slides' methods side by side, and unequal local work."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import performative as pf
+from performative import data as sets
+from performative.aggregators import ClusterVarp, Extrapolate, Mean, Nova, Scaffold, ServerOpt, Varp
+from performative.estimators import ControlVariate, Minibatch, Preconditioned, Prox
+from performative.experiments.outcome import Outcome, bars, lay_out, mean
+from performative.optimisers import Adagrad, Momentum
+
+QUIET: dict[str, Any] = {"progress": False, "record_theta": "all", "consensus": False, "dtype": "float32"}
+
+
+def methods(
+    data: str, network: str, clients: int, k: int, rows: int, alpha: float, temperature: float, tau: int, batch: int,
+    rate: float, cap: float, server_rates: list[float], clusters: int, which: list[str], rounds: int, every: int,
+    repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """k of the clients a round. temperature = 0: data stay; above, clients look harder at classes they get wrong."""
+    x, y, test = load(data)
+    kinds, hands = deal(y, clients, rows, alpha, seed)
+    theta, model = make(network, x.shape[1:], seed)
+    if temperature:
+        population: Any = pf.populations.Reweighted(x[hands], y[hands], temperature, classes=10)
+    else:
+        population = pf.populations.Static(x[hands], y[hands])
+    problem = pf.Problem(pf.losses.cross_entropy(model), population)
+    common: dict[str, Any] = {
+        "local_steps": tau, "batch": pf.Fixed(batch), "participation": pf.SchemeTwo(k), "deploy": "round"
+    }  # fmt: skip
+    made: dict[str, list[Any]] = {
+        "FedAvg": [pf.p_fedavg(rate, aggregator=Extrapolate(cap=1.0), **common)],
+        "FedExP": [pf.p_fedavg(rate, aggregator=Extrapolate(cap=cap), **common)],
+        "SCAFFOLD": [pf.scaffold(rate, **common)],
+        "FedAdagrad": [
+            pf.p_fedavg(rate, aggregator=ServerOpt(Mean(), Adagrad(1e-6), step), **common) for step in server_rates
+        ],
+        "FedVARP": [pf.p_fedavg(rate, aggregator=Varp(), **common)],
+        # Clients with the same most frequent class share a memory.
+        "ClusterFedVARP": [pf.p_fedavg(rate, aggregator=ClusterVarp(_numbered(kinds % clusters)), **common)],
+    }
+    chosen = [(name, one) for name in which for one in made[name]]
+    settings = [{"algorithm": one} for _, one in chosen]
+    swept = pf.sweep(problem, chosen[0][1], settings, rounds, theta, seed, repeats, every=every, **QUIET)
+    right: dict[str, np.ndarray] = {}
+    for (name, _), history in zip(chosen, swept.histories, strict=True):
+        found = accuracy(model, history.theta, *test)
+        if name not in right or _late(found).mean() > _late(right[name]).mean():
+            right[name] = found
+    at = swept.histories[0].rounds
+    numbers: dict[str, Any] = {}
+    for name in made:
+        word = name.lower()
+        numbers[word] = mean(_late(right[name])) if name in right else float("nan")
+        wobble = np.abs(np.diff(right[name][:, len(at) // 2 :], axis=1)) if name in right else np.asarray(np.nan)
+        numbers[f"{word}_wobble"] = float(wobble.mean())
+    numbers["best_of_the_others"] = max((numbers[n.lower()][0] for n in right if n != "FedExP"), default=float("nan"))
+    return Outcome(numbers, {"accuracy": lay_out({name: (at, values) for name, values in right.items()})})
+
+
+def unequal(
+    data: str, network: str, clients: int, rows: int, alpha: float, steps: list[int], batch: int, rate: float,
+    decay: float, pull: float, reduced: bool, rounds: int, every: int, repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """FedAvg and FedNova with plain, momentum, proximal and (if `reduced`) variance-reduced clients; tau_i unequal."""
+    x, y, test = load(data)
+    _, hands = deal(y, clients, rows, alpha, seed)
+    theta, model = make(network, x.shape[1:], seed)
+    problem = pf.Problem(pf.losses.cross_entropy(model), pf.populations.Static(x[hands], y[hands]))
+    tau = np.resize(np.asarray(steps), clients)
+    names: dict[tuple[str, str], dict[str, Any]] = {}
+    for rule, alone, inner in (("FedAvg", Mean(), Scaffold()), ("FedNova", Nova(), Nova(Scaffold()))):
+        for solver, (m, mu) in {"vanilla": (0.0, 0.0), "momentum": (decay, 0.0), "proximal": (0.0, pull)}.items():
+            estimator: Any = Prox(Preconditioned(Minibatch(), Momentum(m)), mu)
+            names[rule, solver] = {"aggregator": alone, "estimator": estimator, "rate": rate * (1 - m)}
+        for solver, m in (("VR", 0.0), ("momentum VR", decay)) if reduced else ():
+            estimator = Preconditioned(ControlVariate(Minibatch()), Momentum(m))
+            names[rule, solver] = {"aggregator": inner, "estimator": estimator, "rate": rate * (1 - m)}
+    first: Any = names["FedAvg", "vanilla"]["estimator"]
+    work = pf.LocalWork(pf.Full(), tau)
+    algorithm = pf.fedavg(rate, batch=pf.Fixed(batch), participation=work, estimator=first)
+    swept = pf.sweep(problem, algorithm, list(names.values()), rounds, theta, seed, repeats, every=every, **QUIET)
+    right = {name: accuracy(model, h.theta, *test) for name, h in zip(names, swept.histories, strict=True)}
+    late = {name: _late(values) for name, values in right.items()}
+    numbers: dict[str, Any] = {}
+    for solver in ("vanilla", "momentum", "proximal", "VR", "momentum VR"):
+        word = solver.replace(" ", "_")
+        for rule in ("FedAvg", "FedNova"):
+            there = (rule, solver) in late
+            numbers[f"{rule.lower()}_{word}"] = mean(late[rule, solver]) if there else float("nan")
+        both = ("FedNova", solver) in late
+        gain = late["FedNova", solver] - late["FedAvg", solver] if both else np.asarray([np.nan])
+        numbers[f"gain_{word}"] = mean(gain)
+    at = swept.histories[0].rounds
+    shown = {f"{rule}, {s}": (at, right[rule, s]) for rule, s in right if s in ("vanilla", "momentum")}
+    return Outcome(
+        numbers,
+        {
+            "accuracy": lay_out(shown),
+            "table": bars({f"{rule}, {s}": late[rule, s] for rule, s in sorted(late, key=lambda n: n[1])}),
+        },
+    )
+
+
+def load(data: str) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Images with pixels in 0..1 and labels to train on, and 2,000 (digits: every fifth) to test on."""
+    if data == "digits":
+        table = sets.digits()
+        x, tests = (table.x / 16.0).reshape(-1, 8, 8).astype(np.float32), np.arange(len(table)) % 5 == 0
+        return x[~tests], table.y[~tests], (x[tests], table.y[tests])
+    train, held = sets.fashion_mnist("train"), sets.fashion_mnist("test")
+    x, away = (np.asarray(t.x, np.float32) / 255 for t in (train, held))
+    return x, train.y, (away[:2000], held.y[:2000])
+
+
+def deal(y: np.ndarray, clients: int, rows: int, alpha: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each client's mix of classes ~ Dirichlet(alpha): its most frequent class [N], and its row numbers [N, rows]."""
+    rng = np.random.default_rng(seed)
+    places = [rng.permutation(np.flatnonzero(y == c)) for c in range(10)]
+    mix = rng.dirichlet(np.full(10, alpha), clients)
+    hands = np.empty((clients, rows), np.int64)
+    for i in range(clients):
+        drawn = np.bincount(rng.choice(10, rows, p=mix[i]), minlength=10)
+        hands[i] = np.concatenate([rng.choice(places[c], n) for c, n in enumerate(drawn)])
+    return mix.argmax(axis=1), hands
+
+
+def make(network: str, shape: tuple[int, ...], seed: int) -> Any:
+    """theta and the model: a small network, fully connected or convolutional."""
+    if network == "mlp":
+        return pf.networks.mlp(int(np.prod(shape)), 10, width=32, seed=seed)
+    return pf.networks.cnn(shape, 10, channels=(4, 8), width=32, seed=seed)
+
+
+def accuracy(model: Any, theta: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Share of test images that are got right, [repeats, records]."""
+
+    @jax.jit
+    def one(weights: Any) -> Any:
+        scores = jax.vmap(model, in_axes=(None, 0))(weights, x)
+        return jnp.mean(jnp.argmax(scores, axis=1) == y)
+
+    repeats, records = jax.tree.leaves(theta)[0].shape[:2]
+    flat = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(repeats * records, *leaf.shape[2:]), theta)
+    return np.asarray(jax.lax.map(one, flat), np.float64).reshape(repeats, records)
+
+
+def _late(values: np.ndarray) -> np.ndarray:
+    """The mean over the last third of the records, one a repeat."""
+    return values[:, -max(1, values.shape[1] // 3) :].mean(axis=1)
+
+
+def _numbered(kinds: np.ndarray) -> np.ndarray:
+    """0, 1, ... without gaps."""
+    return np.unique(kinds, return_inverse=True)[1]

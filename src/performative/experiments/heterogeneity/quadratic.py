@@ -1,0 +1,80 @@
+"""Clients whose losses are parabolas, with data that stay or react: everything about them is known exactly.
+
+    y = (level_i + reaction_i theta) x_i,   loss (theta x - y)^2 / 2,   x_i^2 = curvature_i
+
+so that client i pulls by curvature_i ((1 - reaction_i) theta - level_i), without noise. reaction = 0: the slides' data.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import performative as pf
+
+QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False, "dtype": "float64"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parabolas:
+    """curvature, level, reaction and weights, one a client."""
+
+    curvature: np.ndarray
+    level: np.ndarray
+    reaction: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def slope(self) -> np.ndarray:
+        """grad F_i = slope_i theta - mean_i, on data that have settled under theta."""
+        return self.curvature * (1.0 - self.reaction)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.curvature * self.level
+
+    @property
+    def minima(self) -> np.ndarray:
+        """Where each client alone would settle."""
+        return self.level / (1.0 - self.reaction)
+
+    @property
+    def stable(self) -> float:
+        """Where the gradients balance: the optimum where data stay, the stable point where they react."""
+        return self.balance(self.weights)
+
+    def balance(self, weights: np.ndarray) -> float:
+        """The same for other weights."""
+        return float(weights @ self.mean / (weights @ self.slope))
+
+    def gradient(self, theta: Any) -> Any:
+        """grad F, at one model or at many."""
+        return float(self.weights @ self.slope) * np.asarray(theta, np.float64) - float(self.weights @ self.mean)
+
+    @property
+    def dissimilarity(self) -> float:
+        """sigma_g^2 at the stable point: sum_i p_i |grad F_i|^2."""
+        return float(self.weights @ (self.slope * self.stable - self.mean) ** 2)
+
+    def problem(self) -> pf.Problem:
+        x = np.sqrt(self.curvature)
+        population = pf.populations.Regression(x, 0.0, self.level, -self.reaction, 0.0)
+        return pf.Problem(pf.losses.ridge(0.0), population, self.weights)
+
+
+def parabolas(
+    clients: int, curvature: list[float], spread: float, reaction: list[float], seed: int, weights: Any = None
+) -> Parabolas:
+    """Curvatures and reactions uniform on intervals, levels normal with this spread."""
+    rng = np.random.default_rng(seed)
+    p = np.full(clients, 1.0 / clients) if weights is None else np.asarray(weights, np.float64)
+    (least, most), (low, high) = curvature, reaction
+    h = rng.uniform(least, most, clients)
+    return Parabolas(h, spread * rng.standard_normal(clients), rng.uniform(low, high, clients), p)
+
+
+def rounds_to(values: np.ndarray, level: float) -> float:
+    """The first record from which on all values stay below; infinite where there is none."""
+    above = np.flatnonzero(np.asarray(values) > level)
+    first = 0 if not len(above) else int(above[-1]) + 1
+    return float(first) if first < len(values) else float("inf")

@@ -1,0 +1,44 @@
+"""The error memory of DiceSGD, which a run keeps to itself, brought to light for its figures."""
+
+import dataclasses
+
+import numpy as np
+
+import performative as pf
+from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, squared_norm
+
+
+class Watched(AbstractWrapper):
+    """DiceSGD that counts |e|^2 after every step. For simulation only: it gives the memory away."""
+
+    inner: AbstractEstimator
+
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+        out = self.inner.estimate(noise, theta, batch, local, memory)
+        metrics = out.metrics | {"memory": squared_norm(out.memory.error)}  # type: ignore[attr-defined]  # DiceMemory
+        return Estimate(out.direction, out.memory, metrics, out.facts)
+
+
+def watched(algorithm: pf.Algorithm) -> pf.Algorithm:
+    """The same algorithm, its memory in sight."""
+    return dataclasses.replace(algorithm, estimator=Watched(algorithm.estimator))
+
+
+def memory_of(history: pf.History) -> tuple[np.ndarray, np.ndarray]:
+    """Steps [records] and the mean of |e|^2 since the record before, [repeats, records]."""
+    steps = np.asarray(history.rounds, np.float64)
+    return steps[1:], np.diff(history["memory"], axis=1) / np.diff(steps)
+
+
+def growth(memory: np.ndarray) -> tuple[float, float]:
+    """Mean |e|^2 in the last third over that in the middle one, and its standard error over repeats."""
+    middle, late = (memory[:, part].mean(axis=1) for part in thirds(memory.shape[1]))
+    ratio = late.mean() / middle.mean()
+    error = (late - ratio * middle).std(ddof=1) / np.sqrt(len(late)) / middle.mean()
+    return float(ratio), float(error)
+
+
+def thirds(count: int) -> tuple[slice, slice]:
+    """The middle and the last third."""
+    return slice(count // 3, 2 * count // 3), slice(2 * count // 3, count)
