@@ -153,7 +153,7 @@ def test_one_that_fails_does_not_stop_the_others(walk, monkeypatch):
         catalogue.Experiment, "function", lambda self: go if self.name == "ours/walk" else (lambda **k: 1 / 0)
     )
     monkeypatch.setattr(runner, "_mark", lambda experiment, quick: f"{experiment.name}{quick}")
-    done = CliRunner().invoke(app, ["reproduce", "--all", "--out", str(walk), "--json"])
+    done = CliRunner().invoke(app, ["reproduce", "--all", "--out", str(walk), "--jobs", "1", "--json"])
     assert done.exit_code == Exit.FAILED
     told = json.loads(done.stdout)
     assert told["failed"] == {"ours/again": "ZeroDivisionError: division by zero"}
@@ -213,3 +213,14 @@ def test_the_shipped_ledger_is_what_the_files_expect():
         name, identity = row["key"].split("#")
         claim = next(one for one in catalogue.find(name).claims if one.id == identity)
         assert row["verdict"] in (claim.expected, UNTESTED), row["key"]
+
+
+@pytest.mark.slow
+def test_side_by_side(tmp_path):
+    """Two processes, one name that does not exist: the other is done all the same."""
+    names = [name for name in catalogue.names("profl") if name.endswith(("appendix_d22", "contamination_theory"))]
+    done = dict(runner.reproduce_all([*names, "profl/no_such"], True, tmp_path, jobs=2))
+    assert done["profl/no_such"].startswith("ValueError: there is no experiment")
+    assert all(done[name]["status"] == "completed" for name in names) and len(names) == 2
+    with pytest.raises(ValueError, match="jobs must be a whole number >= 1; got 0"):
+        next(runner.reproduce_all(names, jobs=0))

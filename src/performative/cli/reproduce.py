@@ -1,5 +1,6 @@
 """`performative reproduce NAME...`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,9 @@ def reproduce(
         "performative-results"
     ),
     fresh: Annotated[bool, typer.Option("--fresh", help="Do again what was done.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Experiments side by side; none given: one a core.")
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Name the experiments and stop.")] = False,
     ledger: Annotated[bool, typer.Option("--ledger", help="Print every claim with its verdict and stop.")] = False,
     save: Annotated[Path | None, typer.Option("--save", help="With --ledger: write it to this JSON file.")] = None,
@@ -46,7 +50,7 @@ def reproduce(
         if listing:
             _tell_list(reporter, chosen)
             return
-        _run_all(reporter, chosen, quick, out, fresh)
+        _run_all(reporter, chosen, quick, out, fresh, jobs)
 
 
 def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
@@ -62,22 +66,22 @@ def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
         raise Failure(str(error), Exit.BAD_INPUT) from error
 
 
-def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fresh: bool) -> None:
+def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fresh: bool, jobs: int | None) -> None:
     from rich.text import Text
 
-    from performative.experiments import reproduce as run_one
+    from performative.experiments import reproduce, reproduce_all
 
     manifests: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
-    for place, name in enumerate(chosen, 1):
-        try:
-            with reporter.errors.status(f"{name} ({place} of {len(chosen)})"):
-                manifest = run_one(name, quick, out, fresh)
-        except Exception as error:  # the others go on; this one is named at the end
-            if len(chosen) == 1:
-                raise
-            failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-            reporter.show(Text.assemble((f"{name}: ", "bold"), ("failed: ", "bold red"), failed[name]))
+    if len(chosen) == 1:  # here, so that --debug shows where it fails
+        with reporter.errors.status(chosen[0]):
+            outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
+    else:
+        outcomes = reproduce_all(chosen, quick, out, fresh, jobs or _side_by_side())
+    for name, manifest in _with_status(reporter, outcomes, len(chosen)):
+        if isinstance(manifest, str):
+            failed[name] = manifest
+            reporter.show(Text.assemble((f"{name}: ", "bold"), ("failed: ", "bold red"), manifest))
             continue
         manifests.append(manifest)
         when = f"{manifest['seconds']:.0f} s" if manifest["new"] else f"done before, {manifest['finished']}"
@@ -91,6 +95,23 @@ def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fres
     if failed:
         raise Failure(f"{len(failed)} of {len(chosen)} failed: {', '.join(failed)}.", Exit.FAILED, result)
     reporter.result(result)
+
+
+def _side_by_side() -> int:
+    """A process for each core; one where there is a GPU, which they would have to share."""
+    import os
+
+    import jax
+
+    return (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+
+
+def _with_status(reporter: Reporter, outcomes: Any, total: int) -> Iterator[tuple[str, Any]]:
+    """The same, with a line that says how many are done."""
+    with reporter.errors.status(f"0 of {total} done") as status:
+        for done, pair in enumerate(outcomes, 1):
+            status.update(f"{done} of {total} done")
+            yield pair
 
 
 def _tell_claim(reporter: Reporter, row: dict[str, Any]) -> None:

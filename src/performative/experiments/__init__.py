@@ -6,6 +6,6 @@
 from performative.experiments import catalogue, ledger
 from performative.experiments.catalogue import PAPERS, Experiment
 from performative.experiments.outcome import Outcome
-from performative.experiments.runner import RESULTS, reproduce
+from performative.experiments.runner import RESULTS, reproduce, reproduce_all
 
-__all__ = ["PAPERS", "RESULTS", "Experiment", "Outcome", "catalogue", "ledger", "reproduce"]
+__all__ = ["PAPERS", "RESULTS", "Experiment", "Outcome", "catalogue", "ledger", "reproduce", "reproduce_all"]

@@ -3,13 +3,17 @@
 import hashlib
 import inspect
 import json
+import multiprocessing
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from performative.errors import check_counts
 from performative.experiments.catalogue import Experiment, find
 from performative.experiments.figure import draw
 from performative.experiments.outcome import Outcome
@@ -55,6 +59,37 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
     }
     _write(folder, experiment, outcome, manifest)
     return manifest | {"new": True}
+
+
+def reproduce_all(
+    names: Sequence[str], quick: bool = False, out: str | Path = RESULTS, fresh: bool = False, jobs: int = 1
+) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    """Each name with its manifest, or with what went wrong, as they get done; `jobs` of them side by side.
+
+    Compiling keeps one core busy, so a process for each core does the whole set in less time. The others go on where
+    one fails.
+    """
+    check_counts(jobs=jobs)
+    if min(jobs, len(names)) <= 1:
+        for name in names:
+            yield name, _attempt(name, quick, out, fresh)
+        return
+    # Spawned, not forked: JAX has threads of its own.
+    pool = ProcessPoolExecutor(min(jobs, len(names)), mp_context=multiprocessing.get_context("spawn"))
+    try:
+        waiting = {pool.submit(_attempt, name, quick, out, fresh): name for name in names}
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _attempt(name: str, quick: bool, out: str | Path, fresh: bool) -> dict[str, Any] | str:
+    """The manifest, or the first line of the error."""
+    try:
+        return reproduce(name, quick, out, fresh)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
