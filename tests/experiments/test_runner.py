@@ -99,6 +99,17 @@ def test_what_was_done_is_not_done_again(walk, monkeypatch):
     assert runner.reproduce("ours/walk", quick=True, out=walk)["new"]
 
 
+def test_claims_are_judged_anew_by_the_numbers_of_the_run(walk):
+    before = runner.reproduce("ours/walk", out=walk)
+    file = catalogue.FOLDER / "ours" / "walk.toml"
+    file.write_text(TOML.replace("It goes far.", "It goes a little way.").replace("1000.0", "1.0"))
+    after = runner.reproduce("ours/walk", out=walk)
+    assert not after["new"] and calls == [40]
+    assert [row["verdict"] for row in after["claims"]] == ["reproduced", "reproduced"]
+    assert after["claims"][1]["claim"] == "It goes a little way."
+    assert runner.read_manifest(walk / "ours" / "walk")["numbers"] == before["numbers"]
+
+
 def test_a_run_that_breaks_off_leaves_no_result(walk, monkeypatch):
     runner.reproduce("ours/walk", out=walk)
     monkeypatch.setattr(runner, "draw", lambda *args: 1 / 0)

@@ -4,27 +4,32 @@ import hashlib
 import inspect
 import json
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from performative.errors import check_counts
-from performative.experiments.catalogue import Experiment, find
+from performative.experiments.catalogue import PAPERS, Experiment, find
 from performative.experiments.figure import draw
-from performative.experiments.outcome import Outcome
-from performative.files import write_by, write_whole
+from performative.experiments.outcome import Numbers, Outcome
+from performative.files import write_whole
 
 RESULTS = Path("performative-results")
+_OF_PAPERS = tuple(f"performative.experiments.{paper}." for paper in PAPERS)
 _LIBRARIES = ("performative", "jax", "jaxlib", "equinox", "numpy", "scipy", "xarray")
 
 
 def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: bool = False) -> dict[str, Any]:
     """Run one experiment and return its manifest; what was done with the same constants and code is not done again.
+
+    Claims are judged anew each time, by the numbers that the run left.
 
     It writes `out/<name>/data.nc`, `figure.png`, `figure.svg` and, last, `manifest.json`. A full run in its place is
     never replaced by a quick one, unless `fresh`.
@@ -34,11 +39,10 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
     mark = _mark(experiment, quick)
     known = read_manifest(folder)
     if known is not None and not fresh and (known["hash"] == mark or known["hash"] == _mark(experiment, False)):
-        return known | {"new": False}
+        return _judge_again(folder, experiment, known) | {"new": False}
     began = time.perf_counter()
     constants = experiment.settings(quick)
     outcome = experiment.function()(**constants)
-    claims = [claim.judge(outcome.numbers, quick) for claim in experiment.claims]
     manifest = {
         "name": name,
         "paper": experiment.paper,
@@ -55,7 +59,7 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "hash": mark,
         "numbers": {key: _plain(value) for key, value in outcome.numbers.items()},
-        "claims": [row | {"place": row["place"] or experiment.place} for row in claims],
+        "claims": _judge(experiment, outcome.numbers, quick),
     }
     _write(folder, experiment, outcome, manifest)
     return manifest | {"new": True}
@@ -98,6 +102,24 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
+def _judge(experiment: Experiment, numbers: Numbers, quick: bool) -> list[dict[str, Any]]:
+    rows = [claim.judge(numbers, quick) for claim in experiment.claims]
+    return [row | {"place": row["place"] or experiment.place} for row in rows]
+
+
+def _judge_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with what the file says now; the numbers stay."""
+    numbers = {
+        name: tuple(map(float, number)) if isinstance(number, list) else float(number)
+        for name, number in known["numbers"].items()
+    }
+    told = {"title": experiment.title, "place": experiment.place, "note": experiment.note}
+    manifest = known | told | {"claims": _judge(experiment, numbers, known["quick"])}  # type: ignore[arg-type]  # pairs
+    if manifest != known:
+        _write_manifest(folder, manifest)
+    return manifest
+
+
 def _write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.json").unlink(missing_ok=True)  # while the others change there is no result
@@ -115,15 +137,35 @@ def _write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dic
         for kind in ("png", "svg"):
             content = saved(figure, kind, dpi=150)
             write_whole(folder / f"figure.{kind}", content)
-    text = json.dumps(manifest, indent=1, allow_nan=False).encode()
-    write_by(folder / "manifest.json", lambda file: file.write(text))
+    _write_manifest(folder, manifest)
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    write_whole(folder / "manifest.json", json.dumps(manifest, indent=1, allow_nan=False).encode())
 
 
 def _mark(experiment: Experiment, quick: bool) -> str:
-    """A digest of the constants, the claims and the module that they go to."""
-    code = inspect.getsource(inspect.getmodule(experiment.function()))  # type: ignore[arg-type]  # it has a module
-    told = json.dumps([experiment.model_dump(mode="json"), quick, code], sort_keys=True)
+    """A digest of the constants, the panels, and the modules that they go to."""
+    code = [inspect.getsource(module) for module in _modules(experiment.function().__module__)]
+    panels = [panel.model_dump(mode="json") for panel in experiment.panels]
+    told = json.dumps([experiment.code, experiment.settings(quick), panels, code], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _modules(name: str) -> list[ModuleType]:
+    """The module of an experiment and those of papers that it takes something from."""
+    found: dict[str, ModuleType] = {}
+    waiting = [name]
+    while waiting:
+        here = waiting.pop()
+        if here in found or here not in sys.modules:
+            continue
+        found[here] = sys.modules[here]
+        for thing in vars(found[here]).values():
+            owner = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None)
+            if isinstance(owner, str) and owner.startswith(_OF_PAPERS):
+                waiting.append(owner)
+    return [found[key] for key in sorted(found)]
 
 
 def _plain(number: Any) -> Any:

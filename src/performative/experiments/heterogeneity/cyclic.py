@@ -55,7 +55,7 @@ def groups(
             "exponent_random": _exponent(horizons, drawn),
         },
         {
-            "error": lay_out({name: (np.arange(rounds + 1), values) for name, values in errors.items()}),
+            "error": lay_out({name: _by_cycle(values, most) for name, values in errors.items()}),
             "order": lay_out({"cyclic, K = " + str(most): (horizons, cycles), "random": (horizons, drawn)}),
         },
     )
@@ -112,6 +112,13 @@ def _evened(weights: np.ndarray) -> np.ndarray:
     """Both groups weigh a half."""
     rest = weights[1:] / weights[1:].sum() / 2
     return np.append(0.5, rest)
+
+
+def _by_cycle(values: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of each cycle: within one the model follows the groups to and fro."""
+    whole = (values.shape[1] - 1) // length
+    blocks = values[:, 1 : 1 + whole * length].reshape(len(values), whole, length)
+    return length * np.arange(1, whole + 1), blocks.mean(axis=2)
 
 
 def _exponent(horizons: list[int], errors: list[float]) -> float:

@@ -111,8 +111,8 @@ def load(data: str) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarra
     """Images with pixels in 0..1 and labels to train on, and 2,000 (digits: every fifth) to test on."""
     if data == "digits":
         table = sets.digits()
-        x, tests = (table.x / 16.0).reshape(-1, 8, 8).astype(np.float32), np.arange(len(table)) % 5 == 0
-        return x[~tests], table.y[~tests], (x[tests], table.y[tests])
+        pixels, tests = (table.x / 16.0).reshape(-1, 8, 8).astype(np.float32), np.arange(len(table)) % 5 == 0
+        return pixels[~tests], table.y[~tests], (pixels[tests], table.y[tests])
     train, held = sets.fashion_mnist("train"), sets.fashion_mnist("test")
     x, away = (np.asarray(t.x, np.float32) / 255 for t in (train, held))
     return x, train.y, (away[:2000], held.y[:2000])

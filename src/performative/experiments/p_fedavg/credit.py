@@ -1,9 +1,9 @@
-"""Credit scores that borrowers react to: three schemes on a real table, with several batch sizes and both strengths.
+"""Credit scores that borrowers react to: three schemes on a real table, as printed and with a strong reaction.
 
-The data come through `pf.data`: from PERFORMATIVE_DATA, the cache or a download; where none has them, its error says so.
+The data come through `pf.data`: PERFORMATIVE_DATA, the cache, or a download; where none has them, its error says so.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +12,9 @@ import performative as pf
 from performative.batches import AbstractBatch
 from performative.experiments.outcome import Outcome, curves, mean
 from performative.history import History
-from performative.scoreboard.bench import performative_risk
 from performative.types import number, whole
 
-PARTS = {"full": pf.Full, "Scheme I": pf.SchemeOne, "Scheme II": pf.SchemeTwo}
-QUIET = {"progress": False, "record_theta": "last", "consensus": False}
+QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False}
 
 
 class FirstOf(AbstractBatch):
@@ -29,31 +27,75 @@ class FirstOf(AbstractBatch):
         return self.n
 
     def draw(self, key, standing_key, population, theta, steps, memory):
-        counts = jnp.broadcast_to(jnp.arange(self.n_max) < self.n, (steps, self.n_max))
-        return population.draw(key, (steps, self.n_max), theta), counts
+        counted = jnp.arange(self.n_max, dtype=jnp.int32) < jnp.asarray(self.n).astype(jnp.int32)
+        return population.draw(key, (steps, self.n_max), theta), jnp.broadcast_to(counted, (steps, self.n_max))
+
+
+class Field(NamedTuple):
+    """At one model theta, under the data that it causes.
+
+    gradient: grad f, [d]; slope: the derivative of grad f(theta; theta), the reaction included, [d, d]
+    noise: covariance of the mean over clients of one sample's gradient each, sum_i p_i^2 C_i; risk: f(theta; theta)
+    """
+
+    gradient: np.ndarray
+    slope: np.ndarray
+    noise: np.ndarray
+    risk: float
+
+
+def field(problem: pf.Problem, theta: np.ndarray, reaction: float = 1.0) -> Field:
+    """Logistic loss with an L2 that spares the intercept; x = x_bar - reaction eps_i theta on the columns that move."""
+    population, loss = _parts(problem)
+    moves, ridge = np.zeros(len(theta)), np.full(len(theta), float(loss.penalty))
+    moves[list(population.features)] = 1.0
+    ridge[loss.intercept] = 0.0
+    gradient, slope = ridge * theta, np.diag(ridge)
+    noise, risk = np.zeros_like(slope), 0.5 * float(ridge @ theta**2)
+    rows = np.broadcast_to(np.asarray(population.rows), (problem.clients,))
+    strength = reaction * np.asarray(population.strength, np.float64)
+    for i, p in enumerate(np.asarray(problem.client_weights, np.float64)):
+        x = np.asarray(population.x[i][: rows[i]], np.float64) - strength[i] * moves * theta
+        y = np.asarray(population.y[i][: rows[i]], np.float64)
+        score = x @ theta
+        chance = 1 / (1 + np.exp(-score))
+        each = (chance - y)[:, None] * x
+        bend = x * (chance * (1 - chance))[:, None]
+        gradient = gradient + p * each.mean(axis=0)
+        slope = slope + p * (bend.T @ x) / len(y)
+        slope = slope - p * strength[i] * (
+            np.outer(bend.mean(axis=0), moves * theta) + np.diag(moves) * np.mean(chance - y)
+        )
+        noise = noise + p**2 * np.cov(each.T)
+        risk += p * float(np.mean(np.logaddexp(0, score) - y * score))
+    return Field(gradient, slope, noise, risk)
 
 
 def solve(effect: str) -> tuple[pf.Problem, np.ndarray, np.ndarray]:
-    """The problem, the minimiser on data before any reaction, and the stable point.
-
-    Retraining is a contraction here (0.55 for the strong effect), so that few deployments reach the stable point.
-    """
+    """The problem, the minimiser on data before any reaction, and the stable point, by Newton's method."""
     problem, _ = pf.cases.strategic_credit("p_fedavg", effect)
-    shape = problem.population.model_shape()
-    path = np.asarray(pf.repeated_risk_minimization(problem, np.zeros(shape), 25 if effect == "strong" else 4))
-    return problem, path[1], path[-1]
+    points, theta = [], np.zeros(_parts(problem)[0].x.shape[2])
+    for reaction in (0.0, 1.0):
+        for _ in range(50):
+            at = field(problem, theta, reaction)
+            if np.linalg.norm(at.gradient) < 1e-12:
+                break
+            theta = theta - np.linalg.solve(at.slope, at.gradient)
+        else:
+            raise RuntimeError(f"credit, {effect}: Newton's method did not settle in 50 steps.")
+        points.append(theta)
+    return problem, points[0], points[1]
 
 
 def simulate(
-    problem: pf.Problem, start: np.ndarray, stable: np.ndarray, sizes: list[int], beta: float, gamma: float,
-    local_steps: int, k: int, rounds: int, every: int, points: int, repeats: int, seed: int,
+    problem: pf.Problem, start: np.ndarray, stable: np.ndarray, schemes: list[str], sizes: list[int], beta: float,
+    gamma: float, local_steps: int, k: int, rounds: int, every: int, points: int, repeats: int, seed: int,
 ) -> dict[tuple[str, int], History]:  # fmt: skip
-    """All three schemes with all batch sizes: one program a scheme."""
+    """These schemes with these batch sizes: one program a scheme."""
+    parts = {"full": pf.Full(), "Scheme I": pf.SchemeOne(k), "Scheme II": pf.SchemeTwo(k)}
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps)
     settings = {
-        (name, n): {"participation": part() if part is pf.Full else part(k), "batch": FirstOf(n, max(sizes))}
-        for name, part in PARTS.items()
-        for n in sizes
+        (name, n): {"participation": parts[name], "batch": FirstOf(n, max(sizes))} for name in schemes for n in sizes
     }
     swept = pf.sweep(
         problem, algorithm, list(settings.values()), rounds, start, seed, repeats,
@@ -63,8 +105,8 @@ def simulate(
 
 
 def schemes(
-    effects: list[str], batch: int, beta: float, gamma: float, local_steps: int, k: int, rounds: int, every: int,
-    points: int, repeats: int, seed: int,
+    effects: list[str], drawn: list[str], batch: int, beta: float, gamma: float, local_steps: int, k: int, rounds: int,
+    every: int, points: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
     """Figure 2c, 2d: from the static minimiser, as printed and with a strong reaction."""
     numbers: dict[str, float | tuple[float, float]] = {}
@@ -72,61 +114,30 @@ def schemes(
     for effect in effects:
         problem, static, stable = solve(effect)
         found = simulate(
-            problem, static, stable, [batch], beta, gamma, local_steps, k, rounds, every, points, repeats, seed
+            problem, static, stable, drawn, [batch], beta, gamma, local_steps, k, rounds, every, points, repeats, seed
         )
         runs = {name: history for (name, _), history in found.items()}
         way = stable - static
         numbers[f"gap_{effect}"] = float(np.linalg.norm(way))
-        numbers[f"loss_static_{effect}"] = performative_risk(problem, static)
-        numbers[f"loss_stable_{effect}"] = performative_risk(problem, stable)
+        numbers[f"loss_static_{effect}"] = field(problem, static).risk
+        numbers[f"loss_stable_{effect}"] = field(problem, stable).risk
         losses = []
         for name, history in runs.items():
-            word = f"{_word(name)}_{effect}"
+            word = f"{name.lower().replace(' ', '_')}_{effect}"
             numbers[f"distance_{word}"] = mean(history["distance_to_stable"][:, -1])
-            numbers[f"loss_{word}"] = mean(history["performative_risk"][:, -1])
-            losses.append(float(np.mean(history["performative_risk"][:, -1])))
+            ends = np.asarray(history.final, np.float64)
+            risks = [field(problem, end).risk for end in ends]
+            numbers[f"loss_{word}"] = mean(risks)
+            numbers[f"fall_{word}"] = 1 - float(np.mean(risks)) / field(problem, static).risk
+            losses.append(np.mean(risks))
             # Where the runs end on the line from static (0) to stable (1).
-            numbers[f"place_{word}"] = mean((np.asarray(history.final, np.float64) - static) @ way / (way @ way))
-        numbers[f"spread_of_loss_{effect}"] = max(losses) / min(losses) - 1
+            numbers[f"place_{word}"] = mean((ends - static) @ way / (way @ way))
+        numbers[f"spread_of_loss_{effect}"] = float(max(losses) / min(losses) - 1)
         data[f"distance_{effect}"] = curves(runs, "distance_to_stable")
         data[f"loss_{effect}"] = curves(runs, "performative_risk")
     return Outcome(numbers, data)
 
 
-def batches(
-    start: str, sizes: list[int], beta: float, gamma: float, local_steps: int, k: int, rounds: int, every: int,
-    points: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
-    """Figures 5 and 8 to 11 of the preprint: batch sizes, from the static minimiser or from the stable point itself."""
-    problem, static, stable = solve("paper")
-    at = static if start == "static" else stable
-    found = simulate(problem, at, stable, sizes, beta, gamma, local_steps, k, rounds, every, points, repeats, seed)
-    numbers: dict[str, float | tuple[float, float]] = {"gap": float(np.linalg.norm(static - stable))}
-    data, late, losses = {}, {}, {}
-    for name in PARTS:
-        word, runs = _word(name), {n: found[name, n] for n in sizes}
-        for n, run in runs.items():
-            line = np.sqrt(np.mean(np.asarray(run["distance_to_stable"], np.float64) ** 2, axis=0))
-            numbers[f"rms_{word}_{n}"] = float(line[-1])
-            numbers[f"return_{word}_{n}"] = float(line[-1] / np.max(line))
-            losses[word, n] = float(np.mean(run["performative_risk"][:, -1]))
-            late[word, n] = float(np.sqrt(np.mean(line[len(line) // 2 :] ** 2)))
-        data[word] = curves({f"batch {n}": run for n, run in runs.items()}, "distance_to_stable")
-    # Of all batch sizes, over the later half of the rounds: the mean of a ratio needs fewer runs than that of a distance.
-    ratios = {w: [late[w, n] / late[other, n] for n in sizes] for w, other in _PAIRS.items()}
-    last = max(sizes)
-    numbers |= {
-        "two_over_one": float(np.exp(np.mean(np.log(ratios["scheme_ii"])))),
-        "one_over_full": ratios["scheme_i"][-1],
-        "loss_one_over_full": losses["scheme_i", last] / losses["full", last],
-        "spread_of_loss": max(losses.values()) / min(losses.values()) - 1,
-    }
-    return Outcome(numbers, data)
-
-
-# A scheme, and the one that it is held against.
-_PAIRS = {"scheme_ii": "scheme_i", "scheme_i": "full"}
-
-
-def _word(name: str) -> str:
-    return name.lower().replace(" ", "_")
+def _parts(problem: pf.Problem) -> tuple[Any, Any]:
+    """Population and loss; their kinds are those of `pf.cases.strategic_credit`."""
+    return problem.population, problem.loss

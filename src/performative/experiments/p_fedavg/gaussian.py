@@ -1,6 +1,7 @@
 """Figures on the Gaussian problem: who takes part, how much local work, and what it costs in time."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def schemes(
     """
     problem = gaussian(clients, mean_m, sensitivity, mean_variance, sensitivity_variance, scale, seed)
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps)
-    settings = {
+    settings: dict[str, dict[str, Any]] = {
         "full": {"participation": pf.Full()},
         "Scheme I": {"participation": pf.SchemeOne(k)},
         "Scheme II": {"participation": pf.SchemeTwo(k)},

@@ -32,7 +32,7 @@ def example(slopes: list[float], scale: float, thetas: list[float]) -> Outcome:
             "worst_of_assumption_2_6": worst,
             "varsigma": constants.varsigma,
             "second_moment_over_square": (float(each[thetas.index(far), 0]) ** 2 + scale**2) / far**2,
-            "stable_point": float(pf.stable_point(problem)),
+            "stable_point": float(np.asarray(pf.stable_point(problem))),
         }
     )
 
@@ -97,7 +97,7 @@ def optimum(
         {
             "stable_point": points.stable,
             "optimal_point": points.optimal,
-            "optimal_point_found": float(pf.optimal_point(problem)),
+            "optimal_point_found": float(np.asarray(pf.optimal_point(problem))),
             "gap_over_stable": points.distance / abs(points.stable),
             "risk_stable_over_optimal": risk(points.stable) / risk(points.optimal),
             "largest_gap_over_bound": float(np.max(ratios)),

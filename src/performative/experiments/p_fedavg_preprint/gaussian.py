@@ -95,7 +95,7 @@ def heterogeneity(
 
     The schemes `drawn` are simulated, both are known exactly.
     """
-    problems = {name: gaussian(clients, mean_m, sensitivity, *spread, scale, seed) for name, spread in cases.items()}
+    problems = {name: gaussian(clients, mean_m, sensitivity, m, eps, scale, seed) for name, (m, eps) in cases.items()}
     labels = {name: f"Var(m) = {spread[0]:g}, Var(eps) = {spread[1]:g}" for name, spread in cases.items()}
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps)
     pairs = [(scheme, name) for scheme in drawn for name in cases]

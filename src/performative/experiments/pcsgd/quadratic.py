@@ -8,7 +8,7 @@ import numpy as np
 
 import performative as pf
 from performative.experiments.outcome import Outcome, lay_out, mean
-from performative.experiments.pcsgd.watching import growth, memory_of, thirds, watched
+from performative.experiments.pcsgd.watching import growth, memory_of, thinned, thirds, watched
 from performative.privacy.printed import corollary_3_6_as_printed
 from performative.theory import ClippedQuadratic, dice_model_error, dicesgd, travel
 
@@ -39,7 +39,7 @@ def gap(
         exact = ClippedQuadratic(p, a, b, beta)
         theta = np.asarray(history.theta, np.float64)
         square = (theta - exact.stable) ** 2
-        gaps[f"{name}, beta = {beta:g}"] = (history.rounds[1:], square[:, 1:])
+        gaps[f"{name}, beta = {beta:g}"] = thinned(history.rounds[1:], square[:, 1:])
         key = f"{name.lower()}_{beta:g}"
         numbers |= {f"{key}_end": mean(theta[:, -1]), f"stable_{beta:g}": exact.stable}
         numbers |= {f"{key}_gap": mean(square[:, -1]), f"limit_{beta:g}": exact.pcsgd_limit(clip)}
@@ -47,7 +47,7 @@ def gap(
         squares[name, beta] = np.mean(square[:, -1])
         if name == "DiceSGD":
             steps, memory = memory_of(history)
-            memories[f"beta = {beta:g}"] = (steps, memory)
+            memories[f"beta = {beta:g}"] = thinned(steps, memory)
             late = memory[:, thirds(memory.shape[1])[1]].mean()
             numbers |= {f"memory_growth_{beta:g}": growth(memory), f"memory_{beta:g}": math.sqrt(late)}
     low, high = betas[0], betas[-1]
@@ -83,7 +83,7 @@ def memory_clip(
     for value, history in zip(memory_clips, near.histories, strict=True):
         name, theta = f"C2 = {value:g}", np.asarray(history.theta, np.float64)
         steps, memory = memory_of(history)
-        models[name], memories[name] = (history.rounds[1:], theta[:, 1:]), (steps, memory)
+        models[name], memories[name] = thinned(history.rounds[1:], theta[:, 1:]), thinned(steps, memory)
         late = memory[:, thirds(memory.shape[1])[1]].mean()
         numbers |= {
             f"end_{value:g}": mean(theta[:, -1]),

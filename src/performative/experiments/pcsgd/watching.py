@@ -1,4 +1,4 @@
-"""The error memory of DiceSGD, which a run keeps to itself, brought to light for its figures."""
+"""What figures of PCSGD and DiceSGD look at: the error memory, which a run keeps to itself, and thinned curves."""
 
 import dataclasses
 
@@ -42,3 +42,12 @@ def growth(memory: np.ndarray) -> tuple[float, float]:
 def thirds(count: int) -> tuple[slice, slice]:
     """The middle and the last third."""
     return slice(count // 3, 2 * count // 3), slice(2 * count // 3, count)
+
+
+def thinned(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A curve, [points] and [repeats, points], with at most 300 of them: half even, half even on a logarithmic axis."""
+    if len(x) <= 300:
+        return x, values
+    even, logarithmic = np.linspace(0, len(x) - 1, 150), np.geomspace(1, len(x), 150) - 1
+    kept = np.unique(np.concatenate([even, logarithmic]).round().astype(int))
+    return x[kept], values[:, kept]

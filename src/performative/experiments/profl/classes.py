@@ -49,39 +49,46 @@ def _normal_accuracy(population: Any, theta: np.ndarray) -> np.ndarray:
 
 
 def table(
-    data: str, clients: int, moves: bool, rows: int, rate: float, local_steps: int, window: int, samples: int,
-    rounds: int, repeats: int, seed: int,
+    data: str, clients: int, moves: bool, columns: list[int], rate: float, local_steps: int, window: int, samples: int,
+    rounds: int, repeats: int, seed: int, plain: bool = False,
 ) -> Outcome:  # fmt: skip
     """PFL and PROFL on a real table; accuracy on people who were not seen and who react as well.
 
-    `rows` 0 takes all; `moves` False turns the reaction off.
+    `columns` takes some of the table's, an empty list all; `moves` False turns the reaction off; `plain`
+    adds POFL, which is PROFL without its filter.
     """
     load = {"credit": pf.cases.strategic_credit, "adult": pf.cases.strategic_adult}[data]
     given: dict[str, Any] = {} if moves else {"strength": np.zeros((clients, 2))}
-    case = load("profl", clients=clients, rows=rows or None, seed=seed, **given)
+    train, unseen = (_cut(problem, columns) for problem in load("profl", clients=clients, seed=seed, **given))
     common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
     settings = {
         "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
         "PROFL": {"algorithm": pf.profl(rate, window, **common)},
     }
-    runs = sweep(case.problem, settings, rounds, None, seed, repeats)
-    people = _People(case.held_out.population)
+    if plain:
+        settings["POFL"] = {"algorithm": pf.pofl(rate, window, **common)}
+    runs = sweep(train, settings, rounds, None, seed, repeats)
+    people = _People(unseen.population)
     kept = np.unique(np.concatenate([np.arange(min(20, rounds + 1)), np.linspace(0, rounds, 60).round()]).astype(int))
     right = {name: people.accuracy(models(history)[:, kept]) for name, history in runs.items()}
     losses = {name: people.loss(models(history)[:, kept]) for name, history in runs.items()}
-    ends = {name: models(history)[:, -1] for name, history in runs.items()}
-    numbers: dict[str, float | tuple[float, float]] = {"majority": people.majority}
+    ends = {name: late(models(history)).mean(axis=1) for name, history in runs.items()}
+    numbers: dict[str, float | tuple[float, float]] = {
+        "majority": people.majority, "majority_and_a_point": people.majority + 1.0,
+    }  # fmt: skip
     for name in runs:
         numbers[name.lower()] = mean(late(right[name]).mean(axis=1))
         numbers[f"{name.lower()}_loss"] = mean(late(losses[name]).mean(axis=1))
-        numbers[f"{name.lower()}_rounds"] = mean(_settling(kept, losses[name]))
     numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
-    numbers["loss_pfl_minus_profl"] = mean(late(losses["PFL"]).mean(axis=1) - late(losses["PROFL"]).mean(axis=1))
-    numbers["models_apart"] = mean(
-        np.linalg.norm(ends["PFL"] - ends["PROFL"], axis=1) / np.linalg.norm(ends["PFL"], axis=1)
-    )
-    pfl, profl = (_settling(kept, losses[name]).mean() for name in ("PFL", "PROFL"))
-    numbers["rounds_pfl_over_profl"] = float(pfl / max(1.0, profl))
+    for name in list(runs)[1:]:
+        apart = np.linalg.norm(ends["PFL"] - ends[name], axis=1) / np.linalg.norm(ends["PFL"], axis=1)
+        numbers[f"{name.lower()}_apart"] = mean(apart)
+    # One level for both: where PFL has 1/e of its fall still to come.
+    end = late(losses["PFL"]).mean()
+    level = end + (losses["PFL"][:, 0].mean() - end) / np.e
+    reached = {name: _first_below(kept, values, level) for name, values in losses.items()}
+    numbers |= {f"{name.lower()}_rounds": mean(values) for name, values in reached.items()}
+    numbers["rounds_pfl_over_profl"] = float(reached["PFL"].mean() / max(1.0, reached["PROFL"].mean()))
     return Outcome(
         numbers,
         {
@@ -91,11 +98,19 @@ def table(
     )
 
 
-def _settling(rounds: np.ndarray, loss: np.ndarray, share: float = 1 / np.e) -> np.ndarray:
-    """First round with at most a share of the fall of the loss still to come, one a repeat."""
-    end = late(loss).mean(axis=1, keepdims=True)
-    near = np.abs(loss - end) <= share * np.abs(loss[:, :1] - end)
-    return rounds[np.argmax(near, axis=1)].astype(float)
+def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
+    """The same people with some of their columns. For tables without an intercept."""
+    if not columns:
+        return problem
+    old = problem.population
+    x = np.asarray(old.x)[..., columns]
+    return pf.Problem(problem.loss, pf.populations.Strategic(x, old.y, old.strength, count=old.count), problem.weights)
+
+
+def _first_below(rounds: np.ndarray, loss: np.ndarray, level: float) -> np.ndarray:
+    """First round at or below a level, one a repeat; the last one where there is none."""
+    below = loss <= level
+    return np.where(below.any(axis=1), rounds[np.argmax(below, axis=1)], rounds[-1]).astype(float)
 
 
 class _People:
