@@ -24,6 +24,7 @@ from performative import (
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
+from performative.citations import cite
 from performative.compare import compare
 from performative.deploy import Every
 from performative.domains import Ball, Box
@@ -106,6 +107,7 @@ __all__ = [
     "cases",
     "certify",
     "channels",
+    "cite",
     "cluster_fedvarp",
     "compare",
     "dicesgd",
@@ -151,7 +153,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """`pf.audit`, `pf.data` and some others are loaded when they are asked for: not everybody needs them."""
-    if name in ("audit", "data", "experiments", "live", "plotting"):
+    if name in ("audit", "data", "experiments", "live", "plotting", "report"):
         from importlib import import_module
 
         return import_module(f"performative.{name}")

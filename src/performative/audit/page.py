@@ -1,4 +1,4 @@
-"""The audit as one HTML file."""
+"""The audit as one HTML file, without scripts or with plots to play with."""
 
 from html import escape
 
@@ -7,9 +7,12 @@ from performative.audit import words
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
 from performative.audit.pictures import MOST_CLIENTS, pictures
+from performative.audit.plots import interactive_pictures
 from performative.audit.rates import GroupRates, Rate
 from performative.audit.report import AuditReport
+from performative.report import interactive
 from performative.report.html import document, picture, table
+from performative.report.interactive import Plots
 
 _TITLE = "What the logs say"
 _LOUD = "border: 2px solid #d1242f; border-left-width: 10px;"
@@ -23,14 +26,38 @@ def page(report: AuditReport) -> bytes:
         name: picture(one.svg(dark=False), one.svg(dark=True), one.description)
         for name, one in pictures(report).items()
     }
+    top = f'<h1>{_TITLE}</h1>\n<p class="lead">{escape(_lead(report))}</p>'
+    body = f"{top}\n{_body(report, drawn)}\n<footer>{_made(report)}; all numbers are in audit.json.</footer>"
+    return document(_title(report), _joined(body))
+
+
+def interactive_page(report: AuditReport, title: str | None = None) -> bytes:
+    """The same with plots to play with, as `performative.report.write` writes it."""
+    plots = Plots()
+    body = _body(report, interactive_pictures(report, plots))
+    footer = f"{_made(report)}; `performative audit` writes all numbers as JSON."
+    return interactive.page(title or _title(report), _lead(report), _joined(body), plots, footer)
+
+
+def _title(report: AuditReport) -> str:
+    return f"{_TITLE}: {report.logs.folder.name}"
+
+
+def _lead(report: AuditReport) -> str:
     read = report.logs
-    lead = (
+    return (
         f"{_many(len(read.deployments.names), 'deployment')}, {_many(len(report.clients), 'client')}, {read.used:,} "
         f"rows from {read.folder.name or read.folder}. Drift that does not depend on the model was allowed for as "
         f"{report.drift!r}; tests are at level {report.level:g}, intervals at {100 * (1 - report.level):g} %."
     )
+
+
+def _made(report: AuditReport) -> str:
+    return f"performative {performative.__version__}; seed {report.seed}"
+
+
+def _body(report: AuditReport, drawn: dict[str, str]) -> str:
     parts = [
-        f'<h1>{_TITLE}</h1>\n<p class="lead">{escape(lead)}</p>',
         *(
             f'<section class="card" style="{_LOUD}" role="alert"><h2>Warning</h2>'
             f"{_answer(said.split(':')[0])}{_p(said)}</section>"
@@ -45,11 +72,12 @@ def page(report: AuditReport) -> bytes:
         _next(report),
         _people(report, drawn),
         _notes(report),
-        f"<footer>performative {escape(performative.__version__)}; seed {report.seed}. Written by "
-        f"<code>performative audit</code>; all numbers are in audit.json.</footer>",
     ]
-    body = "\n".join(part for part in parts if part)
-    # No line break between a number and its sign.
+    return "\n".join(part for part in parts if part)
+
+
+def _joined(body: str) -> str:
+    """No line break between a number and its sign."""
     for text, kept in (
         (" %", "&nbsp;%"),
         ("&lt; 0.", "&lt;&nbsp;0."),
@@ -57,7 +85,7 @@ def page(report: AuditReport) -> bytes:
         ("p &lt;", "p&nbsp;&lt;"),
     ):
         body = body.replace(text, kept)
-    return document(f"{_TITLE}: {read.folder.name}", body)
+    return body
 
 
 def _many(count: int, what: str) -> str:

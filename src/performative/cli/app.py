@@ -11,6 +11,7 @@ from performative.cli.federation import federation
 from performative.cli.output import EXIT_CODES, Exit, Failure, before, reporting
 from performative.cli.planning import planning
 from performative.cli.privacy import privacy
+from performative.cli.report import report
 from performative.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.add_typer(privacy)
 app.command(epilog=EXIT_CODES)(audit)
 app.command(epilog=EXIT_CODES)(reproduce)
+app.command(epilog=EXIT_CODES)(report)
 app.add_typer(planning)
 app.add_typer(federation)
 app.add_typer(data)

@@ -49,11 +49,7 @@ def _draw_panel(ax: Any, panel: Panel, array: "xarray.DataArray", numbers: Numbe
     for k, name in enumerate(panel.marks):
         number = numbers[name]
         level = number[0] if isinstance(number, (tuple, list)) else number
-        ax.axhline(level, color="#777777", linestyle=_STYLES[1 + k % 3], linewidth=1, zorder=1)
-        ax.annotate(
-            name.replace("_", " "), (1, level), xycoords=("axes fraction", "data"), xytext=(-2, 2),
-            textcoords="offset points", ha="right", fontsize=7, color="#777777",
-        )  # fmt: skip
+        _mark(ax, name.replace("_", " "), level, _STYLES[1 + k % 3], lying=panel.kind == "bars")
     if "x" in panel.log:
         ax.set_xscale("log")
     if "y" in panel.log:
@@ -61,6 +57,18 @@ def _draw_panel(ax: Any, panel: Panel, array: "xarray.DataArray", numbers: Numbe
     ax.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
     if len(names) > 1 and panel.kind != "bars":
         ax.legend(fontsize=8)
+
+
+def _mark(ax: Any, name: str, level: float, style: str, lying: bool) -> None:
+    """A line at a number; bars lie, so it stands there."""
+    look = {"color": "#777777", "linestyle": style, "linewidth": 1, "zorder": 1}
+    told = {"fontsize": 7, "color": "#777777", "textcoords": "offset points"}
+    if lying:
+        ax.axvline(level, **look)
+        ax.annotate(name, (level, 0), xycoords=("data", "axes fraction"), xytext=(2, 2), rotation=90, **told)
+    else:
+        ax.axhline(level, **look)
+        ax.annotate(name, (1, level), xycoords=("axes fraction", "data"), xytext=(-2, 2), ha="right", **told)
 
 
 def _draw_line(ax: Any, x: np.ndarray, values: np.ndarray, look: dict[str, Any], place: int, points: bool) -> None:

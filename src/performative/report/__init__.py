@@ -1,7 +1,9 @@
-"""Figures and pages that a command leaves behind."""
+"""Figures and pages that a command leaves behind, and `write`: one interactive HTML file of a result."""
 
 import os
 from pathlib import Path
+
+from performative.report.writing import write
 
 
 def write_files(folder: Path, files: dict[str, tuple[str, bytes]]) -> dict[str, Path]:
@@ -17,4 +19,4 @@ def write_files(folder: Path, files: dict[str, tuple[str, bytes]]) -> dict[str, 
     return {kind: folder / name for kind, (name, _) in files.items()}
 
 
-__all__ = ["write_files"]
+__all__ = ["write", "write_files"]

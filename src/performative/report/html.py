@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing else: no scripts, fonts or requests; light or dark as the system is."""
+"""One HTML file that needs nothing else: no fonts or requests; light or dark as the system is."""
 
 import base64
 from collections.abc import Sequence
@@ -54,13 +54,13 @@ footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
 """
 
 
-def document(title: str, body: str) -> bytes:
-    """A whole page around a body."""
+def document(title: str, body: str, *, head: str = "", scripts: str = "") -> bytes:
+    """A whole page around a body. `head` and `scripts` are HTML for the end of the head and of the body."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n{head}</head>\n"
+        f"<body>\n<main>\n{body}\n</main>{scripts}\n</body>\n</html>\n"
     ).encode()
 
 

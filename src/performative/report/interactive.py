@@ -1,0 +1,105 @@
+"""One HTML file with plots to play with: the plotting library, the numbers and the script are inside it."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from performative.plotting import COLOURS
+from performative.report.curves import View, packed
+from performative.report.filters import FILTERS
+from performative.report.html import document
+from performative.report.script import PLOTS
+from performative.report.style import STYLE
+from performative.report.theme import shade
+
+# The browser itself refuses any request, whatever a part of the page might try.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+_SCRIPT = f'(() => {{\n"use strict";\n{PLOTS}{FILTERS}}})();\n'
+
+
+class Plots:
+    """The plots of one page: `add` keeps the numbers and returns the place that the script fills."""
+
+    def __init__(self) -> None:
+        self.views: list[list[View]] = []
+
+    def add(
+        self, views: Sequence[View], description: str, *, board: bool = False, pick: str = "Show", caption: str = ""
+    ) -> str:
+        """A figure with the views to choose from. `board`: its series follow the filters of a sweep."""
+        views = [one for one in views if one["series"]]
+        if not views:
+            return ""
+        self.views.append(list(views))
+        under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+        return (
+            f'<figure class="plot" data-plot="{len(self.views) - 1}" data-pick="{escape(pick, quote=True)}"'
+            f"{' data-board=yes' if board else ''}>"
+            f'<div class="canvas" role="img" aria-label="{escape(description, quote=True)}"></div>{under}</figure>'
+        )
+
+    def data(self) -> dict[str, Any]:
+        dark = shade(True)
+        palettes = {"light": list(COLOURS), "dark": [dark(colour) for colour in COLOURS]}
+        return {"plots": self.views, "palettes": palettes}
+
+
+def page(title: str, lead: str, body: str, plots: Plots, footer: str = "") -> bytes:
+    """The whole file. `lead` and `footer` are text, `body` is HTML."""
+    from plotly.offline import get_plotlyjs
+
+    top = (
+        f'<header class="top"><h1>{escape(title)}</h1>'
+        '<button type="button" id="theme" aria-label="Switch between light and dark">Dark</button>'
+        f'<p class="lead">{escape(lead)}</p></header>\n'
+        "<noscript><p>The plots need JavaScript; all tables are here without it.</p></noscript>\n"
+    )
+    scripts = (
+        f'\n<script type="application/json" id="data">{packed(plots.data())}</script>'
+        f'\n<script id="plotly">{get_plotlyjs()}</script>\n<script>{_SCRIPT}</script>'
+    )
+    end = f"\n<footer>{escape(footer)}</footer>" if footer else ""
+    head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<style>{STYLE}</style>'
+    return document(title, top + body + end, head=head, scripts=scripts)
+
+
+def card(head: str, *inside: str, extra: str = "") -> str:
+    """A section with a heading; nothing where nothing is inside."""
+    content = "\n".join(part for part in inside if part)
+    return f'<section class="card"{extra}><h2>{escape(head)}</h2>{content}</section>' if content else ""
+
+
+def facts(rows: Sequence[tuple[str, Any]]) -> str:
+    """Names and values in two columns; entries without a value are left out."""
+    lines = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>"
+        for name, value in rows
+        if value is not None and value != ""
+    )
+    return f'<dl class="facts">{lines}</dl>'
+
+
+def details(summary: str, inside: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
+
+
+def sortable(head: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
+    """A table whose heads sort it. `rows` are finished <tr> elements; a cell's data-value is what counts."""
+    top = "".join(
+        f'<th scope="col"><button type="button">{escape(name)}</button></th>' if name else '<th scope="col"></th>'
+        for name in head
+    )
+    said = f'<p class="about">{escape(caption)}</p>' if caption else ""
+    body = "\n".join(rows)
+    return (
+        f'{said}<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption or "table", quote=True)}">'
+        f"<table data-sort><thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def number(value: Any) -> str:
+    """Four digits, as people read them."""
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)

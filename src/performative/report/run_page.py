@@ -1,0 +1,171 @@
+"""The page of one run."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative.history import History
+from performative.report.curves import MOST_POINTS, Series, View, curve, digits, kept, thinning, view, with_costs
+from performative.report.html import table
+from performative.report.interactive import Plots, card, details, facts, number, page
+from performative.report.quantities import costs, groups, is_total, label, recorded, wants_log
+
+# Parameters of a model that are drawn one by one; of larger models their norm.
+_MOST_PARAMETERS = 8
+Found = dict[str, tuple[np.ndarray, np.ndarray]]
+_BAND = "Line: mean over repeats; band: the middle 80 % of them."
+
+
+def run_page(history: History, title: str | None = None) -> bytes:
+    """What was run, every recorded quantity by round, final values, who took part, and what privacy it kept."""
+    plots, meta = Plots(), history.meta
+    name = str(meta.get("algorithm", "a run"))
+    found = recorded(history)
+    several, spent = history.repeats > 1, costs(found)
+    shown = []
+    for head, names in groups(found).items():
+        views = [
+            view(
+                label(one), "round", label(one), [_curve(name, one, found, spent)],
+                log="y" if wants_log(one, found[one][1]) else "",
+            )
+            for one in names
+        ]  # fmt: skip
+        drawn = plots.add(views, f"{head} by round", pick="Quantity", caption=_BAND if several else "")
+        shown.append(card(head, drawn))
+    drawn = plots.add(_model(history), "The model by round", caption=_BAND if several else "")
+    shown.append(card("The model", drawn))
+    bad = int(np.sum(history.stopped_at >= 0))
+    fate = f"{bad} of {history.repeats} repeats diverged" if bad else "completed"
+    lead = f"{name}: {int(history.rounds[-1])} rounds, {_many(history.repeats, 'repeat')}, {fate}."
+    ordered = {one: found[one] for names in groups(found).values() for one in names}
+    parts = (_what(history, fate), *shown, _final(ordered), _who(history, plots), _privacy(meta.get("privacy")))
+    body = "\n".join(part for part in parts if part)
+    footer = f"performative {meta.get('performative', '?')}. {thinning()}"
+    return page(title or f"A run of {name}", lead, body, plots, footer)
+
+
+def _curve(name: str, one: str, found: Found, spent: Found) -> Series:
+    line = curve(name, *found[one])
+    return line if is_total(one, found[one][1]) else with_costs(line, spent)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _what(history: History, fate: str) -> str:
+    meta = history.meta
+    seconds = meta.get("seconds")
+    rows = [
+        ("algorithm", meta.get("algorithm")),
+        ("status", fate),
+        ("rounds", int(history.rounds[-1])),
+        ("repeats", history.repeats),
+        ("clients", len(history.weights)),
+        ("seed", meta.get("seed")),
+        ("precision", meta.get("dtype")),
+        ("seconds", None if seconds is None else number(seconds)),
+        ("executor", meta.get("executor")),
+        ("device", meta.get("device")),
+        *((name, meta.get(name)) for name in ("performative", "jax", "python")),
+    ]
+    if (history.stopped_at >= 0).any():
+        first = int(min(at for at in history.stopped_at if at >= 0))
+        rows.insert(2, ("first left the numbers in round", first))
+    config = meta.get("config")
+    parts = details("All of the algorithm", f"<pre>{_escaped_lines(config)}</pre>") if config else ""
+    return card("What was run", facts(rows), parts)
+
+
+def _escaped_lines(config: Any) -> str:
+    from html import escape
+
+    return escape("\n".join(config_lines(config)))
+
+
+def config_lines(config: Any, name: str = "", depth: int = 0) -> list[str]:
+    """A description (see `describe`) as indented lines, a part by its own name."""
+    pad, lead = "  " * depth, f"{name}: " if name else ""
+    if isinstance(config, dict):
+        kind = config.get("part", config.get("function", ""))
+        lines = [f"{pad}{lead}{kind}".rstrip()] if name or kind else []
+        for key, value in config.items():
+            if key not in ("part", "function", "code") and value not in ({}, [], None):
+                lines += config_lines(value, key, depth + bool(lines))
+        return lines
+    return [f"{pad}{lead}{config}"]
+
+
+def _model(history: History) -> list[View]:
+    """The parameters over the rounds, or the model's norm where there are many; nothing where only the last is kept."""
+    leaves = jax.tree_util.tree_leaves_with_path(history.theta)
+    if not leaves or any(leaf.shape[1] != len(history.rounds) or len(history.rounds) < 2 for _, leaf in leaves):
+        return []
+    flat = {}
+    for path, leaf in leaves:
+        name = ".".join(["theta", *(jax.tree_util.keystr((step,), simple=True) for step in path)])
+        flat[name] = np.asarray(leaf, np.float64).reshape(*leaf.shape[:2], -1)
+    if sum(values.shape[2] for values in flat.values()) > _MOST_PARAMETERS:
+        norm = np.sqrt(sum((values**2).sum(axis=2) for values in flat.values()))
+        return [view("norm", "round", "norm of theta", [curve("norm of theta", history.rounds, norm)])]
+    series = [
+        curve(name if values.shape[2] == 1 else f"{name}[{k}]", history.rounds, values[:, :, k])
+        for name, values in flat.items()
+        for k in range(values.shape[2])
+    ]
+    return [view("parameters", "round", "theta", series)]
+
+
+def _final(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> str:
+    rows: list[list[tuple[str, str] | str]] = []
+    for name, (rounds, values) in found.items():
+        last = values[:, -1]
+        good = last[np.isfinite(last)]
+        if not good.size:
+            continue
+        low, high = np.quantile(good, (0.1, 0.9))
+        deviation = number(float(np.std(good, ddof=1))) if good.size > 1 else "–"
+        middle = f"{number(float(low))} to {number(float(high))}" if good.size > 1 else "–"
+        at = f"round {int(rounds[-1])}" + (f"; {good.size} of {last.size} repeats" if good.size < last.size else "")
+        rows.append([(label(name), at), number(float(np.mean(good))), deviation, middle])
+    grid = table(("at the end", "mean", "standard deviation", "middle 80 %"), rows)
+    return card("Final values over repeats", grid) if rows else ""
+
+
+def _who(history: History, plots: Plots) -> str:
+    head, weights = "Who took part", np.asarray(history.weights, np.float64)
+    if history.participation is None:
+        return card(head, "<p>Every client takes part in every round.</p>")
+    shares = np.asarray(history.participation, np.float64)
+    order = np.arange(len(weights)) if len(weights) <= MOST_POINTS else np.argsort(-weights, kind="stable")
+    at = order[kept(len(order))]
+    x = digits(at) if len(weights) <= MOST_POINTS else digits(kept(len(order)))
+    real = {"name": "weight it really had", "x": x, "y": digits(shares[:, at].mean(axis=0))}
+    if len(shares) > 1:
+        low, high = np.quantile(shares[:, at], (0.1, 0.9), axis=0)
+        real |= {"low": digits(low), "high": digits(high)}
+    meant = {"name": "weight in the objective", "x": x, "y": digits(weights[at]), "symbol": 1}
+    by = "client" if len(weights) <= MOST_POINTS else f"clients, heaviest first ({len(at)} of {len(weights):,} drawn)"
+    views = [view("clients", by, "mean weight in a round", [real, meant], kind="points", linear=True)]
+    gap = float(np.abs(shares.mean(axis=0) - weights).max())
+    said = f"<p>Largest gap between the two, mean over repeats: {number(gap)}.</p>"
+    return card(head, said, plots.add(views, "Weight of each client, meant and real"))
+
+
+def _privacy(told: Any) -> str:
+    """As the books of a run tell it (see `Ledger.summary`)."""
+    if not isinstance(told, dict):
+        return ""
+    rows = [
+        (name.replace("_", " "), "; ".join(map(str, value)) if isinstance(value, list) else _shown(value))
+        for name, value in told.items()
+    ]
+    return card("Privacy", facts(rows))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return number(value) if isinstance(value, float) else str(value).replace("_", " ")

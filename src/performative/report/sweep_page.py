@@ -1,0 +1,229 @@
+"""The page of a sweep: every setting's curve, filters by swept value, and a table of scores."""
+
+import math
+from html import escape
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from performative.describe import describe
+from performative.report.curves import MOST_POINTS, Series, View, curve, digits, thinning, view, with_costs
+from performative.report.interactive import Plots, card, facts, number, page, sortable
+from performative.report.quantities import SCORES, costs, is_total, label, recorded, wants_log
+from performative.sweep import Sweep
+
+_COLOURS, _DASHES = 7, 6
+# Of all curves together; the plotting library adds 5 MB.
+_MOST_BYTES = 8_000_000
+
+
+def sweep_page(sweep: Sweep, title: str | None = None) -> bytes:
+    """All settings' curves to choose from and to filter, final values to sort by, the best setting marked."""
+    plots = Plots()
+    first = sweep.histories[0]
+    found = [recorded(history) for history in sweep.histories]
+    names = [name for name in dict.fromkeys(name for each in found for name in each)]
+    names.sort(key=lambda name: (SCORES.index(name) if name in SCORES else len(SCORES), _total(name, found)))
+    metric = next((name for name in names if name in SCORES), None)
+    # 64 bytes a point: x, mean, two ends of the band, and what was spent up to there.
+    most = max(40, min(MOST_POINTS, _MOST_BYTES // (64 * len(sweep.settings) * max(1, len(names)))))
+    drawn = plots.add(
+        [_curves(sweep, found, name, most) for name in names], "One curve a setting, by round",
+        board=True, pick="Quantity",
+        caption="Lines: means over repeats; bands, where at most 8 are shown: the middle 80 %.",
+    )  # fmt: skip
+    best = None if metric is None else _best(sweep, metric)
+    again = _against(sweep, metric) if metric is not None else []
+    final = plots.add(again, "Final values against each swept number", pick="Against")
+    repeats, rounds = first.repeats, max(int(history.rounds[-1]) for history in sweep.histories)
+    over = ", ".join(f"{name} ({len(values)} values)" for name, values in sweep.over.items())
+    lead = f"{len(sweep.settings)} settings of {first.meta.get('algorithm', '?')} over {over}; "
+    lead += f"{rounds} rounds, {repeats} repeat{'' if repeats == 1 else 's'} each, the same seeds for all."
+    body = "\n".join(
+        part
+        for part in (
+            _found(sweep, metric, best),
+            card("Every setting by round", _filters(sweep), drawn),
+            card("Where it ends", final),
+            card("Final values", _table(sweep, [n for n in names if not _total(n, found)], metric, best)),
+            _what(sweep),
+        )
+        if part
+    )
+    footer = f"performative {first.meta.get('performative', '?')}. {thinning(most)}"
+    return page(title or f"A sweep of {first.meta.get('algorithm', '?')}", lead, body, plots, footer)
+
+
+def _total(name: str, found: list[dict[str, tuple[np.ndarray, np.ndarray]]]) -> bool:
+    return any(name in each and is_total(name, each[name][1]) for each in found) or name == "epsilon"
+
+
+def shown(value: Any) -> str:
+    """A swept value in a few signs."""
+    if isinstance(value, (bool, str)) or value is None:
+        return str(value)
+    if _is_number(value):
+        return f"{float(value):.6g}"
+    told = describe(value)
+    if isinstance(told, dict) and "part" in told:
+        inside = ", ".join(f"{k}={v}" for k, v in told.items() if k != "part" and isinstance(v, (int, float, str)))
+        return f"{told['part']}({inside})"
+    if isinstance(told, dict) and "function" in told:
+        return str(told["function"]).rpartition(".")[2]
+    text = str(told)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _name(setting: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in setting.items())
+
+
+def _tags(sweep: Sweep, i: int) -> list[int]:
+    """Which value of each swept name a setting has: settings are in the order of the grid."""
+    counts = [len(values) for values in sweep.over.values()]
+    return [int(k) for k in np.unravel_index(i, counts)]
+
+
+def _looks(sweep: Sweep, i: int) -> dict[str, int]:
+    """Colour for the first swept name and dash for the second, where there are few of each; else in turn."""
+    counts = [len(values) for values in sweep.over.values()]
+    if len(counts) == 2 and counts[0] <= _COLOURS and counts[1] <= _DASHES:
+        colour, dash = _tags(sweep, i)
+        return {"colour": colour, "dash": dash}
+    return {"colour": i % _COLOURS, "dash": (i // _COLOURS) % _DASHES}
+
+
+def _curves(sweep: Sweep, found: list[dict[str, tuple[np.ndarray, np.ndarray]]], name: str, most: int) -> View:
+    series = []
+    for i, each in enumerate(found):
+        if name in each:
+            line = curve(_name(sweep.settings[i]), *each[name], most, **_looks(sweep, i)) | {"key": str(i)}
+            series.append(line if _total(name, found) else with_costs(line, costs(each)))
+    log = all(wants_log(name, each[name][1]) for each in found if name in each)
+    return view(label(name), "round", label(name), series, log="y" if log else "")
+
+
+def _ends(sweep: Sweep, i: int, name: str) -> np.ndarray:
+    history = sweep.histories[i]
+    there = {**history.records, **history.risks}
+    return np.asarray(there[name][:, -1], np.float64) if name in there and there[name].size else np.array([])
+
+
+def _best(sweep: Sweep, metric: str) -> int | None:
+    """As `Sweep.best` has it; None where every setting diverged."""
+    ends = [_ends(sweep, i, metric) for i in range(len(sweep.settings))]
+    fine = [h.status == "completed" and e.size > 0 for h, e in zip(sweep.histories, ends, strict=True)]
+    scores = np.array([e.mean() if good else np.inf for e, good in zip(ends, fine, strict=True)])
+    return int(np.nanargmin(scores)) if np.any(np.isfinite(scores)) else None
+
+
+def _found(sweep: Sweep, metric: str | None, best: int | None) -> str:
+    if metric is None:
+        return ""
+    if best is None:
+        return card("Best setting", '<p class="answer">None</p><p>Every setting diverged.</p>')
+    values = _ends(sweep, best, metric)
+    said = f"Smallest mean {label(metric)} at the end: {number(float(values.mean()))}"
+    if len(values) > 1:
+        said += f" (standard error {number(float(values.std(ddof=1) / math.sqrt(len(values))))})"
+    answer = escape(_name(sweep.settings[best]))
+    return card("Best setting", f'<p class="answer">{answer}</p><p>{escape(said)}.</p>')
+
+
+def _filters(sweep: Sweep) -> str:
+    sets = []
+    for i, (name, values) in enumerate(sweep.over.items()):
+        boxes = "".join(
+            f'<label><input type="checkbox" data-tag="{i}" value="{k}" checked>{escape(shown(value))}</label>'
+            for k, value in enumerate(values)
+        )
+        sets.append(f"<fieldset><legend>{escape(name)}</legend>{boxes}</fieldset>")
+    return (
+        f'<div class="filters">{"".join(sets)}<button type="button" id="everything">Show all</button>'
+        '<output id="shown" aria-live="polite"></output></div>'
+    )
+
+
+def _against(sweep: Sweep, metric: str) -> list[View]:
+    """Final values over each swept number, one line for each choice of the others."""
+    made = []
+    for place, (name, values) in enumerate(sweep.over.items()):
+        if len(values) < 2 or not all(_is_number(value) for value in values):
+            continue
+        lines: dict[str, list[tuple[float, np.ndarray]]] = {}
+        for i, setting in enumerate(sweep.settings):
+            ends = _ends(sweep, i, metric)
+            others = _name({k: v for k, v in setting.items() if k != name}) or label(metric)
+            if sweep.histories[i].status == "completed" and ends.size and np.all(np.isfinite(ends)):
+                lines.setdefault(others, []).append((float(values[_tags(sweep, i)[place]]), ends))
+        series: list[Series] = []
+        for others, entries in lines.items():
+            entries.sort(key=lambda entry: entry[0])
+            one: Series = {"name": others, "x": digits(x for x, _ in entries), "joined": True}
+            one["y"] = digits(float(ends.mean()) for _, ends in entries)
+            if sweep.histories[0].repeats > 1:
+                low, high = (digits(float(np.quantile(e, q)) for _, e in entries) for q in (0.1, 0.9))
+                one |= {"low": low, "high": high}
+            series.append(one)
+        ends_all = [e for entries in lines.values() for _, e in entries]
+        positive = bool(ends_all) and min(float(e.min()) for e in ends_all) > 0
+        wide = positive and wants_log(metric, np.concatenate(ends_all)[None, :])
+        spread = min(values) > 0 and max(values) >= 8 * min(values)
+        log = ("y" if wide else "") + ("x" if spread else "")
+        made.append(view(name, name, f"final {label(metric)}", series, kind="points", log=log))
+    return made
+
+
+def _table(sweep: Sweep, names: list[str], metric: str | None, best: int | None) -> str:
+    rows = []
+    for i, (setting, history) in enumerate(zip(sweep.settings, sweep.histories, strict=True)):
+        told = _name(setting)
+        cells = [
+            f'<td><label><input type="checkbox" checked aria-label="show {escape(told, quote=True)}"> '
+            f'<span class="swatch"></span></label>{"<span class=badge>best</span>" if i == best else ""}</td>'
+        ]
+        for value in setting.values():
+            plain = value if _is_number(value) else shown(value)
+            cells.append(f'<td data-value="{escape(str(plain), quote=True)}">{escape(shown(value))}</td>')
+        cells += [_score_cell(_ends(sweep, i, name), history.status) for name in names]
+        bad = int(np.sum(history.stopped_at >= 0))
+        cells.append(f'<td data-value="{bad}">{f"{bad} of {history.repeats}" if bad else "none"}</td>')
+        tags = ",".join(map(str, _tags(sweep, i)))
+        kind = ' class="best"' if i == best else ""
+        rows.append(f'<tr data-key="{i}" data-tags="{tags}"{kind}>{"".join(cells)}</tr>')
+    head = ["", *sweep.over, *(label(name) for name in names), "diverged"]
+    best_is = f" Best: the smallest {label(metric)}." if metric else ""
+    return sortable(head, rows, f"Mean over repeats at the end, below it the middle 80 %; heads sort.{best_is}")
+
+
+def _score_cell(ends: np.ndarray, status: str) -> str:
+    if status == "diverged" or not np.all(np.isfinite(ends)):
+        return '<td data-value="Infinity">diverged</td>'
+    if not ends.size:
+        return '<td data-value="">–</td>'
+    mean = float(ends.mean())
+    low, high = np.quantile(ends, (0.1, 0.9))
+    under = f"<small>{number(float(low))} to {number(float(high))}</small>" if len(ends) > 1 else ""
+    return f'<td data-value="{mean!r}">{number(mean)}{under}</td>'
+
+
+def _what(sweep: Sweep) -> str:
+    meta = sweep.histories[0].meta
+    rows = [
+        ("algorithm", meta.get("algorithm")),
+        ("settings", len(sweep.settings)),
+        ("compiled programs", sweep.programs),
+        ("repeats", sweep.histories[0].repeats),
+        ("clients", len(sweep.histories[0].weights)),
+        ("seed", meta.get("seed")),
+        ("precision", meta.get("dtype")),
+        ("seconds", number(float(sum(h.meta.get("seconds", 0.0) for h in sweep.histories)))),
+        ("device", meta.get("device")),
+        *((name, meta.get(name)) for name in ("performative", "jax", "python")),
+    ]
+    return card("What was run", facts(rows))

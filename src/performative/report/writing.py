@@ -1,0 +1,69 @@
+"""`write`: one interactive HTML file of a run, a sweep, an audit, or a folder of results."""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from performative.files import write_whole
+from performative.history import History
+from performative.sweep import Sweep
+
+
+def write(thing: Any, path: str | os.PathLike[str], title: str | None = None) -> Path:
+    """Write one HTML file that needs nothing else: interactive plots, light and dark, no network.
+
+    thing: a `History`, a `Sweep`, an `AuditReport`, the path of a history that `History.save` wrote (.nc), or the
+           path of a folder of results (<paper>/<name>/manifest.json, as `performative reproduce` leaves them)
+    path:  the file to write; it appears whole or not at all
+    title: the page's heading instead of the usual one
+    Returns the path. The page holds what was given, thinned to a few hundred points a curve.
+    """
+    target = Path(path)
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        what = "this is a folder" if target.is_dir() else f"there is no folder {target.absolute().parent}"
+        raise ValueError(f"path={str(target)!r}: {what}; give the name of an HTML file to write.")
+    write_whole(target, make(thing, title))
+    return target
+
+
+def make(thing: Any, title: str | None = None) -> bytes:
+    """The page that `write` writes."""
+    if isinstance(thing, History):
+        from performative.report.run_page import run_page
+
+        return run_page(thing, title)
+    if isinstance(thing, Sweep):
+        from performative.report.sweep_page import sweep_page
+
+        return sweep_page(thing, title)
+    if isinstance(thing, (str, os.PathLike)):
+        return _from_disk(Path(thing), title)
+    # Audits lie above this package, which therefore must not import them; but where there is a report, its module is.
+    above = sys.modules.get("performative.audit.report")
+    if above is not None and isinstance(thing, above.AuditReport):
+        made: bytes = import_module("performative.audit.page").interactive_page(thing, title)
+        return made
+    raise TypeError(
+        "report.write takes a History, a Sweep, an AuditReport, or the path of a .nc history or of a folder of "
+        f"results; got {type(thing).__name__}."
+    )
+
+
+def _from_disk(place: Path, title: str | None) -> bytes:
+    if place.is_dir():
+        from performative.report.gallery import gallery_page
+
+        return gallery_page(place, title)
+    if not place.exists():
+        raise FileNotFoundError(f"there is no {place}; give a history (.nc) or a folder of results.")
+    if place.suffix != ".nc":
+        raise ValueError(f"{place}: give a history that History.save wrote (.nc), or a folder of results.")
+    from performative.report.run_page import run_page
+
+    try:
+        history = History.load(place)
+    except (OSError, KeyError, ValueError) as error:
+        raise ValueError(f"{place} is not a history that History.save wrote ({error}).") from error
+    return run_page(history, title or f"{place.stem}: a run of {history.meta.get('algorithm', '?')}")
