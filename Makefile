@@ -4,15 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow examples lint bench clean help
+.PHONY: demo test test-slow examples docs lint bench package clean help
 
 help:
 	@echo "make demo       a small federated problem, solved and explained in under a minute"
 	@echo "make test       the test suite"
 	@echo "make test-slow  the long checks"
 	@echo "make examples   the worked examples and the README, executed"
+	@echo "make docs       the documentation site in site/, every code block executed"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks, as ratios in one run"
+	@echo "make package    sdist and wheel, installed into a clean environment and used there; DIST=folder keeps them"
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +42,10 @@ test-slow: $(VENV)/.dev
 examples: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/test_examples.py tests/test_readme.py -n 2
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html; for search: $(BIN)/python -m http.server -d site"
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,6 +53,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.core
 	$(BIN)/performative bench
+
+package:
+	PYTHON=$(PYTHON) .ci/package
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info

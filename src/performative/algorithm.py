@@ -15,6 +15,8 @@ from performative.participation import AbstractParticipation, Full
 from performative.schedules import Constant, as_schedule
 from performative.types import is_concrete, whole
 
+__all__ = ["Algorithm"]
+
 _SLOTS = {
     "batch": AbstractBatch,
     "estimator": AbstractEstimator,

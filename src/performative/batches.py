@@ -13,6 +13,8 @@ from performative.errors import check_finite
 from performative.sampling import distinct, shuffled_position
 from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole
 
+__all__ = ["AbstractBatch", "Fixed", "Poisson", "Shuffled", "Uniform", "Whole"]
+
 
 class AbstractBatch(eqx.Module):
     """One draw serves all E steps of a client's round: noise [E, n, ...] and a mask [E, n] or None.

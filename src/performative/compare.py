@@ -13,6 +13,8 @@ from performative.sweep import Metric
 if TYPE_CHECKING:
     import pandas
 
+__all__ = ["Comparison", "Difference", "compare"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Difference:

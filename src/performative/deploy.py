@@ -9,6 +9,8 @@ from jaxtyping import Array, Int
 
 from performative.types import Theta, as_whole
 
+__all__ = ["Deployment", "Every"]
+
 
 class Deployment(eqx.Module):
     """A rule for the model that clients' data react to.

@@ -10,6 +10,8 @@ import numpy as np
 
 from performative.types import Numbers, Theta, is_concrete, number, squared_norm
 
+__all__ = ["AbstractDomain", "Ball", "Box"]
+
 
 class AbstractDomain(eqx.Module):
     """A closed convex set."""

@@ -15,6 +15,8 @@ from performative.errors import check_counts
 from performative.participation import AbstractParticipation, Full, LocalWork
 from performative.problem import Problem
 
+__all__ = ["Drift", "average_drift"]
+
 
 class Drift(NamedTuple):
     """An estimate and its standard error: 0 where nothing is random, NaN after a single repeat."""

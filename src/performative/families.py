@@ -16,6 +16,8 @@ from jaxtyping import Array, Float, PyTree
 from performative.errors import check_counts, check_finite
 from performative.types import Batch, Numbers, is_concrete, masked_mean, number, whole
 
+__all__ = ["AbstractFamily", "ClassLocation", "Location", "Proportions", "Slope"]
+
 
 class AbstractFamily(eqx.Module):
     """A parametric view p(z; f) of one client's data, f a vector of m numbers."""

@@ -12,6 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray
 
+__all__ = ["History"]
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class History:

@@ -13,6 +13,21 @@ from jaxtyping import Array, Float
 from performative.errors import check_finite
 from performative.types import Numbers, Theta, is_concrete, number, squared_norm
 
+__all__ = [
+    "CrossEntropy",
+    "Logistic",
+    "Quadratic",
+    "Ridge",
+    "cross_entropy",
+    "linear_scores",
+    "logistic",
+    "negative_revenue",
+    "quadratic",
+    "ridge",
+    "squared",
+    "zero_one",
+]
+
 
 def squared(theta: Theta, z: Any) -> Float[Array, ""]:
     """|theta - z|^2 / 2, the loss of mean estimation."""

@@ -12,6 +12,8 @@ from jaxtyping import Int
 
 from performative.errors import check_counts
 
+__all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
+
 Parts = list[Int[np.ndarray, " m"]]
 
 

@@ -10,6 +10,8 @@ from performative.partition import counts_of
 if TYPE_CHECKING:
     from performative.history import History
 
+__all__ = ["plot_history", "plot_partition"]
+
 # Okabe and Ito's colours, told apart by people with any common colour blindness; black comes last.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _HATCHES = ("", "////", "....")

@@ -14,6 +14,8 @@ from performative.populations import AbstractPopulation, Strategic
 from performative.populations.pooled import Pooled
 from performative.types import Loss, as_numbers, is_concrete
 
+__all__ = ["Problem"]
+
 
 class Problem(eqx.Module):
     """min over theta of sum_i p_i E_{Z ~ D_i(theta)} l(theta; Z), the data reacting to what is deployed.

@@ -19,6 +19,23 @@ from performative.estimators import (
 )
 from performative.participation import Full
 
+__all__ = [
+    "cluster_fedvarp",
+    "dicesgd",
+    "fedavg",
+    "fedexp",
+    "fednova",
+    "fedprox",
+    "fedvarp",
+    "multi_agent_pp",
+    "p_fedavg",
+    "pcsgd",
+    "pg",
+    "pofl",
+    "profl",
+    "scaffold",
+]
+
 
 def _combine(name: str, rate: Any, defaults: dict[str, Any], parts: dict[str, Any]) -> Algorithm:
     """A recipe's record: its own parts, replaced by those given."""

@@ -12,6 +12,8 @@ from performative.errors import check_finite
 from performative.theory import Assumptions, p_fedavg
 from performative.types import Numbers, is_concrete, number
 
+__all__ = ["AbstractSchedule", "Constant", "Harmonic", "constant", "harmonic", "theorem"]
+
 
 class AbstractSchedule(eqx.Module):
     """eta(t)."""

@@ -24,6 +24,8 @@ from performative.solve.minimise import minimise
 from performative.solve.roots import escaped
 from performative.types import ClientMemory, ServerMemory, State, Theta
 
+__all__ = ["selection_skew"]
+
 # Draws that are worked on side by side.
 _TOGETHER = 256
 # Regrets below this share of the losses are rounding: all clients are at their best there.

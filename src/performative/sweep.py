@@ -229,10 +229,11 @@ def set_by_name(problem: Problem, algorithm: Algorithm, name: str, value: Any) -
     if path[0] in ("problem", "algorithm"):
         owner, path = path[0], path[1:]
         if not path:
-            kind = Problem if owner == "problem" else Algorithm
-            if not isinstance(value, kind):
-                raise ValueError(f"over: {name!r} must hold {kind.__name__}s; got {value!r}.")
-            return (value, algorithm) if owner == "problem" else (problem, value)
+            if owner == "problem" and isinstance(value, Problem):
+                return value, algorithm
+            if owner == "algorithm" and isinstance(value, Algorithm):
+                return problem, value
+            raise ValueError(f"over: {name!r} must hold {owner.capitalize()}s; got {value!r}.")
     else:
         owner = "algorithm" if path[0] in _field_names(algorithm) else "problem"
         if path[0] not in _field_names(algorithm) + _field_names(problem):

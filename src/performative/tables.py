@@ -23,6 +23,8 @@ from performative.errors import check_counts, check_finite
 from performative.files import write_by
 from performative.types import AbstractTable, Counts, Numbers, as_numbers, number
 
+__all__ = ["OnDisk", "Packed", "write"]
+
 # Bytes read by one call to the system, and looked through at once by a check.
 _BLOCK = 1 << 26
 

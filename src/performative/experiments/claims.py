@@ -47,8 +47,9 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
             low, high = (_read(numbers, limit)[0] for limit in self.between)
             return low <= value <= high
         target, other = _read(numbers, self.near)
-        allowed = self.within if self.errors is None else self.errors * (error**2 + other**2) ** 0.5
-        return abs(value - target) <= allowed
+        if self.errors is None:
+            return abs(value - target) <= (self.within or 0.0)
+        return abs(value - target) <= self.errors * (error**2 + other**2) ** 0.5
 
     def tell(self, numbers: Numbers) -> str:
         """The number and the rule, as a reader wants them."""

@@ -51,7 +51,7 @@ class PrintedNoise:
 
 
 def corollary_3_6_as_printed(epsilon: Number, delta: Number, steps: Number, rows: Number, clip: Number) -> PrintedNoise:
-    """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate_noise`.
+    """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate`.
 
         sigma = c sqrt(T log(1/delta)) / (m eps)
 

@@ -19,7 +19,7 @@ def reweighted(
     data: str, clients: int, each: int, held_out: int, temperatures: list[float], network: str, width: int,
     local_steps: int, batch: int, rate: float, offset: float, momentum: float, rounds: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Class weights w_k ~ exp(temperature * loss_k) at several temperatures; the first is 0, data that stay.
+    """Class weights w_k ~ exp(temperature * loss_k) at several temperatures; 0 is data that stay.
 
     eta = rate / (1 + r / offset) in round r. Class losses are measured on images held out, once a round.
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from performative.experiments.outcome import Outcome, curves
+from performative.experiments.outcome import Outcome, curves, lay_out
 from performative.experiments.p_fedavg.credit import Field, field, simulate, solve
 
 
@@ -36,10 +36,12 @@ def batches(
             # Over all batch sizes: the mean of a ratio needs fewer runs than that of a distance.
             ratios = [late["Scheme II", n] / late["Scheme I", n] for n in sizes]
             numbers["two_over_one"] = float(np.exp(np.mean(np.log(ratios))))
-    known = field(problem, stable)
+    known, lines = field(problem, stable), {}
     for n in sizes:
         square, spread = _linearised(known, n, beta, gamma, long_rounds * local_steps, at - stable)
         rms, now = np.sqrt(square), min(rounds * local_steps, len(square) - 1)
+        kept = np.arange(0, len(rms), max(1, len(rms) // 200))
+        lines[f"batch {n}"] = (kept / local_steps, rms[kept])
         numbers[f"return_{n}"] = float(rms[-1] / np.max(rms))
         numbers[f"peak_{n}"] = float(np.argmax(rms) / (len(rms) - 1))
         measured = np.mean(np.asarray(found["full", n]["distance_to_stable"][:, -1], np.float64) ** 2)
@@ -51,6 +53,7 @@ def batches(
         {
             "sizes": curves({f"batch {n}": found["full", n] for n in sizes}, "distance_to_stable"),
             "schemes": curves({name: found[name, middle] for name in drawn}, "distance_to_stable"),
+            "linearised": lay_out(lines),
         },
     )
 

@@ -139,7 +139,7 @@ def constant_step(
     return Outcome(
         {
             "final_distance": mean(last),
-            "final_model": mean(history.final),
+            "final_model": (mean(history.final)[0], float(np.sqrt(known.variance[-1] / repeats))),
             "fixed_point": float(known.mean[-1]),
             "stable_point": mean_m / (1 - sensitivity),
             "share_of_noise": float(np.sqrt(known.variance[-1] / known.mse[-1])),

@@ -100,7 +100,8 @@ def small_steps(
     numbers["unequal_over_equal"] = numbers["left_unequal_small"] / numbers["left_equal_small"]  # type: ignore[operator]  # plain numbers
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps, participation=pf.SchemeTwo(k))
     history = pf.run(problem, algorithm, rounds, start, seed, repeats, risk=False, **QUIET)
-    numbers["mean_model"] = mean(history.final)
+    error = float(np.sqrt(known["unequal_small"].variance[rounds] / repeats))
+    numbers["mean_model"] = mean(history.final)[0], error
     numbers["exact_mean_model"] = float(known["unequal_small"].mean[rounds])
     label = f"unequal weights, beta = {beta:g}"
     return Outcome(

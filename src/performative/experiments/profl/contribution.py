@@ -20,12 +20,12 @@ def mean_demand(theta: Any, clients: int) -> np.ndarray:
     """The mean over clients, exactly."""
     theta = np.asarray(theta, np.float64)[..., None]
     left = [np.maximum(budgets(clients) - theta * mu, 0.0) for mu in DEMAND]
-    return np.mean((left[0] * DEMAND[0] + left[1] * DEMAND[1]) / (left[0] + left[1]), axis=-1)
+    return np.asarray(np.mean((left[0] * DEMAND[0] + left[1] * DEMAND[1]) / (left[0] + left[1]), axis=-1))
 
 
 def revenue_loss(theta: Any, clients: int) -> np.ndarray:
     """The performative risk, exactly: minus the price times the mean demand."""
-    return -np.asarray(theta, np.float64) * mean_demand(theta, clients)
+    return np.asarray(-np.asarray(theta, np.float64) * mean_demand(theta, clients))
 
 
 def best_price(clients: int) -> float:

@@ -119,7 +119,7 @@ def _local_pl() -> dict[str, float]:
     """Two risks x^2 + 3 sin^2 x, one moved by pi: each is PL, and their mean has a maximum in the middle."""
 
     def value(x: np.ndarray) -> np.ndarray:
-        return x**2 + 3.0 * np.sin(x) ** 2
+        return np.asarray(x**2 + 3.0 * np.sin(x) ** 2)
 
     x = np.linspace(-10.0, 10.0, 200_001)
     slope = 2.0 * x + 3.0 * np.sin(2.0 * x)

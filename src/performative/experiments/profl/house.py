@@ -16,7 +16,7 @@ def risk(theta: Any, gamma: np.ndarray) -> np.ndarray:
     """The performative risk of y = (5/3 + gamma_i theta) x + noise, exactly."""
     theta = np.asarray(theta, np.float64)
     miss = (1.0 - np.mean(gamma)) * theta - SLOPE
-    return (SECOND * (miss**2 + np.var(gamma) * theta**2) + NOISE**2 + PENALTY * theta**2) / 2.0
+    return np.asarray((SECOND * (miss**2 + np.var(gamma) * theta**2) + NOISE**2 + PENALTY * theta**2) / 2.0)
 
 
 def best(gamma: np.ndarray) -> tuple[float, float]:
@@ -24,6 +24,11 @@ def best(gamma: np.ndarray) -> tuple[float, float]:
     a = 1.0 - np.mean(gamma)
     theta = SECOND * a * SLOPE / (SECOND * (a**2 + np.var(gamma)) + PENALTY)
     return float(theta), float(risk(theta, gamma))
+
+
+def stable(gamma: np.ndarray) -> float:
+    """theta_PS."""
+    return float(SECOND * SLOPE / (SECOND * (1.0 - np.mean(gamma)) + PENALTY))
 
 
 def grid(centre: float, alpha: float, clients: int) -> np.ndarray:
@@ -38,7 +43,7 @@ def table(
     """PROFL on the clients, and one performative gradient for all their data in one place."""
     profl = pf.profl(rate, window, local_steps=local_steps, batch=pf.Fixed(samples))
     pg = pf.pg(rate, window, batch=pf.Fixed(samples * clients))
-    settings = {}
+    settings: dict[str, dict[str, Any]] = {}
     for alpha in alphas:
         problem = pf.cases.house_pricing(alpha, clients, centre)
         settings[f"PROFL {alpha:g}"] = {"algorithm": profl, "problem": problem}
@@ -54,12 +59,12 @@ def table(
             loss = risk(models(runs[f"{name} {alpha:g}"]), gamma)
             steps = np.linspace(0, rounds * local_steps, loss.shape[1])
             kept = slice(None, None, max(1, loss.shape[1] // 300))
-            lines[f"{name}, alpha {alpha:g}"] = (steps[kept], loss[:, kept])
+            lines[f"{name}, alpha {alpha:g}"] = (steps[kept], loss[:, kept] - best(gamma)[1])
             losses[name, alpha] = loss[:, -max(1, loss.shape[1] // 20) :].mean(axis=1)
             numbers[f"{name.lower()}_{label(alpha)}"] = mean(losses[name, alpha])
     for alpha in alphas:
         numbers[f"pg_excess_{label(alpha)}"] = mean(losses["PG", alpha] - losses["PROFL", alpha])
-    return Outcome(numbers, {"loss": lay_out(lines)})
+    return Outcome(numbers, {"excess": lay_out(lines)})
 
 
 def vary(
@@ -83,7 +88,7 @@ def vary(
             work = parts["local_steps"] / local_steps  # the same local steps in all, whatever R
             settings[key] = {"algorithm": algorithm, "problem": problem, "rounds": max(20, round(rounds / work))}
             gammas[key] = grid(centre, spread, clients)
-            targets[key] = (float(pf.stable_point(problem)), best(gammas[key])[0])
+            targets[key] = (stable(gammas[key]), best(gammas[key])[0])
     runs = sweep(pf.cases.house_pricing(0.0, clients, centre), settings, rounds, 0.0, seed, repeats)
     return Outcome(_read(runs, targets, gammas), {"model": traces(runs)})
 
@@ -95,8 +100,8 @@ def _read(
     found: dict[str, dict[str, np.ndarray]] = {"pfl": {}, "profl": {}}
     for key, history in runs.items():
         name, value = key.split()
-        stable, optimal = targets[key]
-        apart, own = abs(stable - optimal), stable if name == "PFL" else optimal
+        settling, optimal = targets[key]
+        apart, own = abs(settling - optimal), settling if name == "PFL" else optimal
         quantities = {
             "distance": settled(history, own) / apart, "from_optimal": settled(history, optimal) / apart,
             "loss": risk(models(history)[:, -1], gammas[key]), "wobble": wobble(history),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def terms(
     apart = past - theta
     slope = (seen - fitted[:, None]) @ apart / (apart @ apart)
     first = (-fitted + level) ** 2
-    learnt, slope_known = (slope * score - gamma * theta) ** 2, (-gamma * score - gamma * theta) ** 2
+    learnt, slope_known = ((slope * score - gamma * theta) ** 2, (-gamma * score - gamma * theta) ** 2)
     step = 1e-3
     risk = [-t * (demand - gamma * t) for t in (theta - step, theta + step)]
     return Outcome(
@@ -133,10 +134,7 @@ def _first_term(samples: int, repeats: int = 4000) -> dict[str, float | tuple[fl
     errors = z.mean(axis=1) ** 2
     printed = lemma_5_8(FREE, samples=samples, variance=1.0, printed=True).total
     corrected = lemma_5_8(FREE, samples=samples, variance=1.0).total
-    return {
-        "first_error_over_printed": mean(errors / printed),
-        "first_error_over_corrected": mean(errors / corrected),
-    }
+    return {"first_error_over_printed": mean(errors / printed), "first_error_over_corrected": mean(errors / corrected)}
 
 
 def _outliers(seed: int, repeats: int = 4000, samples: int = 50, share: float = 0.02) -> dict[str, float]:
@@ -166,10 +164,7 @@ def _outliers(seed: int, repeats: int = 4000, samples: int = 50, share: float = 
         return found, found / lemma_5_9(soft, omega_f, samples=samples, fisher=1.0, outlier_score=scores).total
 
     near, far = error(3.5), error(50.0)
-    return {
-        "outlier_error_growth": far[0] / near[0],
-        "outlier_error_over_corrected": max(near[1], far[1]),
-    }
+    return {"outlier_error_growth": far[0] / near[0], "outlier_error_over_corrected": max(near[1], far[1])}
 
 
 def _extremes() -> dict[str, float]:
@@ -190,7 +185,7 @@ def sample_size(
     """Section 5.3: the error that the printed and the corrected number of samples leave."""
     given = dataclasses.replace(FREE, F=slope, M=curvature, G=gradient, l_max=loss)
     spread = variance * math.log(2.0 / confidence)
-    common = {"eta": eta, "window": window, "variance": variance, "confidence": confidence}
+    common: dict[str, Any] = {"eta": eta, "window": window, "variance": variance, "confidence": confidence}
 
     def error(n: float, at: float, curvature: float = curvature) -> float:
         """l^2 (omega_F + f_phi F^2 / n), with omega_F of Lemma 5.7 (lambda, not eta lambda, in the noise)."""

@@ -12,6 +12,7 @@ from performative.history import History
 if TYPE_CHECKING:
     import xarray
 
+FAR = 1e6
 QUIET: dict[str, Any] = {"progress": False, "consensus": False}
 
 
@@ -42,9 +43,9 @@ def late(values: np.ndarray, share: float = 0.2) -> np.ndarray:
 
 
 def settled(history: History, point: Any) -> np.ndarray:
-    """Mean distance from a point over the last fifth, one a repeat; infinite where a repeat diverged."""
+    """Mean distance from a point over the last fifth, one a repeat; FAR at most, and where a repeat diverged."""
     found = late(away(history, point)).mean(axis=1)
-    return np.where(np.isfinite(found), found, np.inf)
+    return np.where(np.isfinite(found), np.minimum(found, FAR), FAR)
 
 
 def wobble(history: History) -> np.ndarray:

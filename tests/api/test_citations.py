@@ -1,0 +1,135 @@
+"""`pf.cite` knows every part and recipe, and gives BibTeX that a reader of BibTeX accepts."""
+
+import importlib
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import performative as pf
+from performative import recipes
+from performative.citations.bibliography import WORKS
+from performative.citations.table import CHOICES, NAMED, PARTS
+from performative.types import number
+
+SLOTS = (
+    "populations", "populations.shares", "populations.shifts", "families", "estimators", "batches", "participation",
+    "channels", "aggregators", "optimisers", "schedules", "domains",
+)  # fmt: skip
+# Records that are handed to a part, not parts.
+NO_PARTS = {"Selection"}
+WHERE = {"inproceedings": "booktitle", "article": "journal", "misc": "howpublished", "techreport": "institution"}
+
+
+def _concrete_parts():
+    for slot in SLOTS:
+        module = importlib.import_module(f"performative.{slot}")
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and not name.startswith("Abstract") and name not in NO_PARTS:
+                yield thing
+
+
+def _keys(text):
+    return set(re.findall(r"^@\w+\{(\w+),$", text, flags=re.MULTILINE)) - {"performative"}
+
+
+def test_every_concrete_part_has_an_entry():
+    missing = [part.__name__ for part in _concrete_parts() if part not in PARTS]
+    assert not missing, f"say in citations/table.py what {missing} rest on, () for nothing."
+    assert len(list(_concrete_parts())) > 60
+
+
+def test_every_recipe_and_case_has_an_entry():
+    assert not [name for name in recipes.__all__ if name not in NAMED]
+    ready = [name for name in pf.cases.__all__ if inspect.isfunction(getattr(pf.cases, name))]
+    made_up = {"credit", "credit_table"}
+    assert not [name for name in ready if name not in NAMED and name not in made_up]
+
+
+def test_every_key_has_a_work_and_every_work_is_used():
+    used = {key for table in (PARTS, CHOICES, NAMED) for keys in table.values() for key in keys}
+    assert used == set(WORKS)
+
+
+@pytest.mark.parametrize("name", [*NAMED, *sorted({part.__name__ for part in PARTS})])
+def test_entries_are_whole(name):
+    text = pf.cite(name)
+    assert text.count("{") == text.count("}")
+    for entry in text.strip().split("\n\n"):
+        assert re.fullmatch(r"@(\w+)\{\w+,\n(  \w+ = \{.+\},\n)+\}", entry), entry
+        needed = {
+            "inproceedings": "booktitle",
+            "article": "journal",
+            "misc": "howpublished",
+            "techreport": "institution",
+        }
+        kind = entry[1 : entry.index("{")]
+        assert {"author", "title", needed[kind]} <= set(re.findall(r"^  (\w+) =", entry, flags=re.MULTILINE))
+        assert entry.isascii(), "classic BibTeX reads no other letters"
+        text_mode = re.sub(r"\$[^$]*\$", "", entry.split("\n", 1)[1])
+        assert not re.search(r"[%&#_^]", text_mode), f"LaTeX stumbles over {entry}"
+
+
+def test_the_software_is_always_first_with_its_version():
+    assert pf.cite().startswith("@misc{performative,")
+    assert f"Version {pf.__version__}" in pf.cite("Krum")
+
+
+def test_wrappers_count_with_what_they_hold():
+    algorithm = pf.p_fedavg(
+        0.1,
+        estimator=pf.estimators.Prox(pf.estimators.Filtered(pf.estimators.Performative(9)), 0.1),
+        aggregator=pf.aggregators.ServerOpt(pf.aggregators.Nova(pf.aggregators.Median()), pf.optimisers.Yogi()),
+        channel=pf.channels.Quantised(8),
+    )
+    assert _keys(pf.cite(algorithm)) == {
+        "jin2024performative", "perdomo2020performative", "li2020fedprox", "zheng2024profl", "izzo2021learn",
+        "reddi2021adaptive", "wang2020tackling", "yin2018byzantine", "zaheer2018adaptive", "alistarh2017qsgd",
+        "karimireddy2019error",
+    }  # fmt: skip
+
+
+def test_settings_count():
+    quantised = pf.channels.Quantised
+    assert _keys(pf.cite(quantised(8))) - _keys(pf.cite(quantised(8, feedback=False))) == {"karimireddy2019error"}
+    x, y = np.zeros((1, 2, 1)), np.array([[0, 1]])
+    evade = pf.populations.Strategic(x, y, 1.0, response="evade")
+    assert _keys(pf.cite(evade)) - _keys(pf.cite(pf.populations.Strategic(x, y, 1.0))) == {"li2024clipped"}
+    secure = pf.cite(pf.Privacy(1e-5, noise="secure"))
+    assert _keys(secure) - _keys(pf.cite(pf.Privacy(1e-5))) == {"canonne2020discrete"}
+
+
+def test_only_what_is_deployed_is_performative():
+    assert "perdomo2020performative" not in pf.cite(pf.fedavg(0.1))
+    assert "perdomo2020performative" in pf.cite(pf.fednova(0.1, deploy="round"))
+    assert "mendlerdunner2020stochastic" in pf.cite(pf.fednova(0.1, deploy=pf.Every(3)))
+    assert "mendlerdunner2020stochastic" not in pf.cite(pf.fednova(0.1))
+
+
+def test_problems_recipes_and_histories():
+    problem = pf.Problem(pf.losses.squared, pf.populations.Sluggish(pf.populations.Gaussian([0.0, 1.0], 0.5, 1.0), 0.5))
+    assert _keys(pf.cite(problem)) == {"brown2022stateful", "jin2024performative"}
+    assert pf.cite(pf.scaffold) == pf.cite("scaffold")
+    algorithm = pf.fedexp(0.1, participation=pf.SchemeOne(1), deploy=pf.Every(2))
+    history = pf.run(problem, algorithm, rounds=2, theta=0.0, risk=False)
+    assert _keys(pf.cite(history)) == _keys(pf.cite(algorithm)) > {"jhunjhunwala2023fedexp", "li2020convergence"}
+
+
+def test_a_part_of_somebody_else_is_named():
+    class Doubled(pf.schedules.AbstractSchedule):
+        value: float = number()
+
+        def __call__(self, t):
+            return 2 * self.value
+
+    text = pf.cite(pf.fedavg(Doubled(0.1)))
+    assert text.rstrip().splitlines()[-1].startswith("% Not from this package") and "Doubled" in text
+
+
+def test_what_cannot_be_cited_is_refused():
+    with pytest.raises(ValueError, match=r"cite\('p_fedav'\).*Did you mean 'p_fedavg'"):
+        pf.cite("p_fedav")
+    with pytest.raises(TypeError, match="got float"):
+        pf.cite(0.5)

@@ -1,0 +1,56 @@
+"""One version, one licence and one name, wherever they are written."""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import performative as pf
+from performative.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CITATION = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def _field(name):
+    """A plain field of the citation file; a parser of YAML is not needed for one level."""
+    (value,) = re.findall(rf"^{name}: (.+)$", CITATION, flags=re.MULTILINE)
+    return value.strip('"')
+
+
+def test_the_version_is_the_same_everywhere():
+    version = PROJECT["version"]
+    assert pf.__version__ == version == _field("version") == metadata.version("performative")
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert newest[1] == version, "the changelog begins with another version"
+    assert f"Version {version}" in pf.cite()
+
+
+def test_the_citation_file_has_what_its_format_asks_for():
+    assert _field("cff-version") == "1.2.0"
+    assert _field("message") and _field("type") == "software"
+    assert _field("license") == PROJECT["license"]
+    assert PROJECT["description"].rstrip(".").lower() in _field("title").lower()
+    (author,) = re.findall(r"^  - name: \"(.+)\"$", CITATION, flags=re.MULTILINE)
+    assert author == PROJECT["authors"][0]["name"]
+    assert author in pf.cite()
+    assert re.findall(r"^  - (?!name)(.+)$", CITATION, flags=re.MULTILINE) == PROJECT["keywords"]
+
+
+def test_the_command_is_the_one_that_is_installed():
+    assert PROJECT["scripts"] == {"performative": "performative.cli:main"}
+    assert app.info.name == PROJECT["name"] == "performative"
+
+
+def test_policies_name_files_and_modules_that_exist():
+    for policy in ("CONTRIBUTING.md", "SECURITY.md", "docs/stability.md"):
+        text = (ROOT / policy).read_text(encoding="utf-8")
+        for path in re.findall(r"`((?:tests|docs|src|\.ci)/[\w./]+)`", text):
+            assert (ROOT / path).exists(), f"{policy} names {path}"
+        for target in re.findall(r"\]\(([\w./-]+\.md)\)", text):
+            assert ((ROOT / policy).parent / target).exists(), f"{policy} links to {target}"
+        for module in re.findall(r"`performative\.(\w+)`", text):
+            assert hasattr(pf, module) or (ROOT / "src" / "performative" / f"{module}.py").exists(), (
+                f"{policy}: {module}"
+            )
