@@ -54,6 +54,7 @@ def test_too_small_a_memory_clip_is_flagged_and_biased(beta):
     assert abs(mean - biased) < 4 * error
 
 
+@pytest.mark.slow
 def test_a_federation_of_private_learners():
     """The same with many clients, local steps and partial participation: each client has its own memory."""
     problem = pf.cases.quadratic(0.05, clients=8, rows=1000)

@@ -1,6 +1,7 @@
 """The figure of an experiment: one axes a panel, mean and spread over repeats."""
 
 import math
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def draw(panels: tuple[Panel, ...], outcome: Outcome, title: str) -> Any:
             _draw_panel(ax, panel, outcome.data[panel.data], outcome.numbers)
         for ax in axes[len(panels) :]:
             ax.remove()
-        figure.suptitle(title, fontsize=12)
+        figure.suptitle("\n".join(textwrap.wrap(title, 58 * columns)), fontsize=12)
     return figure
 
 
