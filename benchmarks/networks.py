@@ -100,7 +100,7 @@ def _against_torch(x, y, cohorts, ours: float) -> dict:
     found = {"torch_threads": torch.get_num_threads()}
     for name, channels_last in (("torch", False), ("torch_channels_last", True)):
         one_round = convolutional.torch_round(x, y, STEPS, BATCH, channels_last)
-        seconds = _a_round(lambda rounds: [one_round(cohort) for cohort in cohorts[:rounds]], 1, 4, 2)  # noqa: B023
+        seconds = _a_round(lambda rounds: [one_round(cohort) for cohort in cohorts[:rounds]], 1, 4, 2)  # noqa: B023  # used at once
         found |= {f"{name}_s": seconds, f"{name}_ratio": ours / seconds}
     return found
 
@@ -115,7 +115,7 @@ def networks_gpu() -> dict:
     for clients in (100, 1_000, 10_000):
         run = _ours(*_data(clients, 60), clients)
         for dtype, width in (("float32", 4), ("bfloat16", 2)):
-            seconds = _a_round(lambda rounds: run(rounds, dtype=dtype), 1, 1 + max(4, 8_000 // clients), 2)  # noqa: B023
+            seconds = _a_round(lambda rounds: run(rounds, dtype=dtype), 1, 1 + max(4, 8_000 // clients), 2)  # noqa: B023  # at once
             samples = clients * STEPS * BATCH
             row |= {
                 f"{clients}_{dtype}_ms": 1e3 * seconds,

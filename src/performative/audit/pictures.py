@@ -18,11 +18,11 @@ from performative.report.theme import Shade, saved, shade, theme
 # Clients and lines that a picture shows at most; all are in the JSON.
 MOST_CLIENTS = 20
 _MOST_LINES = 14
-_MOST_PARAMETERS = 4
+MOST_PARAMETERS = 4
 _BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLOURS[:5]
 _MARKS = dict(zip(DRIFTS, ("v", "^", "s", "o"), strict=True))
 # p-values below this are drawn there.
-_SMALLEST = 1e-6
+SMALLEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def pictures(report: AuditReport) -> dict[str, Picture]:
             1.5 + 0.27 * rows,
             "p-values of each client under four kinds of drift, against the level of the test.",
         )
-    lines = _lines(shown)
+    lines = lines_of(shown)
     if lines:
         made["directions"] = Picture(
             lambda ax, shade: _directions(ax, shade, lines, len(report.clients) > 1),
@@ -81,7 +81,7 @@ def pictures(report: AuditReport) -> dict[str, Picture]:
             "Each client's share of the contraction factor of retraining.",
         )
     if report.groups is not None:
-        panels = _panels(report)
+        panels = panels_of(report)
         if panels:
             made["groups"] = Picture(
                 lambda ax, shade: _groups(ax, shade, panels),
@@ -101,7 +101,7 @@ def _effects(ax: Any, shade: Shade, report: AuditReport, shown: tuple[ClientRepo
         entries.insert(0, ("all together", report.pooled.by_drift))
     colours = dict(zip(DRIFTS, (_YELLOW, _GREEN, _PURPLE, _BLUE), strict=True))
     for kind in DRIFTS:
-        p = [max(found[kind].p_value, _SMALLEST) if found[kind].identified else math.nan for _, found in entries]
+        p = [max(found[kind].p_value, SMALLEST) if found[kind].identified else math.nan for _, found in entries]
         chosen = kind == report.drift
         label = f"{kind} (asked for)" if chosen else kind
         # Several can lie on top of each other: a little apart, they can all be seen.
@@ -112,7 +112,7 @@ def _effects(ax: Any, shade: Shade, report: AuditReport, shown: tuple[ClientRepo
         )  # fmt: skip
     ax.axvline(report.level, color=_ink(ax), linewidth=1.0, linestyle="--")
     ax.set_xscale("log")
-    ax.set_xlim(0.6 * _SMALLEST, 1.8)
+    ax.set_xlim(0.6 * SMALLEST, 1.8)
     ax.set_xticks([1e-6, 1e-4, 1e-2, 1], ["≤ 0.000001", "0.0001", "0.01", "1"])
     ax.minorticks_off()
     _names(ax, [name for name, _ in entries])
@@ -121,7 +121,7 @@ def _effects(ax: Any, shade: Shade, report: AuditReport, shown: tuple[ClientRepo
                      alignment="left", title_fontsize=9.0)  # fmt: skip
 
 
-def _lines(shown: tuple[ClientReport, ...]) -> list[tuple[str, str, float, Any, Any, bool]]:
+def lines_of(shown: tuple[ClientReport, ...]) -> list[tuple[str, str, float, Any, Any, bool]]:
     """(client, "column by parameter", slope, usual interval, exact interval, whether one excludes 0), in deviations."""
     found = []
     for one in shown:
@@ -234,7 +234,7 @@ def _models(ax: Any, shade: Shade, report: AuditReport) -> None:
         )
     past, future = np.arange(1, T + 1), np.arange(T, T + ahead + 1)
     # Parameters that moved most, where there are too many to tell apart.
-    order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:_MOST_PARAMETERS]
+    order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:MOST_PARAMETERS]
     for k, colour in zip(sorted(order.tolist()), (_BLUE, _ORANGE, _GREEN, _PURPLE), strict=False):
         here = shade(colour)
         name = _short(words.parameter(report.logs.deployments.parameters[k]))
@@ -268,7 +268,7 @@ def _drivers(ax: Any, shade: Shade, lines: Any) -> None:
     ax.set_xlabel("share of the contraction factor (%)")
 
 
-def _panels(report: AuditReport) -> list[tuple[str, Rate, Rate]]:
+def panels_of(report: AuditReport) -> list[tuple[str, Rate, Rate]]:
     """(what of which group, before, after), rates that are known."""
     groups = report.groups
     assert groups is not None

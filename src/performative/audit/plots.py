@@ -8,7 +8,7 @@ import numpy as np
 from performative.audit import words
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
-from performative.audit.pictures import _MOST_PARAMETERS, _SMALLEST, MOST_CLIENTS, _lines, _panels, pictures
+from performative.audit.pictures import MOST_CLIENTS, MOST_PARAMETERS, SMALLEST, lines_of, panels_of, pictures
 from performative.audit.report import AuditReport
 from performative.report.curves import Series, View, digits, view
 from performative.report.interactive import Plots
@@ -32,7 +32,7 @@ def _models(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
         J = found.slopes.sum(axis=0)
         ahead = min(max(found.deployments or 0, 4), 10) if found.contraction < 1 else 4
         path = np.array([stable + np.linalg.matrix_power(J, n) @ (theta[-1] - stable) for n in range(ahead + 1)])
-    order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:_MOST_PARAMETERS]
+    order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:MOST_PARAMETERS]
     series: list[Series] = []
     for colour, k in enumerate(sorted(order.tolist())):
         name = words.parameter(report.logs.deployments.parameters[k])
@@ -73,11 +73,11 @@ def _effects(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
         known = [(i, found[kind].p_value) for i, (_, found) in enumerate(entries) if found[kind].identified]
         chosen = kind == report.drift
         series.append({
-            "name": f"drift {kind}{' (asked for)' if chosen else ''}", "y": digits(max(p, _SMALLEST) for _, p in known),
+            "name": f"drift {kind}{' (asked for)' if chosen else ''}", "y": digits(max(p, SMALLEST) for _, p in known),
             # Several can lie on top of each other: a little apart, they can all be seen.
             "at": digits(i + 0.15 * (place - 1.5) for i, _ in known), "symbol": place, "size": 12 if chosen else 8,
         })  # fmt: skip
-    ticks = [[1e-6, 1e-4, 1e-2, 1], ["≤ 0.000001", "0.0001", "0.01", "1"], [math.log10(0.5 * _SMALLEST), 0.3]]
+    ticks = [[1e-6, 1e-4, 1e-2, 1], ["≤ 0.000001", "0.0001", "0.01", "1"], [math.log10(0.5 * SMALLEST), 0.3]]
     return view(
         "p-values", "", "p-value (left of the dashed line: an effect)", series, kind="rows", log="y", ticks=ticks,
         rows=[name for name, _ in entries], marks=[{"name": "level of the test", "value": report.level}],
@@ -92,7 +92,7 @@ def _interval(name: str, entries: list[Any], limit: float = math.inf, **looks: A
 
 
 def _directions(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
-    lines, several = _lines(shown), len(report.clients) > 1
+    lines, several = lines_of(shown), len(report.clients) > 1
     ends = [abs(v) for _, _, slope, narrow, exact, _ in lines for v in (slope, *(narrow or exact))]
     wide = max((end for end in ends if math.isfinite(end)), default=1.0) or 1.0
     exact = [(i + 0.12, slope, *limits) for i, (_, _, slope, _, limits, _) in enumerate(lines)]
@@ -154,7 +154,7 @@ def _drivers(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
 
 
 def _groups(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
-    panels = _panels(report)
+    panels = panels_of(report)
     series = []
     for when, shift, name in ((1, -0.13, "before the reaction"), (2, 0.13, "after")):
         rates: list[Any] = [panel[when] for panel in panels]

@@ -4,26 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from performative.report.quantities import LABELS
+
 if TYPE_CHECKING:
     from performative.history import History
 
-_SHOWN = {
-    "distance_to_stable": "distance to the stable point",
-    "distance_to_optimal": "distance to the optimal point",
-    "performative_risk": "performative risk",
-    "decoupled_risk": "decoupled risk",
-    "risk_spread": "spread of the risk between clients",
-    "consensus": "consensus error",
-    "time": "simulated time",
-    "samples": "samples drawn",
-    "kept": "samples kept",
-    "communications": "communications",
-    "clipped": "gradients clipped",
-    "rejected": "gradients rejected (not finite)",
-    "clipped_updates": "updates clipped",
-    "rejected_updates": "updates rejected (not finite)",
-    "epsilon": "epsilon spent",
-}
+# The terminal leaves out two counts; pages show them.
+_SHOWN = {name: label for name, label in LABELS.items() if name not in ("uploads", "broken_updates")}
 
 
 def mean_interval(values: Any, level: float = 0.95) -> dict[str, float | None]:

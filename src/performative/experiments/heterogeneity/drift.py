@@ -82,7 +82,7 @@ def client_drift(
     )
 
 
-def _SHOWN(tau: int) -> tuple[str, ...]:
+def _shown(tau: int) -> tuple[str, ...]:
     return ("FedAvg, tau = 1", f"FedAvg, tau = {tau}", "FedProx", "AdaComm", "SCAFFOLD")
 
 
