@@ -82,10 +82,6 @@ def client_drift(
     )
 
 
-def _shown(tau: int) -> tuple[str, ...]:
-    return ("FedAvg, tau = 1", f"FedAvg, tau = {tau}", "FedProx", "AdaComm", "SCAFFOLD")
-
-
 def _paced(clients: Parabolas) -> pf.Problem:
     """The problem with one more client that weighs nothing."""
     more = {name: np.append(getattr(clients, name), getattr(clients, name)[0]) for name in ("curvature", "level")}
