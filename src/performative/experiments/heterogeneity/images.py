@@ -18,10 +18,13 @@ QUIET: dict[str, Any] = {"progress": False, "record_theta": "all", "consensus": 
 
 def methods(
     data: str, network: str, clients: int, k: int, rows: int, alpha: float, temperature: float, tau: int, batch: int,
-    rate: float, cap: float, server_rates: list[float], clusters: int, which: list[str], rounds: int, every: int,
+    rates: list[float], cap: float, server_rates: list[float], clusters: int, which: list[str], rounds: int, every: int,
     repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """k of the clients a round. temperature = 0: data stay; above, clients look harder at classes they get wrong."""
+    """k of the clients a round; each method with the best of its rates.
+
+    temperature = 0: data stay; above, clients look harder at classes they get wrong.
+    """
     x, y, test = load(data)
     kinds, hands = deal(y, clients, rows, alpha, seed)
     theta, model = make(network, x.shape[1:], seed)
@@ -33,27 +36,28 @@ def methods(
     common: dict[str, Any] = {
         "local_steps": tau, "batch": pf.Fixed(batch), "participation": pf.SchemeTwo(k), "deploy": "round"
     }  # fmt: skip
-    made: dict[str, list[Any]] = {
-        "FedAvg": [pf.p_fedavg(rate, aggregator=Extrapolate(cap=1.0), **common)],
-        "FedExP": [pf.p_fedavg(rate, aggregator=Extrapolate(cap=cap), **common)],
-        "SCAFFOLD": [pf.scaffold(rate, **common)],
-        "FedAdagrad": [
+    groups = _numbered(kinds % clusters)  # clients with the same most frequent class share a memory
+    made: dict[str, Any] = {
+        "FedAvg": lambda rate: [pf.p_fedavg(rate, aggregator=Extrapolate(cap=1.0), **common)],
+        "FedExP": lambda rate: [pf.p_fedavg(rate, aggregator=Extrapolate(cap=cap), **common)],
+        "SCAFFOLD": lambda rate: [pf.scaffold(rate, **common)],
+        "FedAdagrad": lambda rate: [
             pf.p_fedavg(rate, aggregator=ServerOpt(Mean(), Adagrad(1e-6), step), **common) for step in server_rates
         ],
-        "FedVARP": [pf.p_fedavg(rate, aggregator=Varp(), **common)],
-        # Clients with the same most frequent class share a memory.
-        "ClusterFedVARP": [pf.p_fedavg(rate, aggregator=ClusterVarp(_numbered(kinds % clusters)), **common)],
+        "FedVARP": lambda rate: [pf.p_fedavg(rate, aggregator=Varp(), **common)],
+        "ClusterFedVARP": lambda rate: [pf.p_fedavg(rate, aggregator=ClusterVarp(groups), **common)],
     }
-    chosen = [(name, one) for name in which for one in made[name]]
-    settings = [{"algorithm": one} for _, one in chosen]
-    swept = pf.sweep(problem, chosen[0][1], settings, rounds, theta, seed, repeats, every=every, **QUIET)
+    chosen = [(name, rate, one) for name in which for rate in rates for one in made[name](rate)]
+    settings = [{"algorithm": one} for _, _, one in chosen]
+    swept = pf.sweep(problem, chosen[0][2], settings, rounds, theta, seed, repeats, every=every, **QUIET)
     right: dict[str, np.ndarray] = {}
-    for (name, _), history in zip(chosen, swept.histories, strict=True):
+    numbers: dict[str, Any] = {}
+    for (name, rate, _), history in zip(chosen, swept.histories, strict=True):
         found = accuracy(model, history.theta, *test)
         if name not in right or _late(found).mean() > _late(right[name]).mean():
             right[name] = found
+            numbers[f"{name.lower()}_rate"] = rate
     at = swept.histories[0].rounds
-    numbers: dict[str, Any] = {}
     for name in made:
         word = name.lower()
         numbers[word] = mean(_late(right[name])) if name in right else float("nan")
@@ -64,10 +68,13 @@ def methods(
 
 
 def unequal(
-    data: str, network: str, clients: int, rows: int, alpha: float, steps: list[int], batch: int, rate: float,
+    data: str, network: str, clients: int, rows: int, alpha: float, steps: list[int], batch: int, rates: list[float],
     decay: float, pull: float, reduced: bool, rounds: int, every: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """FedAvg and FedNova with plain, momentum, proximal and (if `reduced`) variance-reduced clients; tau_i unequal."""
+    """FedAvg and FedNova with plain, momentum, proximal and (if `reduced`) variance-reduced clients; tau_i unequal.
+
+    Each with the best of its rates.
+    """
     x, y, test = load(data)
     _, hands = deal(y, clients, rows, alpha, seed)
     theta, model = make(network, x.shape[1:], seed)
@@ -77,17 +84,24 @@ def unequal(
     for rule, alone, inner in (("FedAvg", Mean(), Scaffold()), ("FedNova", Nova(), Nova(Scaffold()))):
         for solver, (m, mu) in {"vanilla": (0.0, 0.0), "momentum": (decay, 0.0), "proximal": (0.0, pull)}.items():
             estimator: Any = Prox(Preconditioned(Minibatch(), Momentum(m)), mu)
-            names[rule, solver] = {"aggregator": alone, "estimator": estimator, "rate": rate * (1 - m)}
+            names[rule, solver] = {"aggregator": alone, "estimator": estimator, "rate": 1 - m}
         for solver, m in (("VR", 0.0), ("momentum VR", decay)) if reduced else ():
             estimator = Preconditioned(ControlVariate(Minibatch()), Momentum(m))
-            names[rule, solver] = {"aggregator": inner, "estimator": estimator, "rate": rate * (1 - m)}
+            names[rule, solver] = {"aggregator": inner, "estimator": estimator, "rate": 1 - m}
     first: Any = names["FedAvg", "vanilla"]["estimator"]
     work = pf.LocalWork(pf.Full(), tau)
-    algorithm = pf.fedavg(rate, batch=pf.Fixed(batch), participation=work, estimator=first)
-    swept = pf.sweep(problem, algorithm, list(names.values()), rounds, theta, seed, repeats, every=every, **QUIET)
-    right = {name: accuracy(model, h.theta, *test) for name, h in zip(names, swept.histories, strict=True)}
-    late = {name: _late(values) for name, values in right.items()}
+    algorithm = pf.fedavg(rates[0], batch=pf.Fixed(batch), participation=work, estimator=first)
+    tried = [(name, rate, parts | {"rate": rate * parts["rate"]}) for name, parts in names.items() for rate in rates]
+    settings = [parts for _, _, parts in tried]
+    swept = pf.sweep(problem, algorithm, settings, rounds, theta, seed, repeats, every=every, **QUIET)
+    right: dict[tuple[str, str], np.ndarray] = {}
     numbers: dict[str, Any] = {}
+    for (name, rate, _), history in zip(tried, swept.histories, strict=True):
+        found = accuracy(model, history.theta, *test)
+        if name not in right or _late(found).mean() > _late(right[name]).mean():
+            right[name] = found
+            numbers[f"{'_'.join(name).lower().replace(' ', '_')}_rate"] = rate
+    late = {name: _late(values) for name, values in right.items()}
     for solver in ("vanilla", "momentum", "proximal", "VR", "momentum VR"):
         word = solver.replace(" ", "_")
         for rule in ("FedAvg", "FedNova"):

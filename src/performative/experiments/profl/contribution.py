@@ -54,15 +54,17 @@ def server_side(
     }
     runs = sweep(problem, settings, rounds, start, seed, repeats, optimal=optimal)
     floor = float(revenue_loss(optimal, clients))
-    losses = {name: late(revenue_loss(models(history), clients)).mean(axis=1) for name, history in runs.items()}
+    paths = {name: revenue_loss(models(history), clients) for name, history in runs.items()}
+    losses = {name: late(values).mean(axis=1) for name, values in paths.items()}
     return Outcome(
         {
+            "saved_over_the_run": mean((paths["local"] - paths["server"]).mean(axis=1)),
             "local_loss": mean(losses["local"]),
             "server_loss": mean(losses["server"]),
             "optimal_loss": floor,
             "local_excess": mean(losses["local"] - floor),
             "server_excess": mean(losses["server"] - floor),
-            "excess_server_over_local": float((losses["server"] - floor).mean() / (losses["local"] - floor).mean()),
+            "saved_at_the_end": mean(losses["local"] - losses["server"]),
         },
         {"loss": traces(runs, lambda history: revenue_loss(models(history), clients))},
     )
