@@ -68,18 +68,21 @@ def methods(
 
 
 def unequal(
-    data: str, network: str, clients: int, rows: int, alpha: float, steps: list[int], batch: int, rates: list[float],
+    data: str, network: str, clients: int, rows: int, alpha: float, epochs: int, batch: int, rates: list[float],
     decay: float, pull: float, reduced: bool, rounds: int, every: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """FedAvg and FedNova with plain, momentum, proximal and (if `reduced`) variance-reduced clients; tau_i unequal.
+    """FedAvg and FedNova with plain, momentum, proximal and (if `reduced`) variance-reduced clients.
+
+        n_i by Dirichlet(alpha) over clients for each class,      tau_i = epochs * n_i / batch,      p_i = n_i / n
 
     Each with the best of its rates.
     """
     x, y, test = load(data)
-    _, hands = deal(y, clients, rows, alpha, seed)
     theta, model = make(network, x.shape[1:], seed)
-    problem = pf.Problem(pf.losses.cross_entropy(model), pf.populations.Static(x[hands], y[hands]))
-    tau = np.resize(np.asarray(steps), clients)
+    x, y, count = pf.partition.tables(x, y, pf.partition.dirichlet(y[:rows], clients, alpha, seed, least=batch))
+    population = pf.populations.Static(x, y, count)
+    problem = pf.Problem(pf.losses.cross_entropy(model), population, weights=count / count.sum())
+    tau = np.ceil(epochs * count / batch)
     names: dict[tuple[str, str], dict[str, Any]] = {}
     for rule, alone, inner in (("FedAvg", Mean(), Scaffold()), ("FedNova", Nova(), Nova(Scaffold()))):
         for solver, (m, mu) in {"vanilla": (0.0, 0.0), "momentum": (decay, 0.0), "proximal": (0.0, pull)}.items():
@@ -95,7 +98,7 @@ def unequal(
     settings = [parts for _, _, parts in tried]
     swept = pf.sweep(problem, algorithm, settings, rounds, theta, seed, repeats, every=every, **QUIET)
     right: dict[tuple[str, str], np.ndarray] = {}
-    numbers: dict[str, Any] = {}
+    numbers: dict[str, Any] = {"least_steps": float(tau.min()), "most_steps": float(tau.max())}
     for (name, rate, _), history in zip(tried, swept.histories, strict=True):
         found = accuracy(model, history.theta, *test)
         if name not in right or _late(found).mean() > _late(right[name]).mean():
