@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from performative.cli.output import Exit
-from performative.experiments import catalogue, ledger, runner
+from performative.experiments import catalogue, figure, ledger, runner, store
 from performative.experiments.claims import UNTESTED
 from performative.experiments.outcome import Outcome, bars, curves, lay_out, mean
 
@@ -89,7 +89,7 @@ def test_a_run_leaves_data_figure_and_manifest(walk):
 
 
 def test_what_was_done_is_not_done_again(walk, monkeypatch):
-    monkeypatch.setattr(runner, "draw", lambda *args: Figure(figsize=(1, 1)))
+    monkeypatch.setattr(figure, "draw", lambda *args: Figure(figsize=(1, 1)))
     assert runner.reproduce("ours/walk", quick=True, out=walk)["new"]
     assert not runner.reproduce("ours/walk", quick=True, out=walk)["new"]
     assert runner.reproduce("ours/walk", out=walk)["new"]
@@ -109,15 +109,46 @@ def test_claims_are_judged_anew_by_the_numbers_of_the_run(walk):
     assert not after["new"] and calls == [40]
     assert [row["verdict"] for row in after["claims"]] == ["reproduced", "reproduced"]
     assert after["claims"][1]["claim"] == "It goes a little way."
-    assert runner.read_manifest(walk / "ours" / "walk")["numbers"] == before["numbers"]
+    assert store.read_manifest(walk / "ours" / "walk")["numbers"] == before["numbers"]
+
+
+def test_a_figure_is_drawn_again_from_the_data_when_it_would_look_different(walk):
+    folder, file = walk / "ours" / "walk", catalogue.FOLDER / "ours" / "walk.toml"
+    runner.reproduce("ours/walk", out=walk)
+    first = (folder / "figure.svg").read_bytes()
+    assert not runner.reproduce("ours/walk", out=walk)["new"]
+    assert (folder / "figure.svg").read_bytes() == first
+    (folder / "figure.svg").write_bytes(b"as it was")
+    runner.reproduce("ours/walk", out=walk)
+    assert (folder / "figure.svg").read_bytes() == b"as it was", "the same look: nothing is drawn"
+    file.write_text(TOML.replace('title = "A walk"', 'title = "A stroll"'))
+    assert not runner.reproduce("ours/walk", out=walk)["new"]
+    assert calls == [40] and (folder / "figure.svg").read_bytes() not in (first, b"as it was")
+
+
+def test_bars_take_the_colour_of_the_line_of_their_name():
+    from matplotlib.colors import to_hex
+
+    from performative.plotting import COLOURS
+
+    panels = (catalogue.Panel(data="lines"), catalogue.Panel(data="bars", kind="bars"))
+    data = {
+        "lines": lay_out({"a": ([0, 1], [[0.0, 1.0]]), "b": ([0, 1], [[0.0, 2.0]])}),
+        "bars": bars({"b": [1.0], "c": [2.0]}),
+    }
+    drawn = figure.draw(panels, Outcome({}, data), "A title that is far too long for one line of a figure", "Figure 1")
+    assert [to_hex(bar.get_facecolor()).upper() for bar in drawn.axes[1].patches] == [COLOURS[1], "#777777"]
+    alone = figure.draw(panels[1:], Outcome({}, data), "Bars", "Figure 1")
+    assert [to_hex(bar.get_facecolor()).upper() for bar in alone.axes[0].patches] == [COLOURS[0]] * 2
+    assert alone.get_suptitle() == "Bars  (Figure 1)"
 
 
 def test_a_run_that_breaks_off_leaves_no_result(walk, monkeypatch):
     runner.reproduce("ours/walk", out=walk)
-    monkeypatch.setattr(runner, "draw", lambda *args: 1 / 0)
+    monkeypatch.setattr(figure, "draw", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         runner.reproduce("ours/walk", out=walk, fresh=True)
-    assert runner.read_manifest(walk / "ours" / "walk") is None
+    assert store.read_manifest(walk / "ours" / "walk") is None
 
 
 def test_the_ledger_is_made_from_runs(walk):

@@ -7,7 +7,7 @@ from typing import Any
 
 from performative.experiments.catalogue import FOLDER, find, names
 from performative.experiments.claims import UNTESTED, VERDICTS
-from performative.experiments.runner import read_manifest
+from performative.experiments.store import read_manifest
 
 # Rows of the full runs that this version was released with.
 SHIPPED = FOLDER / "ledger.json"

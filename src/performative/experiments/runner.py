@@ -1,8 +1,6 @@
 """Run an experiment, judge its claims, and leave data, figure and manifest behind."""
 
-import hashlib
 import inspect
-import json
 import multiprocessing
 import sys
 import time
@@ -16,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from performative.errors import check_counts
+from performative.experiments import store
 from performative.experiments.catalogue import PAPERS, Experiment, find
-from performative.experiments.figure import draw
-from performative.experiments.outcome import Numbers, Outcome
-from performative.files import write_whole
+from performative.experiments.outcome import Numbers
 
 RESULTS = Path("performative-results")
 _OF_PAPERS = tuple(f"performative.experiments.{paper}." for paper in PAPERS)
@@ -29,7 +26,8 @@ _LIBRARIES = ("performative", "jax", "jaxlib", "equinox", "numpy", "scipy", "xar
 def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: bool = False) -> dict[str, Any]:
     """Run one experiment and return its manifest; what was done with the same constants and code is not done again.
 
-    Claims are judged anew each time, by the numbers that the run left.
+    Claims are judged anew each time, by the numbers that the run left, and a figure that would now look different is
+    drawn again from the data.
 
     It writes `out/<name>/data.nc`, `figure.png`, `figure.svg` and, last, `manifest.json`. A full run in its place is
     never replaced by a quick one, unless `fresh`.
@@ -37,9 +35,9 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
     experiment = find(name)
     folder = Path(out) / name
     mark = _mark(experiment, quick)
-    known = read_manifest(folder)
+    known = store.read_manifest(folder)
     if known is not None and not fresh and (known["hash"] == mark or known["hash"] == _mark(experiment, False)):
-        return _judge_again(folder, experiment, known) | {"new": False}
+        return _tell_again(folder, experiment, known) | {"new": False}
     began = time.perf_counter()
     constants = experiment.settings(quick)
     outcome = experiment.function()(**constants)
@@ -61,8 +59,7 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
         "numbers": {key: _plain(value) for key, value in outcome.numbers.items()},
         "claims": _judge(experiment, outcome.numbers, quick),
     }
-    _write(folder, experiment, outcome, manifest)
-    return manifest | {"new": True}
+    return store.write(folder, experiment, outcome, manifest) | {"new": True}
 
 
 def reproduce_all(
@@ -96,60 +93,22 @@ def _attempt(name: str, quick: bool, out: str | Path, fresh: bool) -> dict[str, 
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What an earlier run left there; None where there is none."""
-    path = folder / "manifest.json"
-    return json.loads(path.read_text()) if path.is_file() else None
-
-
 def _judge(experiment: Experiment, numbers: Numbers, quick: bool) -> list[dict[str, Any]]:
     rows = [claim.judge(numbers, quick) for claim in experiment.claims]
     return [row | {"place": row["place"] or experiment.place} for row in rows]
 
 
-def _judge_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> dict[str, Any]:
+def _tell_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> dict[str, Any]:
     """The manifest with what the file says now; the numbers stay."""
-    numbers = {
-        name: tuple(map(float, number)) if isinstance(number, list) else float(number)
-        for name, number in known["numbers"].items()
-    }
     told = {"title": experiment.title, "place": experiment.place, "note": experiment.note}
-    manifest = known | told | {"claims": _judge(experiment, numbers, known["quick"])}  # type: ignore[arg-type]  # pairs
-    if manifest != known:
-        _write_manifest(folder, manifest)
-    return manifest
-
-
-def _write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manifest.json").unlink(missing_ok=True)  # while the others change there is no result
-    if outcome.data:
-        import xarray as xr
-
-        tree = xr.DataTree.from_dict({key: array.to_dataset(name="value") for key, array in outcome.data.items()})
-        part = folder / ".data.nc.part"
-        tree.to_netcdf(part, engine="h5netcdf")
-        part.replace(folder / "data.nc")
-    if experiment.panels:
-        from performative.report.theme import saved
-
-        figure = draw(experiment.panels, outcome, f"{experiment.title}  ({experiment.place})")
-        for kind in ("png", "svg"):
-            content = saved(figure, kind, dpi=150)
-            write_whole(folder / f"figure.{kind}", content)
-    _write_manifest(folder, manifest)
-
-
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    write_whole(folder / "manifest.json", json.dumps(manifest, indent=1, allow_nan=False).encode())
+    claims = _judge(experiment, store.read_numbers(known), known["quick"])
+    return store.refresh(folder, experiment, known | told | {"claims": claims}, known)
 
 
 def _mark(experiment: Experiment, quick: bool) -> str:
-    """A digest of the constants, the panels, and the modules that they go to."""
+    """A digest of the constants and the modules that they go to."""
     code = [inspect.getsource(module) for module in _modules(experiment.function().__module__)]
-    panels = [panel.model_dump(mode="json") for panel in experiment.panels]
-    told = json.dumps([experiment.code, experiment.settings(quick), panels, code], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return store.digest([experiment.code, experiment.settings(quick), code])
 
 
 def _modules(name: str) -> list[ModuleType]:
