@@ -75,7 +75,7 @@ class Ridge(eqx.Module):
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
-        miss = inner(theta, x) - y.astype(x.dtype)
+        miss = inner(theta, x) - jnp.asarray(y).astype(x.dtype)
         return 0.5 * (jnp.square(miss) + self.penalty * jnp.sum(jnp.square(theta)))
 
 
@@ -100,7 +100,7 @@ class Logistic(eqx.Module):
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
         score = inner(theta, x)
-        label = y.astype(score.dtype)
+        label = jnp.asarray(y).astype(score.dtype)
         value = jax.nn.softplus(score) - label * score
         if self.class_weight is not None:
             value = value * jnp.where(label > 0.5, self.class_weight[1], self.class_weight[0])
@@ -115,7 +115,7 @@ class CrossEntropy(eqx.Module):
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
-        return -jax.nn.log_softmax(self.model(theta, x))[y.astype(int)]
+        return -jax.nn.log_softmax(self.model(theta, x))[jnp.asarray(y).astype(int)]
 
 
 def quadratic(scale: Any) -> Quadratic:

@@ -19,7 +19,7 @@ class AbstractSchedule(eqx.Module):
     """eta(t)."""
 
     @abstractmethod
-    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         """The step size of local step t."""
 
 
@@ -28,7 +28,7 @@ class Constant(AbstractSchedule):
 
     value: Numbers = number()
 
-    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         return jnp.asarray(self.value)
 
 
@@ -43,9 +43,9 @@ class Harmonic(AbstractSchedule):
         if is_concrete((self.scale, self.offset)) and not (np.all(self.scale >= 0) and np.all(self.offset > 0)):
             raise ValueError(f"harmonic needs scale >= 0 and offset > 0; got scale={self.scale}, offset={self.offset}.")
 
-    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         offset = jnp.asarray(self.offset)
-        return jnp.asarray(self.scale) / (t.astype(offset.dtype) + offset)
+        return jnp.asarray(self.scale) / (jnp.asarray(t).astype(offset.dtype) + offset)
 
 
 def constant(value: Any) -> Constant:

@@ -100,3 +100,14 @@ def test_the_logistic_loss_stays_finite_far_out():
     far = 1e4 * MODEL
     assert value(pf.losses.logistic(), far, (X, np.asarray(0))) == pytest.approx(max(1e4 * SCORE, 0.0))
     assert value(pf.losses.logistic(), -far, (X, np.asarray(0))) == pytest.approx(max(-1e4 * SCORE, 0.0))
+
+
+def test_schedules_and_losses_take_plain_numbers():
+    """As people type them, outside of any run."""
+    assert float(pf.schedules.harmonic(1.0, 10.0)(0)) == pytest.approx(0.1)
+    assert float(pf.schedules.constant(0.3)(7)) == pytest.approx(0.3)
+    x = jnp.asarray([1.0, 2.0])
+    assert float(pf.losses.ridge()(x, (x, 1))) == pytest.approx(8.0)
+    assert float(pf.losses.logistic()(0.0 * x, (x, 1))) == pytest.approx(np.log(2.0))
+    scores = pf.losses.cross_entropy(lambda theta, z: theta * z)
+    assert float(scores(x, (x, 1))) == pytest.approx(np.log1p(np.exp(-3.0)))
