@@ -16,7 +16,7 @@ def test_weak_noise_by_canaries(noise, share):
 
 
 @pytest.mark.parametrize("share", [0.5, 0.25])
-@pytest.mark.parametrize("noise", [1.0, 10.0])
+@pytest.mark.parametrize("noise", [1.0, pytest.param(10.0, marks=pytest.mark.slow)])
 def test_weak_noise_by_single_releases(noise, share):
     with weak_noise(share):
         found = attack.release(pf.pcsgd(1.0, 2.0, noise))

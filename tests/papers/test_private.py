@@ -27,7 +27,8 @@ def instance(beta):
     return ClippedQuadratic(p=0.1, a=10.0, b=1.0, beta=beta)
 
 
-@pytest.mark.parametrize("beta", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [0.01, 0.05])
 def test_pcsgd_settles_at_the_biased_point(beta):
     mean, error = settle(pf.pcsgd(RATE, clip=1.0, noise_multiplier=1.0), beta)
     biased = -0.1 * 1.0 / ((1 - 0.1) * (1 - 10 * beta))

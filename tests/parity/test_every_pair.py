@@ -1,8 +1,8 @@
-"""Parts combine freely: every two of them meet in some algorithm, for a few rounds, in every executor.
+"""Parts combine freely: every two of them meet in some algorithm, for a few rounds.
 
 Compiling each algorithm would take minutes. What a client does depends neither on the aggregator nor on who was chosen,
-so here its program is compiled alone, once for all algorithms that share it, and all else runs as plain Python. The
-slow tests compile whole rounds.
+so here its program is compiled alone, once for all algorithms that share it, and all else runs as plain Python: half of
+the algorithms always, the others in the slow tests, which also compile whole rounds, in every executor.
 """
 
 import dataclasses
@@ -204,16 +204,24 @@ def test_every_two_parts_meet():
     assert lost == 9 + 10 + 6 + 2  # Scaffold and ControlVariate go together, PooledJacobian wants windows, Cyclic
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: name_of(row.values()))
-def test_they_get_on_in_every_executor(row, monkeypatch):
+HALVES = (ROWS[0::2], ROWS[1::2])
+BY_TURNS = [
+    pytest.param(row, other, marks=marks, id=name_of([*row.values(), other]))
+    for half, marks in zip(HALVES, ((), pytest.mark.slow), strict=True)
+    for row, other in zip(half, itertools.cycle(("dense", "loop")), strict=False)
+]
+
+
+@pytest.mark.parametrize(("row", "other"), BY_TURNS)
+def test_they_get_on(row, other, monkeypatch):
+    """The other executors take turns."""
     with jax.enable_x64(True):
         setup, traces = setup_of(row), Traces(monkeypatch)
-        rounds_of(setup, ("gather",), count=1)
+        gathered = rounds_of(setup, ("gather",))["gather"]
         traces.count = 0
-        models = rounds_of(setup, ("gather", "dense", "loop"))
+        models = rounds_of(setup, (other,))
         assert traces.count == 0, "a client's program was compiled again"
-    for executor in ("dense", "loop"):
-        np.testing.assert_allclose(models[executor], models["gather"], rtol=1e-12, atol=1e-12, err_msg=executor)
+    np.testing.assert_allclose(models[other], gathered, rtol=1e-12, atol=1e-12, err_msg=other)
 
 
 @pytest.mark.slow

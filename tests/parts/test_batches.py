@@ -138,13 +138,13 @@ def chi_square(seen, chance):
     ("rows", "rate", "most", "draws"),
     [
         (1, 0.3, 1, 100_000),
-        (10, 0.1, 10, 100_000),
+        pytest.param(10, 0.1, 10, 100_000, marks=pytest.mark.slow),
         (7, 1.0, 7, 100),
         (100, 0.95, 100, 50_000),
-        (1000, 0.02, 60, 50_000),
+        pytest.param(1000, 0.02, 60, 50_000, marks=pytest.mark.slow),
         (1000, 0.02, 20, 50_000),  # half of the batches are cut
         (100_000, 1e-5, 12, 100_000),
-        (100_000, 5e-4, 110, 50_000),
+        pytest.param(100_000, 5e-4, 110, 50_000, marks=pytest.mark.slow),
         (1_000_000, 1e-4, 180, 50_000),
     ],
 )

@@ -123,7 +123,7 @@ def test_duplicates_are_merged_with_their_multiplicity(k):
     }
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 17, 100, 257])
+@pytest.mark.parametrize("count", [1, 3, 16, 257])
 def test_the_shuffle_that_stores_nothing_is_a_permutation(count):
     send = jax.vmap(shuffled_position, in_axes=(None, 0, None))
     sent = np.asarray(send(jax.random.key(count), jnp.arange(count, dtype=jnp.int32), count))

@@ -267,7 +267,7 @@ def test_neighbours_are_named():
 # --- calibration
 
 
-@pytest.mark.parametrize("target", [0.7, 30.0])
+@pytest.mark.parametrize("target", [0.7, pytest.param(30.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("sampling", "steps", "delta"),
     [
