@@ -50,14 +50,9 @@ def methods(
     chosen = [(name, rate, one) for name in which for rate in rates for one in made[name](rate)]
     settings = [{"algorithm": one} for _, _, one in chosen]
     swept = pf.sweep(problem, chosen[0][2], settings, rounds, theta, seed, repeats, every=every, **QUIET)
-    right: dict[str, np.ndarray] = {}
-    numbers: dict[str, Any] = {}
-    for (name, rate, _), history in zip(chosen, swept.histories, strict=True):
-        found = accuracy(model, history.theta, *test)
-        if name not in right or _late(found).mean() > _late(right[name]).mean():
-            right[name] = found
-            numbers[f"{name.lower()}_rate"] = rate
+    right, rate_of = _best(model, [(name, rate) for name, rate, _ in chosen], swept.histories, test)
     at = swept.histories[0].rounds
+    numbers: dict[str, Any] = {f"{name.lower()}_rate": rate for name, rate in rate_of.items()}
     for name in made:
         word = name.lower()
         numbers[word] = mean(_late(right[name])) if name in right else float("nan")
@@ -97,14 +92,10 @@ def unequal(
     tried = [(name, rate, parts | {"rate": rate * parts["rate"]}) for name, parts in names.items() for rate in rates]
     settings = [parts for _, _, parts in tried]
     swept = pf.sweep(problem, algorithm, settings, rounds, theta, seed, repeats, every=every, **QUIET)
-    right: dict[tuple[str, str], np.ndarray] = {}
-    numbers: dict[str, Any] = {"least_steps": float(tau.min()), "most_steps": float(tau.max())}
-    for (name, rate, _), history in zip(tried, swept.histories, strict=True):
-        found = accuracy(model, history.theta, *test)
-        if name not in right or _late(found).mean() > _late(right[name]).mean():
-            right[name] = found
-            numbers[f"{'_'.join(name).lower().replace(' ', '_')}_rate"] = rate
+    right, rate_of = _best(model, [(name, rate) for name, rate, _ in tried], swept.histories, test)
     late = {name: _late(values) for name, values in right.items()}
+    numbers: dict[str, Any] = {"least_steps": float(tau.min()), "most_steps": float(tau.max())}
+    numbers |= {f"{'_'.join(name).lower().replace(' ', '_')}_rate": rate for name, rate in rate_of.items()}
     for solver in ("vanilla", "momentum", "proximal", "VR", "momentum VR"):
         word = solver.replace(" ", "_")
         for rule in ("FedAvg", "FedNova"):
@@ -122,6 +113,19 @@ def unequal(
             "table": bars({f"{rule}, {s}": late[rule, s] for rule, s in sorted(late, key=lambda n: n[1])}),
         },
     )
+
+
+def _best(
+    model: Any, tried: list[tuple[Any, float]], histories: Any, test: Any
+) -> tuple[dict[Any, Any], dict[Any, float]]:
+    """Of (name, rate) that were run: {name: accuracy at its best rate [repeats, records]} and {name: that rate}."""
+    right: dict[Any, np.ndarray] = {}
+    rate_of: dict[Any, float] = {}
+    for (name, rate), history in zip(tried, histories, strict=True):
+        found = accuracy(model, history.theta, *test)
+        if name not in right or _late(found).mean() > _late(right[name]).mean():
+            right[name], rate_of[name] = found, rate
+    return right, rate_of
 
 
 def load(data: str) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
