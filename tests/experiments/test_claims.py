@@ -84,3 +84,13 @@ def test_a_claim_that_fails_says_why():
 def test_a_number_that_is_not_there_is_named():
     with pytest.raises(KeyError, match="gives no number 'd'; it gives"):
         Check(number="d", below=1.0).holds(NUMBERS)
+
+
+def test_a_number_is_told_apart_from_its_limit():
+    told = Check(number="x", below=1.0).tell({"x": 0.999996})
+    assert told == "x = 0.999996, asked for below 1"
+    assert Check(number="x", below=1.000001).tell({"x": 1.0}) == "x = 1, asked for below 1.000001"
+    assert Check(number="x", below="y").tell({"x": 1.23456, "y": (1.234567, 0.1)}) == (
+        "x = 1.23456, asked for below y = 1.23457 ± 0.1"
+    )
+    assert Check(number="x", near=2.0, within=0.1).tell({"x": 2.0}) == "x = 2, asked for 2 within 0.1"

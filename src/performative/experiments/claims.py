@@ -53,10 +53,13 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
 
     def tell(self, numbers: Numbers) -> str:
         """The number and the rule, as a reader wants them."""
-        told = f"{self.number} = {tell(*_read(numbers, self.number))}"
+        value, error = _read(numbers, self.number)
+        rules = [self.below, self.above, self.near, *(self.between or ())]
+        digits = _digits(value, [_read(numbers, rule)[0] for rule in rules if rule is not None])
+        told = f"{self.number} = {tell(value, error, digits)}"
 
         def limit(rule: Any) -> str:
-            return f"{rule} = {tell(*_read(numbers, rule))}" if isinstance(rule, str) else f"{rule:g}"
+            return f"{rule} = {tell(*_read(numbers, rule), digits)}" if isinstance(rule, str) else f"{rule:.10g}"
 
         if self.below is not None:
             return f"{told}, asked for below {limit(self.below)}"
@@ -111,6 +114,14 @@ class Claim(pydantic.BaseModel, extra="forbid", frozen=True):
         return row | {
             "number": said, "verdict": verdict, "reason": reason, "printed_holds": printed, "corrected_holds": corrected
         }  # fmt: skip
+
+
+def _digits(value: float, limits: list[float], most: int = 12) -> int:
+    """As many as tell a number from its limits, four at least: 0.999996 is below 1, and shall look so."""
+    for digits in range(4, most):
+        if all(value == limit or f"{value:.{digits}g}" != f"{limit:.{digits}g}" for limit in limits):
+            return digits
+    return most
 
 
 def _read(numbers: Numbers, limit: Limit | None) -> tuple[float, float]:

@@ -30,9 +30,9 @@ def mean(values: Any) -> tuple[float, float]:
     return float(values.mean()), float(error)
 
 
-def tell(value: float, error: float = 0.0) -> str:
-    """A number with as many digits as its error leaves."""
-    return f"{value:.4g} ± {error:.2g}" if error else f"{value:.4g}"
+def tell(value: float, error: float = 0.0, digits: int = 4) -> str:
+    """A number, and its error where it has one."""
+    return f"{value:.{digits}g} ± {error:.2g}" if error else f"{value:.{digits}g}"
 
 
 def curves(histories: "Mapping[str, History]", quantity: str, x: str = "round") -> "xarray.DataArray":
