@@ -126,6 +126,34 @@ def test_a_figure_is_drawn_again_from_the_data_when_it_would_look_different(walk
     assert calls == [40] and (folder / "figure.svg").read_bytes() not in (first, b"as it was")
 
 
+@pytest.mark.parametrize("text", ["", "{broken", "[]", "{}", None])
+def test_what_is_damaged_is_done_again(walk, text):
+    runner.reproduce("ours/walk", out=walk)
+    manifest = walk / "ours" / "walk" / "manifest.json"
+    if text is None:
+        (manifest.parent / "data.nc").unlink()
+    else:
+        manifest.write_text(text)
+        assert {row["verdict"] for row in ledger.read(walk)} == {UNTESTED}
+    assert runner.reproduce("ours/walk", out=walk)["new"] and calls == [40, 40]
+
+
+def test_a_lost_figure_is_drawn_again(walk):
+    runner.reproduce("ours/walk", out=walk)
+    picture = walk / "ours" / "walk" / "figure.png"
+    picture.unlink()
+    assert not runner.reproduce("ours/walk", out=walk)["new"] and picture.is_file() and calls == [40]
+
+
+def test_a_full_row_of_the_release_goes_before_a_quick_one(walk):
+    runner.reproduce("ours/walk", out=walk)
+    ledger.write(ledger.read(walk), ledger.SHIPPED)
+    runner.reproduce("ours/walk", quick=True, out=walk, fresh=True)
+    assert not any(row["quick"] for row in ledger.read(walk))
+    ledger.SHIPPED.unlink()
+    assert all(row["quick"] for row in ledger.read(walk))
+
+
 def test_bars_take_the_colour_of_the_line_of_their_name():
     from matplotlib.colors import to_hex
 
@@ -182,6 +210,8 @@ def test_commands(walk, capsys):
         ([], "give names of experiments, --paper NAME or --all"),
         (["--paper", "profle"], "there is no paper 'profle'. Did you mean 'profl'?"),
         (["--all", "ours/walk"], "give names of experiments, --paper NAME or --all"),
+        (["ours/walk", "--save", "x.json"], "--save FILE goes with --ledger."),
+        (["ours/walk", "--ledger"], "--ledger prints all claims, or those of --paper NAME; it takes no more."),
     ):
         failed = call(app, ["reproduce", *arguments, *out])
         assert failed.exit_code == Exit.BAD_INPUT and message in failed.stderr.replace("\n", " ")

@@ -11,6 +11,7 @@ from performative.citations.table import CHOICES, NAMED, PARTS, PERDOMO
 from performative.deploy import Deployment, Every
 from performative.errors import nearest
 from performative.history import History
+from performative.sweep import Sweep
 
 # (name, keys); the keys are None for a part of somebody else's.
 Found = tuple[str, tuple[str, ...] | None]
@@ -19,8 +20,9 @@ Found = tuple[str, tuple[str, ...] | None]
 def cite(*things: Any) -> str:
     """BibTeX of the works behind what was used, and of this package; each work once.
 
-    things: algorithms, problems, parts (a wrapper counts with what it holds), pf.Privacy, histories, recipes and other
-            functions, or names: pf.cite("p_fedavg"), pf.cite(problem, algorithm), pf.cite(history)
+    things: algorithms, problems, parts (a wrapper counts with what it holds), pf.Privacy, histories, sweeps, recipes
+            and other functions, or names: pf.cite("p_fedavg"), pf.cite(problem, algorithm), pf.cite(history). A name
+            or a function stands for itself; the algorithm that a recipe makes adds the works of its parts.
     A history knows its algorithm, not its problem. A part of your own adds nothing by itself; a comment at the end
     names such parts, so that none is forgotten. What a work is cited for stands in the docstring of the part.
     """
@@ -42,6 +44,9 @@ def _works_of(thing: Any) -> Iterator[Found]:
         yield thing, _by_name(thing)
     elif isinstance(thing, History):
         yield from _of_config(thing.meta.get("config"))
+    elif isinstance(thing, Sweep):
+        for history in thing.histories:
+            yield from _works_of(history)
     elif isinstance(thing, type):
         yield thing.__name__, PARTS.get(thing, () if _is_ours(thing) else None)
     elif dataclasses.is_dataclass(thing):

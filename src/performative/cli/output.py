@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -85,6 +86,9 @@ def reporting(as_json: bool) -> Iterator[Reporter]:
         problem = Failure(str(error), Exit.BAD_INPUT, file=error.file, key=error.key)
     except KeyboardInterrupt:
         problem = Failure("interrupted.", Exit.INTERRUPTED)
+    except BrokenPipeError:  # whoever read, as `head` does, has enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for what is left to be flushed
+        raise typer.Exit(0) from None
     except Exception as error:
         if debug:
             raise

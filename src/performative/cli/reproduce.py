@@ -43,10 +43,14 @@ def reproduce(
     What was done with the same constants and code is not done again, so a set that was stopped goes on where it was.
     """
     with reporting(as_json) as reporter:
+        if save is not None and not ledger:
+            raise Failure("--save FILE goes with --ledger.", Exit.BAD_INPUT)
         if ledger:
+            if names or listing:
+                raise Failure("--ledger prints all claims, or those of --paper NAME; it takes no more.", Exit.BAD_INPUT)
             _tell_ledger(reporter, paper, out, save)
             return
-        chosen = _choose(names or [], paper, everything or listing)
+        chosen = _choose(names or [], paper, everything or (listing and not names))
         if listing:
             _tell_list(reporter, chosen)
             return
@@ -61,7 +65,7 @@ def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
     try:
         for name in given:
             catalogue.find(name)
-        return given or catalogue.names(paper)
+        return list(dict.fromkeys(given)) or catalogue.names(paper)
     except ValueError as error:
         raise Failure(str(error), Exit.BAD_INPUT) from error
 
@@ -69,13 +73,22 @@ def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
 def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fresh: bool, jobs: int | None) -> None:
     from rich.text import Text
 
+    from performative.data.download import DownloadError
+    from performative.data.places import NotHereError
     from performative.experiments import reproduce, reproduce_all
 
     manifests: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"--out {out}: no folder can be made there ({error.strerror}).", Exit.BAD_INPUT) from error
     if len(chosen) == 1:  # here, so that --debug shows where it fails
-        with reporter.errors.status(chosen[0]):
-            outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
+        try:
+            with reporter.errors.status(chosen[0]):
+                outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
+        except (DownloadError, NotHereError) as error:
+            raise Failure(str(error), Exit.BAD_INPUT) from error
     else:
         outcomes = reproduce_all(chosen, quick, out, fresh, jobs or _side_by_side())
     for name, manifest in _with_status(reporter, outcomes, len(chosen)):
@@ -145,9 +158,9 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
     if paper is not None and paper not in catalogue.PAPERS:
         raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalogue.PAPERS)}.", Exit.BAD_INPUT)
     rows = [row for row in claims.read(out) if paper in (None, row["paper"])]
-    grid = _grid("claim", "what the paper says", "our number", "verdict")
+    grid = _grid("claim", "what it says", "our number", "verdict")
     for row in rows:
-        verdict = Text(row["verdict"], style=_COLOURS[row["verdict"]])
+        verdict = Text(row["verdict"] + (" (quick)" if row["quick"] else ""), style=_COLOURS[row["verdict"]])
         grid.add_row(row["key"], row["claim"], row["number"], verdict)
     reporter.show(grid)
     counted = claims.count(rows)
@@ -162,6 +175,6 @@ def _grid(*columns: str) -> "Table":
     from rich.table import Table
 
     grid = Table(show_edge=False, pad_edge=False)
-    for column in columns:
-        grid.add_column(column, overflow="fold")
+    for i, column in enumerate(columns):
+        grid.add_column(column, overflow="fold", no_wrap=i == 0)  # names stay whole, to be copied and searched
     return grid

@@ -8,13 +8,17 @@ from typing import Any
 from performative.experiments.catalogue import FOLDER, find, names
 from performative.experiments.claims import UNTESTED, VERDICTS
 from performative.experiments.store import read_manifest
+from performative.files import write_whole
 
 # Rows of the full runs that this version was released with.
 SHIPPED = FOLDER / "ledger.json"
 
 
 def read(out: str | Path | None = None) -> list[dict[str, Any]]:
-    """All claims: as runs under `out` left them, else as this version ships them, else "not tested"."""
+    """All claims: as runs under `out` left them, else as this version ships them, else "not tested".
+
+    A full run of the release goes before a quick one of yours.
+    """
     shipped = {row["key"]: row for row in json.loads(SHIPPED.read_text())} if SHIPPED.is_file() else {}
     rows = []
     for name in names():
@@ -23,8 +27,9 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
         own = {} if manifest is None else {row["key"]: row for row in rows_of(manifest)}
         for claim in experiment.claims:
             key = f"{name}#{claim.id}"
-            row = own.get(key) or shipped.get(key)
-            if row is None or row["claim"] != claim.claim:  # never run, or run when it said something else
+            found = [row for row in (own.get(key), shipped.get(key)) if row and row["claim"] == claim.claim]
+            row = min(found, key=lambda one: one["quick"], default=None)
+            if row is None:  # never run, or run when it said something else
                 row = {
                     "key": key, "paper": experiment.paper, "place": claim.place or experiment.place,
                     "claim": claim.claim, "how": claim.how, "number": "", "verdict": UNTESTED,
@@ -54,4 +59,4 @@ def count(rows: list[dict[str, Any]]) -> dict[str, int]:
 def write(rows: list[dict[str, Any]], path: str | Path) -> None:
     """As JSON, one row a line, so that changes can be read."""
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    Path(path).write_text(f"[\n{lines}\n]\n")
+    write_whole(Path(path), f"[\n{lines}\n]\n".encode())

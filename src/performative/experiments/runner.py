@@ -2,6 +2,7 @@
 
 import inspect
 import multiprocessing
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -35,9 +36,10 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
     experiment = find(name)
     folder = Path(out) / name
     mark = _mark(experiment, quick)
-    known = store.read_manifest(folder)
-    if known is not None and not fresh and (known["hash"] == mark or known["hash"] == _mark(experiment, False)):
+    known = None if fresh else store.read_done(folder, experiment)
+    if known is not None and known["hash"] in (mark, _mark(experiment, False)):
         return _tell_again(folder, experiment, known) | {"new": False}
+    folder.mkdir(parents=True, exist_ok=True)  # before anything is computed
     began = time.perf_counter()
     constants = experiment.settings(quick)
     outcome = experiment.function()(**constants)
@@ -68,21 +70,35 @@ def reproduce_all(
     """Each name with its manifest, or with what went wrong, as they get done; `jobs` of them side by side.
 
     Compiling keeps one core busy, so a process for each core does the whole set in less time. The others go on where
-    one fails.
+    one fails. An interrupt ends those that are running; what is done stays done. A script that asks for several jobs
+    keeps this call below `if __name__ == "__main__":`.
     """
     check_counts(jobs=jobs)
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list of names; got {names!r}. Use reproduce({names!r}) for one.")
+    names = list(dict.fromkeys(names))
     if min(jobs, len(names)) <= 1:
         for name in names:
             yield name, _attempt(name, quick, out, fresh)
         return
     # Spawned, not forked: JAX has threads of its own.
-    pool = ProcessPoolExecutor(min(jobs, len(names)), mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(
+        min(jobs, len(names)), mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts_alone
+    )
     try:
         waiting = {pool.submit(_attempt, name, quick, out, fresh): name for name in names}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
     finally:
+        workers = list((pool._processes or {}).values())  # `terminate_workers` comes with Python 3.14
         pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
+
+
+def _leave_interrupts_alone() -> None:
+    """The terminal sends an interrupt to all processes; the first one ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _attempt(name: str, quick: bool, out: str | Path, fresh: bool) -> dict[str, Any] | str:

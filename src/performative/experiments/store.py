@@ -11,6 +11,10 @@ from performative.experiments.catalogue import Experiment
 from performative.experiments.outcome import Numbers, Outcome
 from performative.files import write_whole
 
+_KINDS = ("png", "svg")
+# What is asked of a manifest.
+_KEPT = frozenset({"name", "paper", "quick", "hash", "numbers", "claims"})
+
 
 def write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict[str, Any]) -> dict[str, Any]:
     """All of it; the manifest as it was written."""
@@ -27,9 +31,19 @@ def write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What an earlier run left there; None where there is none."""
-    path = folder / "manifest.json"
-    return json.loads(path.read_text()) if path.is_file() else None
+    """What an earlier run left there; None where there is none, or what there is is damaged."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+    except (OSError, ValueError):
+        return None
+    whole = isinstance(manifest, dict) and manifest.keys() >= _KEPT and isinstance(manifest["claims"], list)
+    return manifest if whole else None
+
+
+def read_done(folder: Path, experiment: Experiment) -> dict[str, Any] | None:
+    """The manifest of a run whose data are there, too."""
+    manifest = read_manifest(folder)
+    return None if experiment.panels and not (folder / "data.nc").is_file() else manifest
 
 
 def read_numbers(manifest: dict[str, Any]) -> Numbers:
@@ -42,7 +56,8 @@ def read_numbers(manifest: dict[str, Any]) -> Numbers:
 
 def refresh(folder: Path, experiment: Experiment, manifest: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     """A manifest that says something new of the same data; the figure is drawn again where it would look different."""
-    if known.get("figure") == _look(experiment):
+    drawn = not experiment.panels or all((folder / f"figure.{kind}").is_file() for kind in _KINDS)
+    if drawn and known.get("figure") == _look(experiment):
         if manifest != known:
             _write_manifest(folder, manifest)
         return manifest
@@ -57,7 +72,7 @@ def _finish(folder: Path, experiment: Experiment, outcome: Outcome, manifest: di
         from performative.report.theme import saved
 
         drawn = figure.draw(experiment.panels, outcome, experiment.title, experiment.place)
-        for kind in ("png", "svg"):
+        for kind in _KINDS:
             write_whole(folder / f"figure.{kind}", saved(drawn, kind, dpi=150))
     manifest = manifest | {"figure": _look(experiment)}
     _write_manifest(folder, manifest)

@@ -84,7 +84,13 @@ def read_arrays(file: Path) -> dict[str, Any]:
 
     if not file.is_file():
         return {}
-    with xr.open_datatree(file, engine="h5netcdf") as tree:
+    try:
+        opened = xr.open_datatree(file, engine="h5netcdf")
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{file} cannot be read ({error}); remove it and run `performative reproduce` again."
+        ) from error
+    with opened as tree:
         found = {}
         for node in tree.subtree:
             for variable, array in node.to_dataset(inherit=False).data_vars.items():
