@@ -131,6 +131,12 @@ def _tell_claim(reporter: Reporter, row: dict[str, Any]) -> None:
     from rich.text import Text
 
     reporter.show(Text.assemble("  ", (row["verdict"], _COLOURS[row["verdict"]]), f": {row['claim']}"))
+    _tell_numbers(reporter, row)
+
+
+def _tell_numbers(reporter: Reporter, row: dict[str, Any]) -> None:
+    from rich.text import Text
+
     for line in (row["number"], row["reason"]):
         if line:
             reporter.show(Text(f"    {line}", style="dim"))
@@ -158,11 +164,12 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
     if paper is not None and paper not in catalogue.PAPERS:
         raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalogue.PAPERS)}.", Exit.BAD_INPUT)
     rows = [row for row in claims.read(out) if paper in (None, row["paper"])]
-    grid = _grid("claim", "what it says", "our number", "verdict")
     for row in rows:
-        verdict = Text(row["verdict"] + (" (quick)" if row["quick"] else ""), style=_COLOURS[row["verdict"]])
-        grid.add_row(row["key"], row["claim"], row["number"], verdict)
-    reporter.show(grid)
+        verdict = row["verdict"] + (" (quick)" if row["quick"] else "")
+        reporter.show(Text.assemble((row["key"], "bold"), "  ", (verdict, _COLOURS[row["verdict"]])))
+        reporter.show(Text(f"  {row['claim']}"))
+        _tell_numbers(reporter, row)
+    reporter.show()
     counted = claims.count(rows)
     reporter.show(", ".join(f"{number} {verdict}" for verdict, number in counted.items()) + f"; {len(rows)} claims")
     if save is not None:
