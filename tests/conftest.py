@@ -1,6 +1,7 @@
 """Every test runs with runtime type checks, strict dtype promotion and warnings as errors."""
 
 import importlib.util
+from collections import Counter
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_disable_most_optimizations", True)
 
 MAPS = Path("/proc/self/maps")
+ANSWERS = ("right", "does not know", "wrong")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,3 +41,20 @@ def double_precision():
     """float64 for everything inside."""
     with jax.enable_x64(True):
         yield
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Verdicts compared with the truth in tests/truth, over all worker processes."""
+    total = Counter()
+    reports = [r for rs in terminalreporter.stats.values() for r in rs if getattr(r, "when", "") == "teardown"]
+    for report in reports:
+        for name, rows in report.user_properties:
+            if name == "truth":
+                for verdict, answer, n in rows:
+                    total[verdict, answer] += n
+    if total:
+        terminalreporter.section("verdicts compared with the truth")
+        terminalreporter.write_line(f"{'':34}{ANSWERS[0]:>10}{ANSWERS[1]:>16}{ANSWERS[2]:>8}")
+        for verdict in sorted({verdict for verdict, _ in total}):
+            right, unknown, wrong = (total[verdict, answer] for answer in ANSWERS)
+            terminalreporter.write_line(f"{verdict:34}{right:>10}{unknown:>16}{wrong:>8}")

@@ -8,7 +8,7 @@ import performative
 ROOT = Path(performative.__file__).parent
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = [
-    {"types", "describe", "lazy", "files"},
+    {"types", "describe", "lazy", "files", "messages"},
     {"errors", "client_axis", "tables", "theory"},
     {"families", "reaction", "noise", "partition", "data", "networks"},
     {"clipping"},

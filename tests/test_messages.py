@@ -1,0 +1,53 @@
+"""Every coded message is in the index, is given somewhere, and has a test."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import performative
+from performative.messages import MESSAGES, PerformativeWarning, coded, warn
+
+SOURCE = Path(performative.__file__).parent
+TESTS = Path(__file__).parent
+
+
+def given():
+    """Codes that the package gives: the first argument of `warn(...)` and `coded(...)`, with their place."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                first = node.args[0] if node.args else None
+                if name in ("warn", "coded") and isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    yield first.value, f"{path.relative_to(SOURCE)}:{node.lineno}"
+
+
+def test_codes_are_those_of_the_index():
+    used = dict(given())
+    unknown = {code: place for code, place in used.items() if code not in MESSAGES and " " not in code}
+    assert not unknown, f"not in performative.messages.MESSAGES: {unknown}"
+    assert set(MESSAGES) <= set(used), f"in the index, but never given: {sorted(set(MESSAGES) - set(used))}"
+
+
+def test_each_message_has_a_test():
+    tests = "\n".join(p.read_text() for p in sorted(TESTS.rglob("*.py")) if p != Path(__file__))
+    untested = [code for code in MESSAGES if code not in tests]
+    assert not untested, f"no test names {untested}: pytest.raises(..., match='code') or pytest.warns"
+
+
+def test_codes_read_as_words_and_lines_say_what_to_do():
+    for code, message in MESSAGES.items():
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code), code
+        assert message.when[0].isupper() and message.when.endswith("."), code
+        assert message.remedy[0].isupper() and message.remedy.endswith("."), code
+
+
+def test_the_code_ends_the_text(monkeypatch):
+    monkeypatch.setitem(MESSAGES, "for-this-test", None)
+    assert coded("for-this-test", "Text.") == "Text. [for-this-test]"
+    with pytest.warns(PerformativeWarning, match=r"Text\. \[for-this-test\]"):
+        warn("for-this-test", "Text.")
+    with pytest.raises(KeyError, match="not-a-code"):
+        coded("not-a-code", "Text.")
