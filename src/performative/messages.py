@@ -1,10 +1,11 @@
 """Warnings and refusals that protect an answer: each has a code, which stands in the text and in `docs/messages.md`.
 
-    warn("batch-exceeds-table", "Fixed(5000) draws ...")           a PerformativeWarning that ends in [batch-exceeds-table]
-    raise ValueError(coded("diverging-iteration", "..."))          an error of any class, with the code at its end
+    warn("batch-exceeds-table", "Fixed(5000) draws ...")       a PerformativeWarning that ends in [batch-exceeds-table]
+    raise ValueError(coded("diverging-iteration", "..."))      an error of any class, with the code at its end
 
-A code is for what would otherwise be a wrong answer without a word: it can be looked up, searched in logs, and silenced by
-`warnings.filterwarnings("ignore", message=r".*\\[batch-exceeds-table\\]")`. Plain checks of arguments carry none.
+A code is for what would otherwise be a wrong answer without a word: it can be looked up, searched in logs, and
+silenced by `warnings.filterwarnings("ignore", message=r".*\\[batch-exceeds-table\\]")`. Plain checks of arguments
+carry none.
 """
 
 import warnings
