@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow examples docs lint bench package clean help
+.PHONY: demo test test-slow examples docs messages lint bench package clean help
 
 help:
 	@echo "make demo       a small federated problem, solved and explained in under a minute"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow  the long checks"
 	@echo "make examples   the worked examples and the README, executed"
 	@echo "make docs       the documentation site in site/, every code block executed"
+	@echo "make messages   the index of warnings and refusals, docs/messages.md, from the code"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks, as ratios in one run"
 	@echo "make package    sdist and wheel, installed into a clean environment and used there; DIST=folder keeps them"
@@ -45,6 +46,9 @@ examples: $(VENV)/.dev
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html; for search: $(BIN)/python -m http.server -d site"
+
+messages: $(VENV)/.core
+	$(BIN)/python -c "import performative.messages as m; print(m.page(), end='')" > docs/messages.md
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -40,8 +40,8 @@ def test_each_message_has_a_test():
 def test_codes_read_as_words_and_lines_say_what_to_do():
     for code, message in MESSAGES.items():
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code), code
-        assert message.when[0].isupper() and message.when.endswith("."), code
-        assert message.remedy[0].isupper() and message.remedy.endswith("."), code
+        assert (message.when[0].isupper() or message.when[0] == "`") and message.when.endswith("."), code
+        assert (message.remedy[0].isupper() or message.remedy[0] == "`") and message.remedy.endswith("."), code
 
 
 def test_the_code_ends_the_text(monkeypatch):

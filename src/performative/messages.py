@@ -45,7 +45,48 @@ MESSAGES: dict[str, Message] = {
     # Theory
     # Privacy, samplers
     # Methods
+    "memory-clip-too-small": Message(
+        "warning",
+        "`Dice`: at the stable point a client's clip cuts off more, on average, than the error memory may give back.",
+        "Raise `memory_clip` to the number in the message; otherwise the run settles at another point.",
+    ),
+    "error-memory-grows": Message(
+        "warning",
+        "`Dice`: after the run the error memory of some clients is longer than chance explains.",
+        "Raise `memory_clip`; the model that the run settled at is biased.",
+    ),
     # Tables, models, problems
+    "too-few-images": Message(
+        "warning",
+        "`pf.cases.images`: a class has fewer images than all clients together were to get.",
+        "Ask for fewer clients or fewer images of each class; the message says how many they get.",
+    ),
     # Runs
     # Federation
 }
+
+
+def page() -> str:
+    """The index as Markdown; `make messages` writes it to `docs/messages.md`."""
+    lines = [
+        "# Warnings and refusals",
+        "",
+        "What protects an answer has a code, which ends the text: `... [batch-exceeds-table]`. A *warning* comes with",
+        "an answer that does not mean what it seems to; a *refusal* is an error in the place of an answer that would be",
+        "wrong. Plain checks of arguments (a negative rate, a wrong shape) carry no code: they name the parameter, the",
+        "rule and what came.",
+        "",
+        "Silence a warning by its code:",
+        "",
+        "```python",
+        "import warnings",
+        "",
+        'warnings.filterwarnings("ignore", message=r".*\\[too-few-images\\]")',
+        "```",
+        "",
+        "| code | | when | what to do |",
+        "| --- | --- | --- | --- |",
+    ]
+    for code, message in sorted(MESSAGES.items()):
+        lines.append(f"| `{code}` | {message.kind} | {message.when} | {message.remedy} |")
+    return "\n".join([*lines, ""])

@@ -49,7 +49,7 @@ def test_too_small_a_memory_clip_is_flagged_and_biased(beta):
     with pytest.warns(UserWarning) as said:
         mean, error = settle(algorithm, beta)
     words = " ".join(str(warning.message) for warning in said)
-    assert "use memory_clip >= 0.8" in words  # before the run
+    assert "[memory-clip-too-small]" in words and "use memory_clip >= 0.8" in words  # before the run
     assert f"memory of {REPEATS} of {REPEATS} clients grows" in words  # after it
     biased = -(0.5 + 0.1 * 1.0) / ((1 - 0.1) * (1 - 10 * beta))
     assert abs(mean - biased) < 4 * error

@@ -1,7 +1,6 @@
 """Image classifiers whose clients look harder at the classes that they get wrong (Jin et al. 2024, Section 4.3)."""
 
 import functools
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from performative import data as sets
 from performative.data import Table
 from performative.errors import check_counts, nearest
 from performative.losses import cross_entropy
+from performative.messages import warn
 from performative.populations import Reweighted
 from performative.problem import Problem
 from performative.types import Theta
@@ -126,11 +126,10 @@ def images(
         rows[0].append(hands[:, :learn])
         rows[1].append(hands[:, learn:])
     if short:
-        warnings.warn(
+        warn(
+            "too-few-images",
             f"images: {data} has too few images for {clients} clients with {each} + {held_out} of each class; "
             f"they get {', '.join(short)}.",
-            UserWarning,
-            stacklevel=2,
         )
     own, apart = (np.concatenate(hands, axis=1) for hands in rows)
     population = Reweighted(

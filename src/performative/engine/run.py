@@ -27,6 +27,7 @@ from performative.engine.setup import check_fit, on_device, on_mesh, place_start
 from performative.engine.sharding import client_mesh, describe_mesh, everywhere, share_work, to_host
 from performative.errors import check_counts, check_finite
 from performative.history import History
+from performative.messages import PerformativeWarning
 from performative.privacy.promise import BOOK, Privacy
 from performative.problem import Problem
 
@@ -152,7 +153,7 @@ def run(
             meta["executor"] = describe_mesh(mesh)
         notes = algorithm.estimator.review(to_host(state, problem.clients, mesh, 1).clients.estimator)
         for note in notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
+            warnings.warn(note, PerformativeWarning, stacklevel=2)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
         return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
 

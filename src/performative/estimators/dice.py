@@ -1,6 +1,5 @@
 """Private gradients that remember what the clip cut off."""
 
-import warnings
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +12,7 @@ from performative.client_axis import client_axes
 from performative.clipping import check_noise, clip_factor, safe_norm
 from performative.errors import check_counts
 from performative.estimators.clipped import AbstractPrivate
+from performative.messages import coded, warn
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Numbers, Theta, number, whole
 
 # A sum of independent errors grows like the root of the number of steps; this many times that is growth.
@@ -61,11 +61,10 @@ class Dice(AbstractPrivate):
         needed = float(np.max(needed_memory_clip(problem, stable, self.clip)))
         allowed = float(np.min(np.asarray(self.memory_clip)))
         if needed > allowed * (1 + 1e-6):
-            warnings.warn(
+            warn(
+                "memory-clip-too-small",
                 f"Dice(memory_clip={allowed:.4g}) is too small to be unbiased: at the stable point a client's clip "
                 f"cuts off {needed:.4g} on average. It will settle elsewhere; use memory_clip >= {needed:.4g}.",
-                UserWarning,
-                stacklevel=2,
             )
 
     def review(self, memory: Memory) -> list[str]:
@@ -75,8 +74,11 @@ class Dice(AbstractPrivate):
         if not np.any(growing):
             return []
         return [
-            f"Dice: the error memory of {int(np.sum(growing))} of {growing.size} clients grows faster than chance: "
-            "memory_clip is too small, and the model that it settles at is biased."
+            coded(
+                "error-memory-grows",
+                f"Dice: the error memory of {int(np.sum(growing))} of {growing.size} clients grows faster than chance: "
+                "memory_clip is too small, and the model that it settles at is biased.",
+            )
         ]
 
 
