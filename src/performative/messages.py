@@ -72,7 +72,7 @@ def page() -> str:
         "# Warnings and refusals",
         "",
         "What protects an answer has a code, which ends the text: `... [batch-exceeds-table]`. A *warning* comes with",
-        "an answer that does not mean what it seems to; a *refusal* is an error in the place of an answer that would be",
+        "an answer that does not mean what it seems to; a *refusal* is an error in place of an answer that would be",
         "wrong. Plain checks of arguments (a negative rate, a wrong shape) carry no code: they name the parameter, the",
         "rule and what came.",
         "",
