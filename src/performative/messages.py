@@ -8,6 +8,7 @@ silenced by `warnings.filterwarnings("ignore", message=r".*\\[batch-exceeds-tabl
 carry none.
 """
 
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -33,6 +34,12 @@ def coded(code: str, text: str) -> str:
     return f"{text} [{code}]"
 
 
+def code_of(message: object) -> str | None:
+    """The code at the end of a warning's or a refusal's text, None where it has none."""
+    found = re.search(r"\[([a-z0-9-]+)\]$", str(message))
+    return found.group(1) if found and found.group(1) in MESSAGES else None
+
+
 def warn(code: str, text: str, stacklevel: int = 2) -> None:
     """Warn with a code; `stacklevel` counts from the caller, as in `warnings.warn`."""
     warnings.warn(coded(code, text), PerformativeWarning, stacklevel=stacklevel + 1)
@@ -41,6 +48,38 @@ def warn(code: str, text: str, stacklevel: int = 2) -> None:
 MESSAGES: dict[str, Message] = {
     # Audit of logs
     # Points and retraining
+    "repelling-point": Message(
+        "warning",
+        "`stable_point`: of the points that were found none attracts retraining.",
+        "Do not expect retraining to end there; `report=True` has the contraction factor, and says whether small"
+        " gradient steps settle.",
+    ),
+    "no-stable-point": Message(
+        "refusal",
+        "`stable_point`, `equilibria`: the search found no root of the decoupled gradient.",
+        "Give a domain or another `start`; where the reaction cancels the curvature of the loss there may be none.",
+    ),
+    "closed-form-disagrees": Message(
+        "warning",
+        "`stable_point`, `optimal_point`: the gradient is not zero at the point that the population names.",
+        "Mend the population's `stable_point` or `optimal_point`, or give it `nodes` that are exact.",
+    ),
+    "no-optimal-point": Message(
+        "refusal",
+        "`optimal_point`: no minimiser of the performative risk was found.",
+        "Give the problem a domain, such as `pf.Box(lo, hi)`, or other `starts`.",
+    ),
+    "risk-falls-far-out": Message(
+        "warning",
+        "`optimal_point`: from some starts the performative risk keeps falling far out, so the point is a local"
+        " minimum and there may be no global one.",
+        "Give the problem a domain that says which models are possible.",
+    ),
+    "nothing-to-retrain-to": Message(
+        "refusal",
+        "`repeated_risk_minimization`: the risk on the data of a deployed model has no minimiser, or no unique one.",
+        "Give the problem a domain or the loss a penalty, or use `repeated_gradient_descent`.",
+    ),
     # Certificates, plans, scoreboards
     # Theory
     # Privacy, samplers

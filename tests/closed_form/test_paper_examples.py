@@ -55,7 +55,7 @@ def test_the_divergent_instance_of_proposition_2_8(eps_bar):
             solve.stable_point(problem)
         return
     # A stable point exists all the same, which the paper denies; it repels.
-    with pytest.warns(RuntimeWarning, match="repels"):
+    with pytest.warns(UserWarning, match="repels.*repelling-point"):
         assert float(solve.stable_point(problem)) == pytest.approx(-2.0)
     history = pf.run(problem, pf.p_fedavg(rate=0.5), rounds=150, theta=0.5, repeats=2, risk=False)
     assert history.status == "diverged"

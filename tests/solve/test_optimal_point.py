@@ -49,9 +49,10 @@ def test_strategic_classification():
 
 
 class Follow(AbstractPopulation):
-    """Z = theta + noise."""
+    """Z = theta + shift + noise."""
 
     noise: pf.types.Numbers = pf.number()
+    shift: pf.types.Numbers = pf.number(default=0.0)
 
     def model_shape(self):
         return ()
@@ -60,7 +61,7 @@ class Follow(AbstractPopulation):
         return jax.random.normal(key, shape, theta.dtype)
 
     def sample(self, noise, world, theta):
-        return theta + self.noise * noise
+        return theta + self.shift + self.noise * noise
 
     def nodes(self, theta, count):
         return jnp.asarray([-1.0, 1.0]), jnp.asarray([0.5, 0.5])
@@ -69,6 +70,11 @@ class Follow(AbstractPopulation):
 def double_well(theta, z):
     """Blind to theta: only the reaction of the data makes it matter."""
     return (z**2 - 1.0) ** 2 + 0.3 * z
+
+
+def dips(theta, z):
+    """z^2 / 2 near 0, falling without bound beyond 1/3."""
+    return z**2 / 2 - 2 * z**4
 
 
 def test_local_optima_are_reported():
@@ -84,6 +90,30 @@ def test_local_optima_are_reported():
     np.testing.assert_allclose(near, roots[2], rtol=1e-10)
 
 
+class Claims(Follow):
+    """Names a point that is none."""
+
+    def stable_point(self, loss, weights):
+        return np.asarray(0.7)
+
+    def optimal_point(self, loss, weights):
+        return np.asarray(0.7)
+
+
+def test_a_closed_form_that_is_wrong_is_told():
+    problem = pf.Problem(double_well, Claims(0.1))
+    with pytest.warns(UserWarning, match=r"optimal_point: .*closed form is 1\.\d*, not 0.*closed-form-disagrees"):
+        solve.optimal_point(problem)
+    with pytest.warns(UserWarning, match=r"stable_point: .*closed form is 1, not 0.*closed-form-disagrees"):
+        solve.equilibria(pf.Problem(pf.losses.squared, Claims(0.1, shift=1.0)))
+
+
+def test_a_risk_that_falls_for_ever_from_some_starts_is_told():
+    with pytest.warns(UserWarning, match=r"keeps falling far out.*local minimum.*risk-falls-far-out"):
+        found = solve.optimal_point(pf.Problem(dips, Follow(0.0)), start=0.1)
+    np.testing.assert_allclose(found, 0.0, atol=1e-9)
+
+
 def test_prices():
     demand, slope = np.array([8.0, 12.0, 4.0]), np.array([1.0, 2.0, 0.5])
     problem = pf.Problem(pf.losses.negative_revenue, Pricing(demand, slope), WEIGHTS)
@@ -93,7 +123,7 @@ def test_prices():
         boxed = pf.Problem(pf.losses.negative_revenue, Pricing(demand, slope), WEIGHTS, pf.Box(0.0, top))
         np.testing.assert_allclose(solve.optimal_point(boxed), best, rtol=1e-10)
     upward = pf.Problem(pf.losses.negative_revenue, Pricing(demand, -slope), WEIGHTS)
-    with pytest.raises(ValueError, match=r"optimal_point: .*falling far out.*pf\.Box"):
+    with pytest.raises(ValueError, match=r"optimal_point: .*falling far out.*pf\.Box.*no-optimal-point"):
         solve.optimal_point(upward)
 
 

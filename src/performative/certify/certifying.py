@@ -15,6 +15,7 @@ from performative.certify.known_sensitivity import known_sensitivity
 from performative.certify.points import Points, find_points
 from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
 from performative.certify.training import sampling_error
+from performative.messages import PerformativeWarning
 from performative.problem import Problem
 from performative.risk import count_nodes
 from performative.solve.landscape import Landscape, survey
@@ -49,6 +50,7 @@ def certify(
     with jax.enable_x64(True), warnings.catch_warnings():
         # What solvers warn of stands in the certificate, in words.
         warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.simplefilter("ignore", PerformativeWarning)
         land, start = survey(problem, theta)
         points = find_points(problem, land, start, static)
         around, radius = _region(land, points, seed)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from performative.messages import PerformativeWarning, code_of
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, survey
 from performative.solve.optimal import optimal_point
@@ -78,12 +79,12 @@ def find_points(problem: Problem, land: Landscape, start: np.ndarray, static: An
         found["no_stable"] = _reason(refusal)
     near = theta if "stable" not in found else land.shaped(found["stable"])
     with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", RuntimeWarning)
+        warnings.simplefilter("always", PerformativeWarning)
         try:
             found["optimal"] = land.flat(optimal_point(problem, start=near))
         except ValueError as refusal:
             found["no_optimal"] = _reason(refusal)
-    found["falls_far_out"] = any("keeps falling" in str(warning.message) for warning in said)
+    found["falls_far_out"] = any(code_of(w.message) == "risk-falls-far-out" for w in said)
     return Points(**found)
 
 
@@ -132,5 +133,6 @@ def _last(path: Any) -> Any:
 
 def _reason(refusal: ValueError) -> str:
     """The solver's message without its name and without its advice to those who called it."""
-    text = str(refusal).split(": ", 1)[-1].replace(", or other `starts`", "")
+    text = str(refusal).removesuffix(f" [{code_of(refusal)}]")
+    text = text.split(": ", 1)[-1].replace(", or other `starts`", "")
     return text.split("; there is nothing")[0].split(" Give another `start`")[0]

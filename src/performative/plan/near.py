@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from performative.client_axis import client_axes
+from performative.messages import PerformativeWarning
 from performative.problem import Problem
 from performative.risk import NODES
 from performative.solve.landscape import Landscape, survey
@@ -78,7 +79,7 @@ def look_around(problem: Problem, theta: Any = None) -> Near:
                 f"{_LARGEST}. Compare a few settings with pf.sweep and pf.compare instead."
             )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a point that repels: `kappa` says so
+            warnings.simplefilter("ignore", PerformativeWarning)  # a point that repels: `kappa` says so
             stable = stable_point(problem, start=theta)
         x = land.flat(stable)
         view = land.equilibrium()

@@ -149,7 +149,7 @@ def _find_points(
             points[name] = _read(problem, known)
             continue
         with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", RuntimeWarning)
+            warnings.simplefilter("always")
             try:
                 points[name] = search(problem, points, notes)
             except ValueError as reason:

@@ -1,13 +1,13 @@
 """Performatively optimal points: where the risk that theta brings about is least."""
 
 import dataclasses
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
 from performative.solve.minimise import minimise
@@ -42,28 +42,27 @@ def optimal_point(
             residual = natural_residual(land, view, closed)
             best = Solution(land.shaped(closed), residual, "closed form", view.value(closed))
             if residual > allowed(view, closed, max(tolerance, 1e-6)):
-                warnings.warn(
+                warn(
+                    "closed-form-disagrees",
                     "optimal_point: the gradient of the performative risk at the closed form is "
                     f"{residual:.3g}, not 0. Check the population's optimal_point, or give it `nodes` "
                     "that are exact.",
-                    RuntimeWarning,
-                    stacklevel=2,
                 )
             return best if report else best.theta
         known, far, least = _local_minima(land, view, origin, _starting_points(problem, land, origin, starts))
         known = [point for point in known if point.residual <= allowed(view, land.flat(point.theta), tolerance)]
         if not known:
             why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
-            raise ValueError(
+            text = (
                 f"optimal_point: no minimiser of the performative risk was found: {why}. "
                 "Give the problem a domain, such as pf.Box(lo, hi), or other `starts`."
             )
+            raise ValueError(coded("no-optimal-point", text))
         if far:
-            warnings.warn(
+            warn(
+                "risk-falls-far-out",
                 "optimal_point: from some starts the performative risk keeps falling far out; the point "
                 "returned is a local minimum. Give the problem a domain, such as pf.Box(lo, hi).",
-                RuntimeWarning,
-                stacklevel=2,
             )
         best, *others = sorted(known, key=lambda point: point.risk)
         return dataclasses.replace(best, others=tuple(others)) if report else best.theta

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.engine.setup import on_device
+from performative.messages import coded
 from performative.problem import Problem
 from performative.schedules import as_schedule
 from performative.solve.landscape import Landscape, View, survey
@@ -82,10 +83,11 @@ def _best_response(land: Landscape, deployed: np.ndarray, number: int) -> np.nda
 
 
 def _refusal(number: int, why: str) -> str:
-    return (
+    return coded(
+        "nothing-to-retrain-to",
         f"repeated_risk_minimization: at deployment {number + 1} the decoupled risk {why}; there is nothing "
         "to retrain to. Give the problem a domain, such as pf.Box(lo, hi), or a loss that is strongly convex "
-        "in theta (a penalty); or use repeated_gradient_descent."
+        "in theta (a penalty); or use repeated_gradient_descent.",
     )
 
 

@@ -1,13 +1,13 @@
 """Performatively stable points: where retraining settles."""
 
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.attraction import attraction
 from performative.solve.landscape import Landscape, View, survey
@@ -50,11 +50,10 @@ def stable_point(
     attracting = [point for point in found if point.attracting is not False]
     best = (attracting or list(found))[0]
     if not attracting:
-        warnings.warn(
+        warn(
+            "repelling-point",
             f"stable_point: the point found repels retraining (contraction factor {best.contraction:.4g}); "
             f"small gradient steps {'do settle there' if best.settles else 'run away from it, too'}.",
-            RuntimeWarning,
-            stacklevel=2,
         )
     if not report:
         return best.theta
@@ -95,7 +94,7 @@ def equilibria(
                 known.append(x)
                 found.append(_judge(land, view, x, "root of the decoupled gradient", tolerance))
         if not known:
-            raise ValueError(_nothing(land, view, *least))
+            raise ValueError(coded("no-stable-point", _nothing(land, view, *least)))
         order = np.argsort([np.linalg.norm(x - origin) for x in known], kind="stable")
         return tuple(found[i] for i in order)
 
@@ -116,10 +115,10 @@ def _search(
 def _judge(land: Landscape, view: View, x: np.ndarray, method: str, tolerance: float) -> Solution:
     residual = natural_residual(land, view, x)
     if residual > allowed(view, x, max(tolerance, 1e-6)):
-        warnings.warn(
+        warn(
+            "closed-form-disagrees",
             f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the "
             "population's stable_point, or give it `nodes` that are exact.",
-            RuntimeWarning,
             stacklevel=3,
         )
     factor, attracting, settles = attraction(land, x)
