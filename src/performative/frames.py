@@ -96,7 +96,7 @@ def read_frame(
     groups = frame.groupby(client, sort=True).indices
     who = [str(g) for g in groups]
     tables, count = pad_tables([x[rows] for rows in groups.values()])
-    answers, _ = pad_tables([labels[rows].astype(np.int32) for rows in groups.values()])
+    answers, _ = pad_tables([labels[rows].astype(np.int32) for rows in groups.values()], labels=True)
     if isinstance(strength, dict):
         missing = [str(g) for g in groups if g not in strength]
         if missing:

@@ -100,6 +100,11 @@ MESSAGES: dict[str, Message] = {
         "`pf.cases.images`: a class has fewer images than all clients together were to get.",
         "Ask for fewer clients or fewer images of each class; the message says how many they get.",
     ),
+    "padding-without-count": Message(
+        "refusal",
+        "A table holds rows of padding that no `count` leaves out: they would be trained on as if they were people.",
+        "Give the population the count that `pf.partition.tables` or `pf.tables.write` returned with the table.",
+    ),
     # Runs
     # Federation
 }

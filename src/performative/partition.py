@@ -15,6 +15,8 @@ from performative.errors import check_counts
 __all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
 
 Parts = list[Int[np.ndarray, " m"]]
+# What stands in the place of a label where a client has no row: no class has this number.
+NO_LABEL = -(2**31)
 
 
 def iid(rows: int, clients: int, seed: int = 0) -> Parts:
@@ -105,11 +107,14 @@ def counts_of(labels: Any, parts: Sequence[Any]) -> Int[np.ndarray, "N C"]:
 def tables(x: Any, y: Any, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, Int[np.ndarray, " N"]]:
     """Each client's rows as one array: x [N, m, ...], y [N, m, ...], and how many rows of it are real [N].
 
-    m is the largest client's number of rows; the others are padded with zeros, which no population draws when it is
-    given the count:
+    m is the largest client's number of rows; the others are padded, with NaN in x and y, or NO_LABEL = -2^31 where y
+    holds whole numbers. A population takes the count, reads real rows only, and refuses padding without a count:
 
         x, y, count = pf.partition.tables(x, y, pf.partition.dirichlet(y, clients=20, alpha=0.3))
         pf.populations.Static(x, y, count)
+
+    Labels become int32 or longer. In x, whole numbers of up to 16 bits (images) stay as they are and are padded with
+    zeros, so that only y shows where they end; longer ones become floats.
 
     x, y:  one row a person
     parts: row numbers of each client. A row may be in several parts, or in none
@@ -120,17 +125,29 @@ def tables(x: Any, y: Any, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
     hands = [_read_part(client, part, len(x)) for client, part in enumerate(parts)]
     if not hands:
         raise ValueError("tables: parts must hold the row numbers of at least one client; got none.")
-    (rows, count), (labels, _) = pad_tables([x[hand] for hand in hands]), pad_tables([y[hand] for hand in hands])
+    rows, count = pad_tables([x[hand] for hand in hands])
+    labels, _ = pad_tables([y[hand] for hand in hands], labels=True)
     return rows, labels, count
 
 
-def pad_tables(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
-    """Stack tables of different lengths, padded with zeros: [N, m, ...] and the real lengths [N]."""
+def pad_tables(tables: Sequence[np.ndarray], labels: bool = False) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
+    """Stack tables of different lengths: [N, m, ...], padded as `tables` says, and the real lengths [N]."""
     lengths = np.asarray([len(t) for t in tables], np.int32)
-    out = np.zeros((len(tables), int(lengths.max()), *np.shape(tables[0])[1:]), np.asarray(tables[0]).dtype)
+    dtype, padding = _blank(np.asarray(tables[0]).dtype, labels)
+    out = np.full((len(tables), int(lengths.max()), *np.shape(tables[0])[1:]), padding, dtype)
     for row, table in enumerate(tables):
         out[row, : len(table)] = table
     return out, lengths
+
+
+def _blank(dtype: np.dtype, labels: bool) -> tuple[np.dtype, Any]:
+    """The dtype of a padded table, and what stands in rows that nobody has."""
+    if dtype.kind in "bui" and labels:
+        dtype = np.promote_types(dtype, np.int32)
+        return dtype, NO_LABEL if dtype.kind == "i" else np.nan
+    if dtype.kind in "iu" and dtype.itemsize > 2:
+        dtype = np.dtype(np.float64)
+    return dtype, np.nan if dtype.kind in "fcO" else np.zeros((), dtype)[()]
 
 
 def _read_part(client: int, part: Any, rows: int) -> np.ndarray:

@@ -1,8 +1,10 @@
 """What is to be learnt: a loss, clients whose data react, their weights, and where theta may be."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -12,6 +14,7 @@ from performative.frames import Columns, read_frame
 from performative.losses import Logistic
 from performative.populations import AbstractPopulation, Strategic
 from performative.populations.pooled import Pooled
+from performative.populations.rows import check_own_tables, labels_in
 from performative.types import Loss, as_numbers, is_concrete
 
 __all__ = ["Problem"]
@@ -45,7 +48,9 @@ class Problem(eqx.Module):
         shape = self.population.model_shape()
         if self.domain is not None and shape is not None:
             self.domain.check(shape)
-        _check_labels(self.loss, self.population)
+        for population in _inside(self.population):
+            check_own_tables(population)
+            _check_labels(self.loss, population)
         if self.weights is not None and is_concrete(self.weights):
             _check_weights(np.asarray(self.weights), self.population.clients)
 
@@ -101,15 +106,20 @@ class Problem(eqx.Module):
         )
 
 
+def _inside(population: AbstractPopulation) -> Iterator[AbstractPopulation]:
+    """A population and all that it is made of."""
+    yield population
+    parts = jax.tree.leaves(population, is_leaf=lambda n: n is not population and isinstance(n, AbstractPopulation))
+    for part in parts:
+        if isinstance(part, AbstractPopulation):
+            yield from _inside(part)
+
+
 def _check_labels(loss: Loss, population: Any) -> None:
     """The logistic loss reads 0 and 1; other codings would train without a word."""
-    while hasattr(population, "inner"):
-        population = population.inner
-    labels = getattr(population, "y", None)
-    if isinstance(loss, Logistic) and labels is not None and is_concrete(labels):
-        found = np.unique(np.asarray(labels))
-        if not np.all(np.isin(found, (0, 1))):
-            raise ValueError(f"the logistic loss needs labels 0 and 1; the population's y holds {found[:5].tolist()}.")
+    found = labels_in(population) if isinstance(loss, Logistic) else None
+    if found is not None and not np.all(np.isin(found, (0, 1))):
+        raise ValueError(f"the logistic loss needs labels 0 and 1; the population's y holds {found[:5].tolist()}.")
 
 
 def _check_weights(weights: np.ndarray, clients: int) -> None:

@@ -27,6 +27,8 @@ __all__ = ["OnDisk", "Packed", "write"]
 
 # Bytes read by one call to the system, and looked through at once by a check.
 _BLOCK = 1 << 26
+# Stands after the array in files of `write`, before the clients' numbers of rows; NumPy does not read that far.
+_COUNTS = b"rows of each client"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +85,15 @@ class RowFile:
         if got != out.nbytes:
             raise OSError(f"{self.path}: {out.nbytes} bytes were to be read, {got} came; was the file cut short?")
         return out
+
+    def read_count(self) -> np.ndarray | None:
+        """Rows that `write` was given of each client, which stand behind the table; None where another wrote it."""
+        end = self.offset + math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        with open(self.path, "rb") as file:
+            file.seek(end)
+            if file.read(len(_COUNTS)) != _COUNTS:
+                return None
+            return np.frombuffer(file.read(4 * self.shape[0]), "<i4")
 
     def _check_same(self, now: os.stat_result) -> None:
         if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
@@ -171,6 +182,11 @@ class OnDisk(AbstractTable):
     @property
     def path(self) -> Path:
         return self.file.path
+
+    @property
+    def count(self) -> Int[np.ndarray, " N"] | None:
+        """How many rows of each client were written, where `pf.tables.write` did; the others are padding."""
+        return self.file.read_count() if np.ndim(self.client) else None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -264,7 +280,8 @@ def write(
 
     Only one client's rows are in memory at a time: `write("x.npy", (x[part] for part in parts), rows=longest)` with
     x = np.load("all.npy", mmap_mode="r"), or with a client's Parquet file read in turn. Shorter tables are padded with
-    zeros, which take no room on file systems that know sparse files. `dtype` converts, None keeps the first client's.
+    zeros, which take no room on file systems that know sparse files; the count is kept in the file too, and a
+    population that is not told it is refused. `dtype` converts, None keeps the first client's.
     """
     check_counts(rows=rows)
     count: list[int] = []
@@ -284,6 +301,8 @@ def write(
         if not count:
             raise ValueError("write: clients must hold at least one client's rows; it is empty.")
         file.truncate(start + len(count) * like.nbytes)
+        file.seek(0, os.SEEK_END)
+        file.write(_COUNTS + np.asarray(count, "<i4").tobytes())
         file.seek(0)
         _write_header(file, len(count), like)  # NumPy leaves room for the digits of the first length
 

@@ -114,16 +114,32 @@ def test_tables_hold_each_clients_rows_and_then_padding(row):
     for client, part in enumerate(parts):
         np.testing.assert_array_equal(rows[client, : count[client]], x[part])
         np.testing.assert_array_equal(labels[client, : count[client]], y[part])
-        assert not rows[client, count[client] :].any() and not labels[client, count[client] :].any()
+        assert np.isnan(rows[client, count[client] :]).all() and np.all(labels[client, count[client] :] == -(2**31))
     assert Static(rows, labels, count).clients == 4
 
 
 def test_tables_take_lists_frames_and_any_order():
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
     rows, labels, count = partition.tables(frame, frame["a"] > 1, [[2, 0], np.asarray([2])])
-    np.testing.assert_array_equal(rows, [[[3.0], [1.0]], [[3.0], [0.0]]])
-    np.testing.assert_array_equal(labels, [[True, False], [True, False]])
+    np.testing.assert_array_equal(rows, [[[3.0], [1.0]], [[3.0], [np.nan]]])
+    np.testing.assert_array_equal(labels, [[1, 0], [1, -(2**31)]])
     np.testing.assert_array_equal(count, [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "padding"),
+    [
+        (np.float32, np.float32, np.nan),
+        (np.uint8, np.uint8, 0),
+        (np.int16, np.int16, 0),
+        (np.int64, np.float64, np.nan),
+        (np.uint32, np.float64, np.nan),
+    ],
+)
+def test_padding_of_features_of_all_kinds(given, dtype, padding):
+    rows, labels, _ = partition.tables(np.ones((3, 2), given), np.ones(3, np.uint8), [[0, 1], [2]])
+    assert rows.dtype == dtype and labels.dtype == np.int32
+    np.testing.assert_array_equal(rows[1, 1], np.full(2, padding, dtype))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import performative as pf
 from performative import tables
 from performative.client_axis import take_clients
 from performative.describe import describe
-from performative.populations.strategic import as_labels
+from performative.populations.rows import as_labels
 from performative.tables import OnDisk, Packed, write
 from performative.testing import check_part
 from performative.testing.uses import slice_client

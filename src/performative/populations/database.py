@@ -15,8 +15,8 @@ from performative.partition import pad_tables
 from performative.populations.base import AbstractPopulation
 from performative.populations.gaussian import Gaussian
 from performative.populations.nodes import standard_nodes
+from performative.populations.rows import as_counts, check_tables, table_nodes
 from performative.populations.shifts import AbstractShift, sensitivity_of
-from performative.populations.strategic import as_counts, table_nodes
 from performative.types import Counts, Noise, Numbers, Theta, as_numbers, is_concrete, per_client
 
 # Draws that stand for the noise of each row where there are three coordinates or more.
@@ -60,7 +60,8 @@ class Database(AbstractPopulation):
     def __check_init__(self) -> None:
         if np.ndim(self.z) < 2 or 0 in np.shape(self.z):
             raise ValueError(f"Database: z must be [rows], [clients, rows] or longer; got shape {np.shape(self.z)}.")
-        check_finite("Database", z=self.z, noise=self.noise)
+        check_tables("Database", self.count, z=self.z)
+        check_finite("Database", noise=self.noise)
         if self.shift is not None and not isinstance(self.shift, AbstractShift):
             raise ValueError(
                 "Database: shift must be a shift such as pf.populations.shifts.Linear(sensitivity), or None; "
@@ -70,10 +71,6 @@ class Database(AbstractPopulation):
             raise ValueError(f"Database: noise is a standard deviation and must be >= 0; got {self.noise}.")
         if self.noise is not None and np.ndim(self.noise) > 1:
             raise ValueError(f"Database: noise must be a number or one a client; got shape {np.shape(self.noise)}.")
-        if self.count is not None and is_concrete(self.count):
-            m, count = np.shape(self.z)[1], np.asarray(self.count)
-            if np.any((count < 1) | (count > m)):
-                raise ValueError(f"Database: count must lie in 1..{m}, the rows of z; got {count.tolist()}.")
         _ = self.clients
 
     @property

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from performative.errors import check_counts, check_finite
 from performative.families import Proportions
 from performative.populations.base import AbstractPopulation
-from performative.populations.strategic import as_counts, as_labels
+from performative.populations.rows import as_counts, as_labels, check_tables
 from performative.types import AbstractTable, Counts, Loss, Numbers, Theta, World, as_numbers, number, per_client
 
 # Numbers of a client's images that are measured at once (4 MB in float64; what a network makes of them is more).
@@ -35,7 +35,9 @@ class Reweighted(AbstractPopulation):
 
     x, y:        [N, m, ...] rows of numbers (images, say) and their classes 0, 1, ...: [N, m]
     temperature: a number, or one a client; 0 is data that stay
-    held_out:    (x, y) of other rows of the same clients, on which a_k is measured; None measures on the rows of x
+    count:       [N] rows of each client that are real, where those with fewer than m are padded; None for all m
+    held_out:    (x, y) or (x, y, count) of other rows of the same clients, on which a_k is measured; None measures on
+                 the rows of x
     by:          "loss": a_k is the mean loss of class k. "accuracy": the share of rows of class k that are got right,
                  whose loss is lowest under their own label. The paper allows both; by accuracy a positive temperature
                  favours what is right already, so give a negative one to look harder at what is wrong
@@ -54,6 +56,7 @@ class Reweighted(AbstractPopulation):
     measured_x: Any = per_client(table=True, converter=as_images)
     measured_y: Counts | None = per_client(table=True, converter=lambda y: None if y is None else as_labels(y))
     measured: Counts | None = per_client(converter=as_counts)
+    count: Counts | None = per_client(converter=as_counts)
     scale: Numbers | None = number()
     classes: int = eqx.field(static=True)  # type: ignore[misc]  # per_client() is a field without a default
     by: str = eqx.field(static=True)  # type: ignore[misc]  # as above
@@ -66,12 +69,13 @@ class Reweighted(AbstractPopulation):
         temperature: Any,
         classes: int | None = None,
         *,
+        count: Any = None,
         held_out: Any = None,
         by: str = "loss",
         scale: Any = None,
         block: int | None = None,
     ):
-        x, y = _read_rows("", x, y)
+        x, y, real = _read_rows("", x, y, count)
         check_finite("Reweighted", temperature=as_numbers(temperature), scale=as_numbers(scale))
         if np.ndim(scale):
             raise ValueError(f"Reweighted: scale must be one number; got shape {np.shape(scale)}.")
@@ -79,27 +83,28 @@ class Reweighted(AbstractPopulation):
             raise ValueError(f'Reweighted: by must be "loss" or "accuracy"; got {by!r}.')
         if block is not None:
             check_counts(**{"Reweighted: block": block})
-        self.classes = int(y.max()) + 1 if classes is None else int(classes)
-        if y.max() >= self.classes:
-            raise ValueError(
-                f"Reweighted: classes={classes}, but y holds class {y.max()}; give at least {y.max() + 1}."
-            )
-        self.held = _count(y, self.classes)
+        last = int(y[real].max())
+        self.classes = last + 1 if classes is None else int(classes)
+        if last >= self.classes:
+            raise ValueError(f"Reweighted: classes={classes}, but y holds class {last}; give at least {last + 1}.")
+        self.held = _count(y, real, self.classes)
         self.start = np.cumsum(self.held, axis=1, dtype=np.int32) - self.held
-        if np.any(np.diff(y, axis=1) < 0):
+        place = np.where(real, y, self.classes)  # padding stays at the end
+        if np.any(np.diff(place, axis=1) < 0):
             if isinstance(x, AbstractTable):
                 raise ValueError(
                     f"Reweighted: x is a {type(x).__name__}, whose rows stay where they are, so they must come in the "
                     "order of their classes; sort each client's rows and y by y first."
                 )
-            order = np.argsort(y, axis=1, kind="stable")
+            order = np.argsort(place, axis=1, kind="stable")
             x = np.stack([np.asarray(rows)[o] for rows, o in zip(x, order, strict=True)])
             y = np.take_along_axis(y, order, axis=1)
         self.x, self.y, self.temperature, self.scale, self.by, self.block = x, y, temperature, scale, by, block
+        self.count = as_counts(count)
         self.measured_x = self.measured_y = self.measured = None
         if held_out is not None:
-            self.measured_x, self.measured_y = _read_held_out(held_out, x, self.classes)
-            self.measured = _count(self.measured_y, self.classes)
+            self.measured_x, self.measured_y, real = _read_held_out(held_out, x, self.classes)
+            self.measured = _count(self.measured_y, real, self.classes)
             without = np.argwhere((self.held > 0) & (self.measured == 0))
             if len(without):
                 client, k = without[0].tolist()
@@ -130,13 +135,15 @@ class Reweighted(AbstractPopulation):
             x, y, count = self.measured_x, self.measured_y, self.measured
         measure = self._measure(loss)
         every = jnp.arange(y.shape[0], dtype=jnp.int32)
+        real = every < jnp.sum(count, dtype=jnp.int32)
+        every = jnp.where(real, every, 0)  # row 0 stands in for padding, which is never read
 
         def one(row: Array) -> Array:
             return jnp.asarray(measure(theta, (self._scaled(x[row]), y[row]))).astype(world.dtype)
 
         block = self.block or max(1, _NUMBERS // int(np.prod(x.shape[1:])))
         each = jax.vmap(one)(every) if len(every) <= block else jax.lax.map(one, every, batch_size=block)
-        member = y[every][:, None] == jnp.arange(self.classes, dtype=y.dtype)
+        member = real[:, None] & (y[every][:, None] == jnp.arange(self.classes, dtype=y.dtype))
         total = jnp.sum(jnp.where(member, each[:, None], 0), axis=0)
         score = self.temperature * total / jnp.maximum(count, 1).astype(total.dtype)
         weights = jax.nn.softmax(jnp.where(self.held > 0, score, -jnp.inf))
@@ -149,15 +156,17 @@ class Reweighted(AbstractPopulation):
         return jax.random.uniform(key, (*shape, 2))
 
     def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Array, Array]:
-        """Every row once, with chance w_k / (rows of class k): exact, and smooth in the world."""
+        """Every row once, with chance w_k / (rows of class k): exact, and smooth in the world. Padding has none."""
         every = jnp.arange(self.x.shape[0], dtype=jnp.int32)
+        real = every < jnp.sum(self.held, dtype=jnp.int32)
+        every = jnp.where(real, every, 0)
         label = self.y[every]
         held, mine = self.held[label].astype(world.dtype), world[label]
         edges = jnp.cumsum(world)
         # The middle of the interval of (0, 1) that `sample` maps to the row.
         picks_class = (edges[label] - mine / 2) / edges[-1]
         picks_row = ((every - self.start[label]).astype(world.dtype) + 0.5) / held
-        return jax.lax.stop_gradient(jnp.stack([picks_class, picks_row], axis=1)), mine / held
+        return jax.lax.stop_gradient(jnp.stack([picks_class, picks_row], axis=1)), jnp.where(real, mine / held, 0)
 
     def group(self, noise: Array, world: World, theta: Theta) -> Array:
         return self.sample(noise, world, theta)[1]
@@ -189,37 +198,40 @@ class Reweighted(AbstractPopulation):
         return right
 
 
-def _read_rows(name: str, x: Any, y: Any) -> tuple[Any, np.ndarray]:
-    """Rows and their classes, checked; `name` is what they are called besides x and y."""
-    x, y = as_images(x), np.asarray(as_labels(y))
+def _read_rows(name: str, x: Any, y: Any, count: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Rows, their classes and which of them are real, checked; `name` is what they are called besides x and y."""
+    x, y, count = as_images(x), np.asarray(as_labels(y)), as_counts(count)
     if np.ndim(x) < 3 or y.shape != np.shape(x)[:2]:
         raise ValueError(
             f"Reweighted: {name}x must be [clients, rows, ...] and {name}y [clients, rows]; "
             f"got {np.shape(x)} and {y.shape}."
         )
-    if y.dtype.kind != "i" or y.min() < 0:
-        raise ValueError(f"Reweighted: {name}y must hold class numbers 0, 1, ...; got {np.unique(y)[:5].tolist()}.")
-    if x.dtype != np.uint8:
-        check_finite("Reweighted", **{f"{name}x": x})
-    return x, y
+    check_tables("Reweighted", count, **{f"{name}x": x, f"{name}y": y})
+    real = np.broadcast_to(np.arange(y.shape[1]) < np.reshape(y.shape[1] if count is None else count, (-1, 1)), y.shape)
+    if y.dtype.kind != "i" or y[real].min() < 0:
+        found = np.unique(y[real])[:5].tolist()
+        raise ValueError(f"Reweighted: {name}y must hold class numbers 0, 1, ...; got {found}.")
+    return x, y, real
 
 
-def _read_held_out(held_out: Any, x: Any, classes: int) -> tuple[Any, np.ndarray]:
-    if not isinstance(held_out, (tuple, list)) or len(held_out) != 2:
-        raise ValueError(f"Reweighted: held_out must be a pair (x, y); got {type(held_out).__name__}.")
-    apart, labels = _read_rows("held_out's ", *held_out)
+def _read_held_out(held_out: Any, x: Any, classes: int) -> tuple[Any, np.ndarray, np.ndarray]:
+    if not isinstance(held_out, (tuple, list)) or len(held_out) not in (2, 3):
+        raise ValueError(f"Reweighted: held_out must be (x, y) or (x, y, count); got {type(held_out).__name__}.")
+    apart, labels, real = _read_rows("held_out's ", *held_out[:2], held_out[2] if len(held_out) == 3 else None)
     if len(apart) != len(x) or apart.shape[2:] != x.shape[2:] or apart.dtype != x.dtype:
         raise ValueError(
             f"Reweighted: held_out's x must hold rows of the same clients, shape and dtype as x, {x.dtype} "
             f"[{len(x)}, ..., {', '.join(map(str, x.shape[2:]))}]; got {apart.dtype} {list(apart.shape)}."
         )
-    if labels.max() >= classes:
+    last = labels[real].max()
+    if last >= classes:
         raise ValueError(
-            f"Reweighted: held_out's y holds class {labels.max()}, but there are {classes} classes; give classes=."
+            f"Reweighted: held_out's y holds class {last}, but there are {classes} classes; give classes=."
         )
-    return apart, labels
+    return apart, labels, real
 
 
-def _count(y: np.ndarray, classes: int) -> np.ndarray:
-    """Rows of each class that each client has."""
-    return np.stack([np.bincount(row, minlength=classes) for row in y]).astype(np.int32)
+def _count(y: np.ndarray, real: np.ndarray, classes: int) -> np.ndarray:
+    """Real rows of each class that each client has."""
+    pairs = zip(y, real, strict=True)
+    return np.stack([np.bincount(row[here], minlength=classes) for row, here in pairs]).astype(np.int32)

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_finite
 from performative.populations.base import AbstractPopulation
-from performative.populations.strategic import as_counts, as_labels, table_nodes
-from performative.types import Counts, Numbers, Theta, World, is_concrete, per_client
+from performative.populations.rows import as_counts, as_labels, check_tables, table_nodes
+from performative.types import Counts, Numbers, Theta, World, per_client
 
 
 class Static(AbstractPopulation):
@@ -32,11 +31,7 @@ class Static(AbstractPopulation):
                 f"Static: x must be [clients, rows, ...] and y [clients, rows]; got {np.shape(self.x)} and "
                 f"{np.shape(self.y)}."
             )
-        check_finite("Static", x=self.x, y=self.y)
-        if is_concrete(self.count) and self.count is not None:
-            m, count = np.shape(self.x)[1], np.asarray(self.count)
-            if np.any((count < 1) | (count > m)):
-                raise ValueError(f"Static: count must lie in 1..{m}, the rows of x; got {count.tolist()}.")
+        check_tables("Static", self.count, x=self.x, y=self.y)
         _ = self.clients
 
     @property

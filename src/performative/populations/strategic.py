@@ -11,30 +11,8 @@ from jaxtyping import Array
 from performative.errors import check_finite
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
-from performative.types import (
-    AbstractTable,
-    Counts,
-    Numbers,
-    Theta,
-    as_numbers,
-    as_whole,
-    is_concrete,
-    number,
-    per_client,
-)
-
-
-def as_counts(value: Any) -> Any:
-    """Whole numbers as int32, on the host unless they are on a device already."""
-    return value if value is None or isinstance(value, jax.Array) else np.asarray(value, np.int32)
-
-
-def as_labels(value: Any) -> Any:
-    """Labels keep whole numbers whole and other values as they are."""
-    if isinstance(value, AbstractTable):
-        return value
-    value = value if isinstance(value, jax.Array) else np.asarray(value)
-    return value.astype(np.int32) if value.dtype.kind in "bui" else as_numbers(value)
+from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
+from performative.types import Counts, Numbers, Theta, as_whole, number, per_client
 
 
 class Strategic(AbstractPopulation):
@@ -71,12 +49,9 @@ class Strategic(AbstractPopulation):
         d = self.x.shape[2]
         if self.features is not None and not all(isinstance(f, int) and 0 <= f < d for f in self.features):
             raise ValueError(f"Strategic: features must be column numbers 0..{d - 1} of x; got {self.features}.")
-        check_finite("Strategic", x=self.x, y=self.y, strength=self.strength)
+        check_tables("Strategic", self.count, x=self.x, y=self.y)
+        check_finite("Strategic", strength=self.strength)
         self._check_strength()
-        if is_concrete(self.count) and self.count is not None:
-            m, count = np.shape(self.x)[1], np.asarray(self.count)
-            if np.any((count < 1) | (count > m)):
-                raise ValueError(f"Strategic: count must lie in 1..{m}, the rows of x; got {count.tolist()}.")
         _ = self.clients
 
     def _check_strength(self) -> None:
@@ -86,9 +61,9 @@ class Strategic(AbstractPopulation):
                 "Strategic: strength must be a number, one a client, or [clients, 2], one for each label; "
                 f"got shape {np.shape(self.strength)}."
             )
-        if by_label and is_concrete(self.y) and not np.all(np.isin(np.asarray(self.y), (0, 1))):
-            found = np.unique(np.asarray(self.y))[:5].tolist()
-            raise ValueError(f"Strategic: strength by label needs labels y of 0 and 1; got {found}.")
+        found = labels_in(self) if by_label else None
+        if found is not None and not np.all(np.isin(found, (0, 1))):
+            raise ValueError(f"Strategic: strength by label needs labels y of 0 and 1; got {found[:5].tolist()}.")
 
     @property
     def capacity(self) -> int:
@@ -129,10 +104,3 @@ class Strategic(AbstractPopulation):
 
     def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return table_nodes(self.capacity, self.rows)
-
-
-def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
-    """Every row of a table once: expectations over it are exact. Padding weighs nothing."""
-    every = jnp.arange(capacity, dtype=jnp.int32)
-    real = (every < rows).astype(jnp.result_type(float))
-    return every, real / jnp.sum(real)

@@ -171,8 +171,8 @@ class TestObserved:
         noise, weight = mine.nodes(jnp.zeros(3), 8)
         for theta in (np.zeros(3), np.full(3, 1e6)):
             x, y = jax.vmap(lambda u, theta=theta: mine.sample(u, None, jnp.asarray(theta)))(noise)
-            np.testing.assert_allclose(x, X[3], rtol=1e-6)
-            np.testing.assert_array_equal(y, LABELS[3])
+            np.testing.assert_allclose(x[:4], X[3][:4], rtol=1e-6)
+            np.testing.assert_array_equal(y[:4], LABELS[3][:4])
         np.testing.assert_allclose(weight, [0.25] * 4 + [0, 0])
         assert not mine.smooth and mine.model_shape() == (3,)
 

@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts
 from performative.families import AbstractFamily, ClassLocation, Location
 from performative.live.sources.deployment import Deployed, check_version
 from performative.live.sources.publish import Publisher
 from performative.live.sources.readers import Reader
 from performative.live.sources.rows import NEWER, OLDER, Rows
 from performative.populations import AbstractPopulation
-from performative.populations.strategic import as_counts, as_labels, table_nodes
-from performative.types import Counts, Noise, Numbers, Theta, as_whole, is_concrete, per_client
+from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
+from performative.types import Counts, Noise, Numbers, Theta, as_whole, per_client
 
 
 class TooFewRows(RuntimeError):
@@ -113,16 +113,12 @@ class Observed(AbstractPopulation):
             raise ValueError(
                 f"Observed: y must be [clients, rows] = {np.shape(self.x)[:2]}, like x; got shape {np.shape(self.y)}."
             )
-        check_finite("Observed", x=self.x, y=self.y)
+        check_tables("Observed", self.count, x=self.x, y=self.y)
         if self.classes is not None:
             check_counts(**{"Observed: classes": self.classes})
-            whole = self.y is not None and jnp.issubdtype(self.y.dtype, jnp.integer)
-            if not whole or (is_concrete(self.y) and not np.all((self.y >= 0) & (self.y < self.classes))):
+            whole, found = self.y is not None and jnp.issubdtype(self.y.dtype, jnp.integer), labels_in(self)
+            if not whole or (found is not None and not np.all((found >= 0) & (found < self.classes))):
                 raise ValueError(f"Observed: classes={self.classes} needs whole labels y from 0 to {self.classes - 1}.")
-        if self.count is not None and is_concrete(self.count):
-            m, count = np.shape(self.x)[1], np.asarray(self.count)
-            if np.any((count < 1) | (count > m)):
-                raise ValueError(f"Observed: count must lie in 1..{m}, the rows of x; got {count.tolist()}.")
         _ = self.clients
 
     @property

@@ -1,0 +1,151 @@
+"""Clients' tables [N, m, ...]: how many rows of each are real, and what stands in the others."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from performative.errors import check_finite
+from performative.messages import coded
+from performative.partition import NO_LABEL
+from performative.types import AbstractTable, as_numbers, is_concrete
+
+
+def as_counts(value: Any) -> Any:
+    """Whole numbers as int32, on the host unless they are on a device already."""
+    if value is None or isinstance(value, jax.Array):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu" and not (array.dtype.kind == "f" and np.all(array == np.floor(array))):
+        raise ValueError(f"count must hold whole numbers of rows; got {value!r}.")
+    return array.astype(np.int32)
+
+
+def as_labels(value: Any) -> Any:
+    """Labels keep whole numbers whole and other values as they are."""
+    if isinstance(value, AbstractTable):
+        return value
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
+    if value.dtype.kind not in "bui":
+        return as_numbers(value)
+    if value.dtype.itemsize >= 4 and value.dtype != np.int32 and is_concrete(value) and value.size:
+        low, high = int(value.min()), int(value.max())
+        if low < -(2**31) or high >= 2**31:
+            raise ValueError(
+                f"y holds whole numbers from {low} to {high}, which do not fit into the 32 bits of a label; "
+                "give targets as floats."
+            )
+    return value.astype(np.int32)
+
+
+def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
+    """Every row of a table once: expectations over it are exact.
+
+    Padding weighs nothing and is never read: row 0, which every table has, stands in its place.
+    """
+    every = jnp.arange(capacity, dtype=jnp.int32)
+    real = every < rows
+    weight = real.astype(jnp.result_type(float))
+    return jnp.where(real, every, 0), weight / jnp.sum(weight)
+
+
+def labels_in(population: Any) -> np.ndarray | None:
+    """The labels y that occur in real rows, in sorted order; None where there are none, or they cannot be looked at."""
+    labels, count = getattr(population, "y", None), getattr(population, "count", None)
+    if labels is None or not is_concrete((labels, count)):
+        return None
+    values = np.asarray(labels)
+    if count is None or values.ndim < 2:
+        return np.unique(values)
+    return np.unique(values[np.arange(values.shape[1]) < np.broadcast_to(count, len(values))[:, None]])
+
+
+def check_tables(owner: str, count: Any, **tables: Any) -> None:
+    """Refuse a count that does not fit, padding that nobody counted, and values in real rows that are not finite.
+
+    tables: by the names that the population has for them, [N, m, ...]; None where one is missing
+    """
+    there = {name: table for name, table in tables.items() if table is not None}
+    rows = next(iter(there.values())).shape[1]
+    real = None
+    if count is not None and is_concrete(count):
+        held = np.asarray(count)
+        if np.ndim(held) > 1 or np.any((held < 1) | (held > rows)):
+            first = next(iter(there))
+            raise ValueError(f"{owner}: count must lie in 1..{rows}, the rows of {first}; got {held.tolist()}.")
+        real = np.arange(rows) < np.reshape(held, (-1, 1))
+    for name, table in there.items():
+        padding = padding_of(table)
+        if padding is not None and (count is None or real is not None):
+            _check_padding(owner, name, padding, real)
+        if not is_concrete(table):
+            continue
+        values = np.asarray(table)
+        if real is not None and values.dtype.kind == "f" and not np.all(np.isfinite(values)):
+            values = np.where(real.reshape(*real.shape, *(1,) * (values.ndim - 2)), values, 0.0)
+        check_finite(owner, **{name: values})
+
+
+def padding_of(table: Any) -> Bool[np.ndarray, "N m"] | None:
+    """Rows at the end of clients' tables that hold nothing but NaN, or no label; None where there are none.
+
+    This is what `pf.partition.tables` pads with; a table on disk knows how many rows were written to it.
+    """
+    held = getattr(table, "count", None)
+    if held is not None and is_concrete(held):
+        past = np.arange(table.shape[1]) >= np.reshape(held, (-1, 1))
+        return past if past.any() else None
+    if not is_concrete(table) or table.ndim < 2:
+        return None
+    values = np.asarray(table)
+    if values.dtype.kind not in "if" or not np.any(_is_blank(values[:, -1:])):
+        return None
+    if len(values) == 1 and values.dtype.kind == "f":
+        return None  # a single client's table has its own length: NaN is a value that is missing
+    blank = _is_blank(values)
+    return np.logical_and.accumulate(blank[:, ::-1], axis=1)[:, ::-1]
+
+
+def _is_blank(values: np.ndarray) -> np.ndarray:
+    blank = np.isnan(values) if values.dtype.kind == "f" else values == NO_LABEL
+    return blank.reshape(*values.shape[:2], -1).all(axis=2)
+
+
+def check_own_tables(population: Any) -> None:
+    """The same refusal of padding for a population of the user's own: it has tables, and nothing that counts rows."""
+    if getattr(population, "count", None) is not None or np.ndim(population.rows):
+        return
+    for field in dataclasses.fields(population):
+        table = getattr(population, field.name)
+        padding = padding_of(table) if field.metadata.get("table") and hasattr(table, "ndim") else None
+        if padding is not None:
+            _check_padding(type(population).__name__, field.name, padding, None)
+
+
+def _check_padding(owner: str, name: str, padding: np.ndarray, real: np.ndarray | None) -> None:
+    """Padding must lie past what `count` says; without a count there must be none."""
+    held = (~padding).sum(axis=1)
+    if real is None:
+        shorter = int(np.sum(padding.any(axis=1)))
+        raise ValueError(
+            coded(
+                "padding-without-count",
+                f"{owner}: {name} ends in padding: {shorter} of {len(held)} clients have fewer than "
+                f"{padding.shape[1]} rows (client {int(np.argmin(held))} has {held.min()}). Give count=, how many rows "
+                "are real, as pf.partition.tables and pf.tables.write return it.",
+            )
+        )
+    over = np.flatnonzero((real & padding).any(axis=1))
+    if len(over):
+        client = int(over[0])
+        said = int(np.broadcast_to(real, padding.shape)[client].sum())
+        raise ValueError(
+            coded(
+                "padding-without-count",
+                f"{owner}: count[{client}] = {said}, but {name} has {held[client]} real rows of client {client} and "
+                "padding after them. Give the count that came with the table.",
+            )
+        )
