@@ -65,12 +65,6 @@ def test_a_fitted_model_starts_with_the_same_scores():
     np.testing.assert_allclose(history.theta[0, 0], theta)
 
 
-def test_a_model_of_the_wrong_width_is_refused():
-    model = LogisticRegression().fit(FRAME[["cards"]], FRAME["default"])
-    with pytest.raises(ValueError, match="1 coefficients for 2 features"):
-        pf.run(problem(strength=0.5), pf.p_fedavg(rate=0.1), rounds=1, theta=model)
-
-
 def test_training_on_a_frame_comes_near_the_exact_stable_point():
     made = problem(strength=0.5, penalty=0.1)
     stable = pf.stable_point(made)

@@ -16,7 +16,7 @@ LAYERS = [
         "sampling", "losses", "schedules", "optimisers", "domains", "deploy", "batches",
         "populations", "estimators", "participation", "channels", "aggregators",
     },
-    {"frames", "problem", "algorithm"},
+    {"fitted", "frames", "problem", "algorithm"},
     {"risk", "privacy"},
     {"engine", "history", "plotting"},
     {"recipes", "citations", "sweep", "compare", "scoreboard", "solve", "drift", "skew", "testing", "cases", "attack"},

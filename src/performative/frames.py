@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from performative.errors import check_finite, nearest
+from performative.fitted import linear_scores
+from performative.messages import coded
 from performative.partition import pad_tables
 from performative.types import as_numbers
 
@@ -19,20 +21,23 @@ class Columns:
     spread: tuple[float, ...]
     clients: tuple[str, ...]
     intercept: bool
+    classes: tuple[Any, Any] = (0, 1)
 
     def start(self, model: Any) -> np.ndarray:
-        """theta from a fitted scikit-learn linear model on the raw features: same scores, our scaling."""
-        coef = np.ravel(np.asarray(model.coef_, np.float64))
-        features = len(self.centre)
-        if coef.size != features:
+        """theta from a fitted scikit-learn classifier on the raw features: same scores, our scaling."""
+        features = self.names[: len(self.centre)]
+        theta, offset = linear_scores(model, features, self.centre, self.spread, self.classes)
+        if self.intercept:
+            return np.append(theta, offset)
+        if abs(offset) > 1e-9 * max(float(np.max(np.abs(theta))), 1e-300):
             raise ValueError(
-                f"theta: the model has {coef.size} coefficients for {features} features {list(self.names[:features])}."
+                coded(
+                    "model-not-linear",
+                    f"theta: {type(model).__name__} scores {offset:.4g} where all (scaled) features are 0, and this "
+                    "problem has no intercept; give from_frame intercept=True.",
+                )
             )
-        theta = coef * np.asarray(self.spread)
-        if not self.intercept:
-            return theta
-        offset = float(np.ravel(np.asarray(getattr(model, "intercept_", 0.0)))[0])
-        return np.append(theta, offset + coef @ np.asarray(self.centre))
+        return theta
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +51,9 @@ class ClientTables:
 
 
 def read_frame(
-    frame: Any, client: str, label: str, strategic: Any, strength: Any, standardise: bool, intercept: bool
-) -> ClientTables:
+    frame: Any, client: str, label: str, strategic: Any, strength: Any, standardise: bool, intercept: bool,
+    positive: Any = None,
+) -> ClientTables:  # fmt: skip
     """Split a table by client, pad to one length, check every column that is used."""
     if not hasattr(frame, "columns") or not hasattr(frame, "groupby"):
         raise ValueError(f"frame must be a pandas DataFrame, one row a person; got {type(frame).__name__}.")
@@ -78,14 +84,9 @@ def read_frame(
     if texts:
         raise ValueError(f"from_frame needs numeric features; encode or drop the columns {texts}.")
     raw = frame[features].to_numpy(np.float64)
-    labels = frame[label].to_numpy()
     for i, name in enumerate(features):
         check_finite("from_frame", **{f"column {name!r}": raw[:, i]})
-    if not np.all(np.isin(labels, (0, 1))):
-        others = frame[label][~np.isin(labels, (0, 1))].unique()[:5].tolist()
-        raise ValueError(f"label={label!r} must hold 0 and 1; found also {others}.")
-    if len(np.unique(labels)) < 2:
-        raise ValueError(f"label={label!r} is {labels[0]} in every row, so there is nothing to learn.")
+    labels, classes = _read_labels(frame[label], label, positive)
     centre = raw.mean(axis=0) if standardise else np.zeros(len(features))
     spread = raw.std(axis=0) if standardise else np.ones(len(features))
     spread = np.where(spread > 0, spread, 1.0)
@@ -96,7 +97,7 @@ def read_frame(
     groups = frame.groupby(client, sort=True).indices
     who = [str(g) for g in groups]
     tables, count = pad_tables([x[rows] for rows in groups.values()])
-    answers, _ = pad_tables([labels[rows].astype(np.int32) for rows in groups.values()], labels=True)
+    answers, _ = pad_tables([labels[rows] for rows in groups.values()], labels=True)
     if isinstance(strength, dict):
         missing = [str(g) for g in groups if g not in strength]
         if missing:
@@ -112,6 +113,28 @@ def read_frame(
             f"strength must be a number, one a client ({len(groups)} of them: {who[:5]}) or {{client: number}}; "
             f"got shape {strength.shape}."
         )
-    columns = Columns(tuple(names), tuple(centre.tolist()), tuple(spread.tolist()), tuple(who), intercept)
+    columns = Columns(tuple(names), tuple(centre.tolist()), tuple(spread.tolist()), tuple(who), intercept, classes)
     movable = tuple(features.index(name) for name in wanted)
     return ClientTables(tables, answers, count, strength, movable, columns)
+
+
+def _read_labels(column: Any, label: str, positive: Any) -> tuple[np.ndarray, tuple[Any, Any]]:
+    """Labels as 0 and 1, and what they are called: 0 and 1 stand for themselves, else `positive` is 1."""
+    empty = int(column.isna().sum())
+    if empty:
+        raise ValueError(f"label={label!r} says nothing in {empty} of {len(column)} rows; drop or fill them first.")
+    found = column.unique().tolist()
+    if len(found) < 2:
+        raise ValueError(f"label={label!r} is {found[0]!r} in every row, so there is nothing to learn.")
+    if len(found) > 2:
+        raise ValueError(f"label={label!r} must hold two classes, such as 0 and 1; found {found[:5]}.")
+    if positive is None and not all(value in (0, 1) for value in found):
+        raise ValueError(
+            f"label={label!r} holds {found[0]!r} and {found[1]!r}; say which of them is 1, such as "
+            f"positive={found[0]!r}. People change their features against the model, so 1 is what they try not to be."
+        )
+    one = 1 if positive is None else positive
+    if one not in found:
+        raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which holds {found}.")
+    other = next(value for value in found if value != one)
+    return (column == one).to_numpy(np.int32), (other, one)

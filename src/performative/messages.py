@@ -100,6 +100,28 @@ MESSAGES: dict[str, Message] = {
         "`pf.cases.images`: a class has fewer images than all clients together were to get.",
         "Ask for fewer clients or fewer images of each class; the message says how many they get.",
     ),
+    "model-of-other-columns": Message(
+        "refusal",
+        "A fitted model that is to be the start knows columns that the problem lacks, or another number of them.",
+        "Fit the model on the columns of the frame that `from_frame` reads.",
+    ),
+    "model-of-other-classes": Message(
+        "refusal",
+        "A fitted model that is to be the start knows other classes than the problem, so its scores may point the"
+        " other way.",
+        "Fit the model to the column that `from_frame` reads as its label, and say by `positive=` which class is 1.",
+    ),
+    "model-not-linear": Message(
+        "refusal",
+        "A model that is to be the start has no linear scores in the features of the problem, or has not been fitted.",
+        "Give a fitted linear classifier, a Pipeline of scalers and one, or an array.",
+    ),
+    "model-without-names": Message(
+        "warning",
+        "A model that is to be the start was fitted on an array, so nobody can tell whether its columns are in the"
+        " order of the frame's.",
+        "Fit the model on a DataFrame; its columns are then compared by name.",
+    ),
     "padding-without-count": Message(
         "refusal",
         "A table holds rows of padding that no `count` leaves out: they would be trained on as if they were people.",

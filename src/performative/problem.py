@@ -78,6 +78,7 @@ class Problem(eqx.Module):
         *,
         client: str,
         label: str,
+        positive: Any = None,
         strategic: Any = None,
         strength: Any = 1.0,
         penalty: Any = None,
@@ -87,13 +88,16 @@ class Problem(eqx.Module):
         """A strategic logistic problem from a pandas table: one row a person.
 
         client:      column that says whose row it is; the weights are the clients' shares of rows
-        label:       column of 0 and 1
+        label:       column of two classes, 0 and 1
+        positive:    which class is 1 where they are called something else; people change features so that theta.x
+                     falls, so it is the class that they try not to be (a fitted model's `classes_` are read by it)
         strategic:   columns that people can change in answer to the model (names), None for all features
         strength:    how far they go, per unit of the model: a number, or {client: number}
         penalty:     L2, None for 1 / (number of rows); the intercept is never penalised
-        standardise: scale features to mean 0 and variance 1 (a fitted scikit-learn model given as `theta` is rescaled)
+        standardise: scale features to mean 0 and variance 1 (a fitted scikit-learn model given as `theta` keeps
+                     its scores)
         """
-        tables = read_frame(frame, client, label, strategic, strength, standardise, intercept)
+        tables = read_frame(frame, client, label, strategic, strength, standardise, intercept, positive)
         rows = int(np.sum(tables.count))
         return cls(
             loss=Logistic(

@@ -64,8 +64,8 @@ def selection_skew(
     with jax.enable_x64(True):
         algorithm = Algorithm(rate=0.0, participation=participation)
         setup = on_device(prepare(problem, algorithm, Clock()), jnp.float64)
-        points = [read_theta(setup.problem, model, jnp.float64) for model in (*models, optimum)]
-        under = None if deployed is None else read_theta(setup.problem, deployed, jnp.float64)
+        points = [read_theta(problem, model, jnp.float64) for model in (*models, optimum)]
+        under = None if deployed is None else read_theta(problem, deployed, jnp.float64)
         check_fit(setup.problem, points[0])
         risks = np.stack([_risks(setup, x, x if under is None else under) for x in points])
         regrets = risks - _least(problem, points, under)

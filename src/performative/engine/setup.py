@@ -18,6 +18,7 @@ from performative.engine.clock import Clock
 from performative.engine.report import Setup
 from performative.engine.sharding import filled, map_rows, place
 from performative.errors import check_finite
+from performative.fitted import is_fitted_model
 from performative.problem import Problem
 from performative.types import Broadcast, ClientMemory, Local, ServerMemory, State, Theta, Upload
 
@@ -50,7 +51,7 @@ def on_mesh(setup: Setup, dtype: Any, mesh: Mesh) -> Setup:
 
 
 def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
-    """The start: None for zeros, numbers, any pytree of arrays, or a fitted scikit-learn linear model."""
+    """The start: None for zeros, numbers, any pytree of arrays, or a fitted scikit-learn linear classifier."""
     shape = problem.population.model_shape()
     if theta is None:
         if shape is None:
@@ -58,7 +59,7 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
                 "theta: this population fits any model, so give the start (arrays, or a pytree of arrays)."
             )
         return jnp.zeros(shape, dtype)
-    if hasattr(theta, "coef_"):
+    if is_fitted_model(theta):
         if problem.columns is None:
             raise ValueError(
                 "theta: a fitted model can start a problem made by Problem.from_frame only; give an array."
@@ -67,7 +68,8 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
     if shape is not None and isinstance(theta, (list, tuple)):
         theta = np.asarray(theta, float)  # a list of numbers is a vector, not a tree of numbers
     for path, leaf in jax.tree_util.tree_leaves_with_path(theta):
-        if callable(leaf) or isinstance(leaf, str):
+        number = not (callable(leaf) or isinstance(leaf, str)) and np.asarray(leaf).dtype.kind in "buif"
+        if not number and not isinstance(leaf, jax.Array):
             raise ValueError(
                 f"theta must be a pytree of arrays, but theta{jax.tree_util.keystr(path)} is {leaf!r}. Of an equinox "
                 "module take theta, network = pf.networks.split(module)."
