@@ -75,6 +75,23 @@ MESSAGES: dict[str, Message] = {
         " minimum and there may be no global one.",
         "Give the problem a domain that says which models are possible.",
     ),
+    "world-never-rests": Message(
+        "refusal",
+        "Points of a population whose memory does not come to rest while one model stays deployed.",
+        "Override `settle` where the limit is known, or follow the world by `repeated_risk_minimization` or `pf.run`."
+        " `Sluggish` needs a speed above 0.",
+    ),
+    "settle-is-no-limit": Message(
+        "refusal",
+        "Points of a population whose `settle` returns a world that `deploy` moves on.",
+        "Make `deploy(settle(theta), theta)` equal to `settle(theta)`, or leave `settle` out: it is then found by"
+        " repeating `deploy`.",
+    ),
+    "world-keeps-its-start": Message(
+        "refusal",
+        "Points of a population whose memory ends where the first model puts it, not where the deployed one does.",
+        "Follow it from its first model by `repeated_risk_minimization` or `pf.run`.",
+    ),
     "nothing-to-retrain-to": Message(
         "refusal",
         "`repeated_risk_minimization`: the risk on the data of a deployed model has no minimiser, or no unique one.",

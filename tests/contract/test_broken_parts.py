@@ -153,6 +153,24 @@ class Lopsided(AbstractPopulation):
         return noise, weights / 2
 
 
+class Impatient(AbstractPopulation):
+    """People who get half of the way a spell; its `settle` takes the first spell for the last."""
+
+    level: jax.Array | np.ndarray = per_client()
+
+    def init(self, theta, loss):
+        return jnp.zeros_like(theta)
+
+    def deploy(self, world, theta, loss):
+        return world + 0.5 * (self.level + theta - world)
+
+    def settle(self, theta, loss):
+        return self.deploy(self.init(theta, loss), theta, loss)
+
+    def sample(self, noise, world, theta):
+        return world + jax.random.normal(noise, dtype=theta.dtype)
+
+
 class Overreaching(AbstractPopulation):
     """It draws from the whole table, though a client holds only `count` rows of it."""
 
@@ -215,6 +233,11 @@ def test_broken_populations():
         check_part(Lopsided(np.arange(3.0)), theta=0.0)
     with pytest.raises(AssertionError, match="Overreaching breaks the rule padding: NaN past the end of the table"):
         check_part(Overreaching(np.ones((3, 50)), [1, 2, 3]))
+
+
+def test_a_settled_world_that_moves_on_is_named():
+    with pytest.raises(AssertionError, match=r"Impatient breaks the rule settling: .*one more spell moves the settled"):
+        check_part(Impatient(np.arange(1.0, 4.0)), theta=0.0)
 
 
 def test_what_is_no_part_is_refused():

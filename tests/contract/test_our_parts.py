@@ -65,7 +65,7 @@ def test_batches(part, rules):
 )
 def test_populations(part):
     ragged = {"padding"} if getattr(part, "count", None) is not None else set()
-    remembers = {"saves"} if isinstance(part, pf.populations.Sluggish) else set()
+    remembers = {"saves", "settling"} if isinstance(part, pf.populations.Sluggish) else set()
     assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
 
 
@@ -106,7 +106,8 @@ ONE_LAW_EACH = pf.populations.Mixture(
 )  # fmt: skip
 def test_reacting_populations(part, options):
     ragged = {"padding"} if getattr(part, "count", None) is not None else set()
-    remembers = {"saves"} if isinstance(getattr(part, "groups", (0,))[0], pf.populations.Sluggish) else set()
+    slow = isinstance(getattr(part, "groups", (0,))[0], pf.populations.Sluggish)
+    remembers = {"saves", "settling"} if slow else set()
     assert set(check_part(part, **options)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
 
 
@@ -130,7 +131,7 @@ def test_databases(part, theta):
 @pytest.mark.slow
 def test_reweighted():
     part = pf.populations.Reweighted(X, RNG.integers(0, 3, (7, 6)), temperature=2.0)
-    assert {"saves", "sweeps", "nodes", "in_a_round"} < set(check_part(part, theta=np.zeros((3, 3))))
+    assert {"saves", "settling", "sweeps", "nodes", "in_a_round"} < set(check_part(part, theta=np.zeros((3, 3))))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_servers_that_remember_clients():
 @pytest.mark.slow
 def test_pooled():
     part = pf.Problem(pf.losses.squared, pf.populations.Sluggish(GAUSSIAN, 0.5)).pooled().population
-    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round", "saves"}
+    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round", "saves", "settling"}
 
 
 def test_company_can_be_given():

@@ -63,7 +63,7 @@ def find_points(problem: Problem, land: Landscape, start: np.ndarray, static: An
     theta = land.shaped(start)
     if static is None:
         try:
-            path = repeated_risk_minimization(problem, theta, 1)
+            path = repeated_risk_minimization(problem, theta, 1, spells=None)
             found["static"] = land.flat(_last(path))
         except ValueError as refusal:
             found["no_static"] = _reason(refusal).replace(
@@ -93,7 +93,7 @@ def _reached(problem: Problem, land: Landscape, theta: Any, listed: Any) -> Solu
     attracting = [point for point in listed if point.attracting is not False]
     if len(attracting) > 1 and land.size <= _SMALL:
         try:
-            end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS)))
+            end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS, spells=None)))
             gaps = [float(np.linalg.norm(land.flat(point.theta) - end)) for point in attracting]
             return attracting[int(np.argmin(gaps))]
         except ValueError:  # nothing to retrain to

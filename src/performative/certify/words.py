@@ -101,7 +101,10 @@ def _where(c: "Certificate") -> list[str]:
             f"{c.pairs} pairs of models around the stable point, not for all models."
         )
     if c.stateful:
-        said.append("The data remember past models; all numbers are for data that have settled under a model.")
+        said.append(
+            "The data remember past models: mu, L and eps_bar are for data that have settled under a model, the factor "
+            "below for one retraining a spell."
+        )
     return said
 
 

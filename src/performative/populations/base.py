@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative.client_axis import count_clients
 from performative.families import AbstractFamily
+from performative.populations.settling import settled
 from performative.types import Batch, Loss, Noise, Numbers, Theta, World
 
 
@@ -54,8 +55,12 @@ class AbstractPopulation(eqx.Module):
         return {}
 
     def settle(self, theta: Theta, loss: Loss) -> World:
-        """The world that theta would bring about if it stayed deployed for good."""
-        return self.deploy(self.init(theta, loss), theta, loss)
+        """The world that theta would bring about if it stayed deployed for good: deploy(world, theta) = world.
+
+        By default `deploy` is repeated until the world is at rest; it is NaN where that does not come about. Override
+        it where the limit is known.
+        """
+        return settled(lambda world: self.deploy(world, theta, loss), self.init(theta, loss))
 
     def draw(
         self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: Int[Array, "..."] | None = None

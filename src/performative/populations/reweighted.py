@@ -149,6 +149,10 @@ class Reweighted(AbstractPopulation):
         weights = jax.nn.softmax(jnp.where(self.held > 0, score, -jnp.inf))
         return weights.astype(world.dtype)
 
+    def settle(self, theta: Theta, loss: Loss) -> World:
+        """The weights follow theta at once: one look at the rows is enough."""
+        return self.deploy(self.init(theta, loss), theta, loss)
+
     def drift(self, before: World, after: World) -> dict[str, Array]:
         return {"tv_distance": jnp.sum(jnp.abs(after - before)) / 2}
 

@@ -140,7 +140,10 @@ class Sluggish(AbstractWrapper):
 
         felt <- felt + speed_i (theta - felt),      Z_i ~ D_i(felt)
 
-    speed 1 is no memory at all; the points that retraining settles at do not depend on it.
+    speed 1 is no memory at all. The points that retraining can settle at do not depend on the speed, but whether and
+    how fast it does so may. People of speed 0 stay for good with the first model that they met: what they end at is
+    not a matter of the deployed model, so that there are no stable or optimal points to name, and runs have no
+    performative risk.
     Brown, Hod and Kalemaj 2022 call such worlds stateful.
     """
 
@@ -164,7 +167,9 @@ class Sluggish(AbstractWrapper):
         return self.inner.drift(before[1], after[1])
 
     def settle(self, theta: Theta, loss: Loss) -> World:
-        return theta, self.inner.settle(theta, loss)
+        never = self.speed <= 0
+        felt = jax.tree.map(lambda new: jnp.where(never, jnp.nan, new), theta)
+        return felt, self.inner.settle(theta, loss)
 
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
         return self.inner.draw(key, shape, theta, rows)
@@ -185,7 +190,10 @@ class Sluggish(AbstractWrapper):
         return self.inner.nodes_within(inside, felt, count)
 
     def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
-        return self.inner.stable_point(loss, weights)
+        return self.inner.stable_point(loss, weights) if self._reacts() else None
 
     def optimal_point(self, loss: Loss, weights: Any) -> Theta | None:
-        return self.inner.optimal_point(loss, weights)
+        return self.inner.optimal_point(loss, weights) if self._reacts() else None
+
+    def _reacts(self) -> bool:
+        return bool(np.all(np.asarray(self.speed) > 0))

@@ -139,7 +139,7 @@ def _find_points(
     problem: Problem, before: np.ndarray, stable: Any, optimal: Any
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The static baseline, stable and optimal point, and notes on those that are missing or odd."""
-    points = {"static": np.asarray(repeated_risk_minimization(problem, theta=before, deployments=1)[1])}
+    points = {"static": np.asarray(repeated_risk_minimization(problem, theta=before, deployments=1, spells=None)[1])}
     notes: list[str] = []
     searches: tuple[tuple[str, Any, Callable[..., np.ndarray]], ...] = (
         ("stable", stable, _find_stable), ("optimal", optimal, _find_optimal),

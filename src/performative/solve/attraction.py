@@ -1,9 +1,12 @@
 """Whether retraining, or small gradient steps, return to an equilibrium from nearby."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from performative.solve.landscape import Landscape
+from performative.solve.landscape import DENSE, Landscape
 from performative.solve.roots import safe_step
+from performative.solve.worlds import pass_on, remembers
 
 # How close to 0 a singular value, or to 1 a spectral radius, counts as such. The matrices have norm 1 or so.
 _FLAT = 1e-9
@@ -19,7 +22,8 @@ def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool
     H = d^2 f / d theta_1^2, C = d/d theta_2 grad_1 f, D the derivative of the projection at x - s G(x), any s > 0.
     Directions that neither the loss nor the reaction notices (a constant added to all class scores) are left out.
     Where the loss is flat and the reaction is not (prices), Phi is not defined: the factor is NaN, and what counts is
-    whether small gradient steps settle.
+    whether small gradient steps settle. Where data remember past models, a retraining after each spell is a map of
+    model and worlds together, and the factor is its spectral radius.
     """
     d = land.size
     gradient, hessian = land.value(x, x)[1][:d], land.curvature(x, x)
@@ -40,8 +44,47 @@ def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool
         return np.nan, False, settles  # descent on f(. ; x) leaves x, so x is no minimiser
     if not unnoticed:
         return np.nan, settles, settles
-    factor = float(np.max(np.abs(np.linalg.eigvals(np.linalg.pinv(stays, rcond=_FLAT) @ reaction)), initial=0.0))
-    return factor, factor < 1.0, settles
+    back = np.linalg.pinv(stays, rcond=_FLAT)
+    if not remembers(land.problem, land.like):
+        factor = float(np.max(np.abs(np.linalg.eigvals(back @ reaction)), initial=0.0))
+        return factor, factor < 1.0, settles
+    factor, alone = _with_memory(land, x, back @ (s * D))
+    if np.isnan(factor):
+        return np.nan, None, None
+    return factor, factor < 1.0, settles and alone < 1.0
+
+
+def _with_memory(land: Landscape, x: np.ndarray, response: np.ndarray) -> tuple[float, float]:
+    """Spectral radius of (worlds, model) -> (deploy(worlds, model), best response), and of the worlds' part alone.
+
+    The model answers a change r of its gradient by -response r. NaN where it could not be computed.
+    """
+    n, apply = pass_on(land.problem, land.weights, land.model(x))
+    d = land.size
+
+    def joint(rows: np.ndarray) -> np.ndarray:
+        after = apply(rows)
+        return np.concatenate([after[:, :n], -after[:, n:] @ response.T], axis=1)
+
+    def alone(rows: np.ndarray) -> np.ndarray:
+        return apply(np.concatenate([rows, np.zeros((len(rows), d))], axis=1))[:, :n]
+
+    return _radius(joint, n + d), _radius(alone, n)
+
+
+def _radius(rows: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    """Spectral radius of a linear map of rows, by its matrix or, above DENSE rows, by Arnoldi's method."""
+    from scipy.sparse import linalg
+
+    if size <= DENSE:
+        matrix = rows(np.eye(size))
+        return float(np.max(np.abs(np.linalg.eigvals(matrix)))) if np.all(np.isfinite(matrix)) else np.nan
+    start = np.random.default_rng(0).standard_normal(size)
+    operator = linalg.LinearOperator((size, size), lambda v: rows(v.reshape(1, -1))[0], dtype=np.float64)
+    try:
+        return float(np.abs(linalg.eigs(operator, k=1, v0=start, return_eigenvectors=False))[0])
+    except linalg.ArpackError:
+        return np.nan
 
 
 def _settles(land: Landscape, x: np.ndarray, gradient: np.ndarray, slope: np.ndarray, idle: int) -> bool:

@@ -18,7 +18,8 @@ from performative.domains import AbstractDomain, Box
 from performative.engine.setup import check_fit, on_device, read_theta
 from performative.problem import Problem
 from performative.risk import count_nodes, decoupled_risk
-from performative.types import Theta
+from performative.solve.worlds import check_rest
+from performative.types import Theta, World
 
 # Above this many parameters no matrix of second derivatives is formed.
 DENSE = 512
@@ -53,7 +54,11 @@ class Landscape(eqx.Module):
 
     def shaped(self, vector: np.ndarray) -> Theta:
         """A vector as a model, on the host."""
-        return jax.tree.map(np.asarray, ravel_pytree(self.like)[1](jnp.asarray(vector)))
+        return jax.tree.map(np.asarray, self.model(vector))
+
+    def model(self, vector: np.ndarray) -> Theta:
+        """A vector as a model, on the device."""
+        return ravel_pytree(self.like)[1](jnp.asarray(vector, jnp.float64))
 
     def project(self, vector: np.ndarray) -> np.ndarray:
         """The nearest point of the domain."""
@@ -87,28 +92,29 @@ class Landscape(eqx.Module):
 
         return spread(domain.lo), spread(domain.hi)
 
-    def value(self, theta: np.ndarray, deployed: np.ndarray) -> tuple[float, np.ndarray]:
-        """f(theta; deployed) and its gradient in both arguments, [2d]."""
-        value, gradient = _gradient(self.problem, self.weights, self.like, jnp.asarray(theta), jnp.asarray(deployed))
+    def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> tuple[float, np.ndarray]:
+        """f(theta; deployed) and its gradient in both arguments, [2d]; `worlds` None are those at rest."""
+        at = jnp.asarray(theta), jnp.asarray(deployed)
+        value, gradient = _gradient(self.problem, self.weights, self.like, *at, worlds)
         return float(value), np.asarray(gradient)
 
-    def curvature(self, theta: np.ndarray, deployed: np.ndarray) -> Any:
+    def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
         """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
         if not self.dense:
             return None
         at = jnp.asarray(theta), jnp.asarray(deployed)
-        return np.asarray(_hessian(self.problem, self.weights, self.like, *at))
+        return np.asarray(_hessian(self.problem, self.weights, self.like, *at, worlds))
 
-    def decoupled(self, deployed: np.ndarray) -> "View":
-        """theta -> f(theta; deployed): what retraining minimises."""
+    def decoupled(self, deployed: np.ndarray, worlds: World = None) -> "View":
+        """theta -> f(theta; deployed): what retraining minimises. `worlds` None are those at rest."""
         d = self.size
 
         def first(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self.value(x, deployed)
+            value, gradient = self.value(x, deployed, worlds)
             return value, gradient[:d]
 
         def second(x: np.ndarray) -> np.ndarray | None:
-            hessian = self.curvature(x, deployed)
+            hessian = self.curvature(x, deployed, worlds)
             return None if hessian is None else hessian[:d, :d]
 
         return View(first, second)
@@ -163,10 +169,11 @@ class View:
         return self._second(x)
 
 
-def survey(problem: Problem, theta: Any) -> tuple[Landscape, np.ndarray]:
+def survey(problem: Problem, theta: Any, rest: bool = True) -> tuple[Landscape, np.ndarray]:
     """Check a problem and a start (None for zeros), and make the landscape and the start as a vector.
 
-    Call it, and all that uses the landscape, inside `jax.enable_x64(True)`.
+    `rest`: refuse a problem whose worlds do not come to rest under the start; what follows worlds on their way needs
+    no such thing. Call it, and all that uses the landscape, inside `jax.enable_x64(True)`.
     """
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
@@ -175,7 +182,10 @@ def survey(problem: Problem, theta: Any) -> tuple[Landscape, np.ndarray]:
     start = read_theta(on, theta, jnp.float64)
     check_fit(on, start)
     land = Landscape(Problem(on.loss, on.population), weights, start, on.domain)
-    return land, land.project(land.flat(start))
+    origin = land.project(land.flat(start))
+    if rest:
+        check_rest(land.problem, land.model(origin), land.model(origin))
+    return land, origin
 
 
 def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
@@ -190,26 +200,38 @@ def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], A
     return again
 
 
-def _risk(problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"]) -> Float[Array, ""]:
+def _risk(
+    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: World
+) -> Float[Array, ""]:
     shape = ravel_pytree(like)[1]
     d = both.shape[0] // 2
-    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]))
+    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]), worlds)
 
 
 @eqx.filter_jit
 def _gradient(
-    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"]
+    problem: Problem,
+    weights: Array,
+    like: Theta,
+    theta: Float[Array, " d"],
+    deployed: Float[Array, " d"],
+    worlds: World,
 ) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
     both = jnp.concatenate([theta, deployed])
-    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at))(both)
+    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at, worlds))(both)
 
 
 @eqx.filter_jit
 def _hessian(
-    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"]
+    problem: Problem,
+    weights: Array,
+    like: Theta,
+    theta: Float[Array, " d"],
+    deployed: Float[Array, " d"],
+    worlds: World,
 ) -> Float[Array, "pair pair"]:
     both = jnp.concatenate([theta, deployed])
-    gradient = jax.grad(lambda at: _risk(problem, weights, like, at))
+    gradient = jax.grad(lambda at: _risk(problem, weights, like, at, worlds))
 
     def column(direction: Array) -> Array:
         return jax.jvp(gradient, (both,), (direction,))[1]

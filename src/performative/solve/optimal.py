@@ -13,6 +13,7 @@ from performative.solve.landscape import Landscape, View, survey
 from performative.solve.minimise import minimise
 from performative.solve.roots import TOLERANCE, allowed, escaped, faded, is_new, natural_residual, scatter
 from performative.solve.solution import Solution
+from performative.solve.worlds import check_rest
 from performative.types import Theta
 
 _STARTS = 6
@@ -39,6 +40,7 @@ def optimal_point(
         weights = np.asarray(problem.client_weights)
         closed = land.inside(problem.population.optimal_point(problem.loss, weights))
         if closed is not None:
+            check_rest(land.problem, land.model(closed), land.model(origin))
             residual = natural_residual(land, view, closed)
             best = Solution(land.shaped(closed), residual, "closed form", view.value(closed))
             if residual > allowed(view, closed, max(tolerance, 1e-6)):
@@ -65,6 +67,7 @@ def optimal_point(
                 "returned is a local minimum. Give the problem a domain, such as pf.Box(lo, hi).",
             )
         best, *others = sorted(known, key=lambda point: point.risk)
+        check_rest(land.problem, land.model(land.flat(best.theta)), land.model(origin))
         return dataclasses.replace(best, others=tuple(others)) if report else best.theta
 
 

@@ -13,14 +13,17 @@ from performative.schedules import as_schedule
 from performative.solve.landscape import Landscape, View, survey
 from performative.solve.minimise import minimise
 from performative.solve.roots import allowed, escaped, natural_residual, scatter
-from performative.types import Theta
+from performative.solve.worlds import first_worlds, moved_worlds
+from performative.types import Theta, World
 
 _STARTS = 8
 # A curvature below this share of what each coordinate has seen so far counts as none.
 _FLAT = 1e-10
 
 
-def repeated_risk_minimization(problem: Problem, theta: Any = None, deployments: int = 10) -> Theta:
+def repeated_risk_minimization(
+    problem: Problem, theta: Any = None, deployments: int = 10, *, spells: int | None = 1
+) -> Theta:
     """Deploy, see how the world answers, train to the minimum, again; exact iterates, the start first.
 
         theta_{k+1} = Phi(theta_k) = argmin_theta f(theta; theta_k)
@@ -28,18 +31,28 @@ def repeated_risk_minimization(problem: Problem, theta: Any = None, deployments:
     Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable
     point where Phi contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ;
     theta_k) has no minimiser, or no unique one, it is refused: give the problem a domain.
+
+    spells: how often the world moves under each model. Only data that remember past models notice (`Sluggish`):
+
+                w_{k+1} = deploy(... deploy(w_k, theta_k) ..., theta_k),    theta_{k+1} = argmin_theta f(theta; w_{k+1})
+
+            from w_0 = init(theta_0); None waits until the world is at rest. People of speed s, whose mean answer is
+            m + eps felt: an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
     """
-    _check_deployments(deployments)
+    _check_deployments(deployments, spells)
     with jax.enable_x64(True):
-        land, x = survey(problem, theta)
-        path = [x]
+        land, x = survey(problem, theta, rest=False)
+        path, worlds = [x], first_worlds(land.problem, land.model(x))
         for number in range(deployments):
-            x = _best_response(land, x, number)
+            worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
+            x = _best_response(land, x, worlds, number)
             path.append(x)
         return _stack(land, path)
 
 
-def repeated_gradient_descent(problem: Problem, theta: Any = None, rate: Any = 0.1, deployments: int = 10) -> Theta:
+def repeated_gradient_descent(
+    problem: Problem, theta: Any = None, rate: Any = 0.1, deployments: int = 10, *, spells: int | None = 1
+) -> Theta:
     """Deploy, see how the world answers, take one exact gradient step, again; the start first.
 
         theta_{k+1} = P(theta_k - eta(k) grad_1 f(theta_k; theta_k))
@@ -47,23 +60,24 @@ def repeated_gradient_descent(problem: Problem, theta: Any = None, rate: Any = 0
     Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None
     starts at zeros. Small steps settle at the stable point wherever H + C has eigenvalues with positive
     real part, which is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
+    `spells` as in `repeated_risk_minimization`.
     """
-    _check_deployments(deployments)
+    _check_deployments(deployments, spells)
     with jax.enable_x64(True):
-        land, x = survey(problem, theta)
+        land, x = survey(problem, theta, rest=False)
         schedule = on_device(as_schedule(rate), jnp.float64)
-        view = land.equilibrium()
-        path = [x]
+        path, worlds = [x], first_worlds(land.problem, land.model(x))
         for number in range(deployments):
+            worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
             eta = float(schedule(jnp.asarray(number)))
-            x = land.project(x - eta * view.gradient(x))
+            x = land.project(x - eta * land.decoupled(x, worlds).gradient(x))
             path.append(x)
         return _stack(land, path)
 
 
-def _best_response(land: Landscape, deployed: np.ndarray, number: int) -> np.ndarray:
+def _best_response(land: Landscape, deployed: np.ndarray, worlds: World, number: int) -> np.ndarray:
     """argmin_theta f(theta; deployed) over the domain."""
-    view = land.decoupled(deployed)
+    view = land.decoupled(deployed, worlds)
     starts = [deployed]
     if not _convex(view, deployed) and land.dense:
         starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
@@ -118,6 +132,8 @@ def _stack(land: Landscape, path: list[np.ndarray]) -> Theta:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
 
 
-def _check_deployments(deployments: Any) -> None:
+def _check_deployments(deployments: Any, spells: Any) -> None:
+    if spells is not None and (isinstance(spells, bool) or not isinstance(spells, int) or spells < 1):
+        raise ValueError(f"spells must be a whole number >= 1, or None for a world at rest; got {spells!r}.")
     if isinstance(deployments, bool) or not isinstance(deployments, int) or deployments < 0:
         raise ValueError(f"deployments must be a whole number >= 0; got {deployments!r}.")

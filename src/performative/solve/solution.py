@@ -14,8 +14,9 @@ class Solution:
                  optimal one
     method:      how it was found
     risk:        the performative risk f(theta; theta)
-    contraction: spectral radius of d Phi / d theta at a stable point, Phi the retraining map: retraining to
-                 the minimum is attracted where it is below 1. NaN where Phi is not defined, or not computed
+    contraction: spectral radius of one retraining to the minimum at a stable point, which attracts where it is below
+                 1: of d Phi / d theta, or of the map of model and worlds where data remember past models. NaN where
+                 the minimum is not defined, or not computed
     attracting:  whether retraining settles at the point. Where the decoupled risk is flat, so that there is
                  nothing to retrain to, whether small gradient steps do. None where it was not computed
     settles:     whether small steps along the decoupled gradient settle there (P-FedAvg, gradient descent)

@@ -24,6 +24,7 @@ from performative.solve.roots import (
     walk,
 )
 from performative.solve.solution import Solution
+from performative.solve.worlds import check_rest
 from performative.types import Theta
 
 _STARTS = 14
@@ -75,14 +76,14 @@ def equilibria(
         weights = np.asarray(problem.client_weights)
         closed = land.inside(problem.population.stable_point(problem.loss, weights))
         if closed is not None and problem.domain is None and starts is None:
-            return (_judge(land, view, closed, "closed form", tolerance),)
+            return (_judge(land, view, closed, origin, "closed form", tolerance),)
         if starts is None:
             points = [origin, *scatter(land, origin, _STARTS)] if land.dense else [origin]
         else:
             points = [survey(problem, theta)[1] for theta in starts]
         if not points:
             raise ValueError("starts must hold at least one model; None picks some.")
-        found = [] if closed is None else [_judge(land, view, closed, "closed form", tolerance)]
+        found = [] if closed is None else [_judge(land, view, closed, origin, "closed form", tolerance)]
         known = [] if closed is None else [closed]
         least = (np.inf, origin)
         for x, residual in _search(land, view, points, found):
@@ -92,7 +93,7 @@ def equilibria(
             # Where H + C is singular up to rounding, the "root" lies at infinity.
             if not escaped(origin, x) and is_new(view, x, known):
                 known.append(x)
-                found.append(_judge(land, view, x, "root of the decoupled gradient", tolerance))
+                found.append(_judge(land, view, x, origin, "root of the decoupled gradient", tolerance))
         if not known:
             raise ValueError(coded("no-stable-point", _nothing(land, view, *least)))
         order = np.argsort([np.linalg.norm(x - origin) for x in known], kind="stable")
@@ -112,7 +113,8 @@ def _search(
         yield find_root(land, view, walk(land, view, points[0]))
 
 
-def _judge(land: Landscape, view: View, x: np.ndarray, method: str, tolerance: float) -> Solution:
+def _judge(land: Landscape, view: View, x: np.ndarray, origin: np.ndarray, method: str, tolerance: float) -> Solution:
+    check_rest(land.problem, land.model(x), land.model(origin))
     residual = natural_residual(land, view, x)
     if residual > allowed(view, x, max(tolerance, 1e-6)):
         warn(

@@ -37,6 +37,8 @@ def check_part(
     sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
     in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory bitwise as
                       it was; the part traces where everyone computes, and a population gives the same result there
+    settling          a population's `settle` is a world that `deploy` leaves where it is, and that spells lead to;
+                      skip it where data never come to rest: runs do not need it, stable points do
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)
 
     A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative.problem import Problem
+from performative.solve.worlds import check_rest
 from performative.testing import client_rules
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same, assert_types
@@ -67,6 +69,20 @@ def nodes(case: Case) -> bool:
     return True
 
 
+def settling(case: Case) -> bool:
+    """deploy(settle(theta), theta) = settle(theta), and spells under theta lead there from after another model."""
+    if not jax.tree.leaves(case.state.clients.world):
+        return False
+    theta, problem = case.state.theta, case.setup.problem
+    for step in (0.0, 0.5):
+        model = jax.tree.map(lambda leaf, step=step: leaf + step, theta)
+        try:
+            check_rest(Problem(problem.loss, case.part), model, theta)
+        except ValueError as refusal:
+            raise AssertionError(str(refusal)) from refusal
+    return True
+
+
 def projection(case: Case) -> bool:
     """P(P(v)) = P(v) and |P(v) - P(w)| <= |v - w|."""
     points = [case.instance(i)[0] for i in range(INSTANCES)]
@@ -99,6 +115,7 @@ def step_size(case: Case) -> bool:
 SLOT_RULES: dict[str, dict[str, Callable[[Case], bool]]] = {
     "population": {
         "nodes": nodes,
+        "settling": settling,
         "padding": client_rules.padding_of_tables,
         "in_a_round": client_rules.in_a_round,
     },

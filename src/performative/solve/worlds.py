@@ -1,0 +1,170 @@
+"""What clients' data remember: worlds at the start, moved by a deployment, at rest, and how they pass on a change."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from performative.client_axis import client_axes
+from performative.messages import coded
+from performative.populations.settling import SPELLS, flatten_world, settled
+from performative.problem import Problem
+from performative.risk import decoupled_risk
+from performative.types import Theta, World
+
+# How far a spell may move a world that is said to be at rest, against its size: half of the digits.
+_REST = 1e-8
+# Columns of a derivative that are worked out side by side.
+_COLUMNS = 8
+
+
+def remembers(problem: Problem, theta: Theta) -> bool:
+    """Whether some client's data depend on models before the deployed one."""
+    return bool(jax.tree.leaves(eqx.filter_eval_shape(_first, problem, theta)))
+
+
+def first_worlds(problem: Problem, theta: Theta) -> World:
+    """Clients' worlds [N, ...] when theta is the first model that they meet; None where nothing is remembered."""
+    return _first_compiled(problem, theta) if remembers(problem, theta) else None
+
+
+def moved_worlds(problem: Problem, worlds: World, theta: Theta, spells: int | None) -> World:
+    """The worlds after so many spells under theta, None for as many as it takes."""
+    if worlds is None:
+        return None
+    if spells is None:
+        check_rest(problem, theta, theta)
+        return _settle(problem, theta)
+    return _deploy(problem, worlds, theta, spells)
+
+
+def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
+    """Refuse a problem whose worlds do not come to rest under theta, or where that depends on the model before it."""
+    if not remembers(problem, theta):
+        return
+    x = np.asarray(ravel_pytree(theta)[0])
+    if np.array_equal(x, ravel_pytree(before)[0]):
+        before = jax.tree.map(lambda leaf: leaf + 1.0, theta)
+    stirs, apart = (np.asarray(each) for each in _restless(problem, theta, before))
+    owner, where = type(problem.population).__name__, np.array2string(x, precision=4, threshold=6)
+    if np.any(np.isnan(stirs)):
+        text = (
+            f"{owner}: under theta = {where} the memory of client {int(np.argmax(np.isnan(stirs)))} does not come to "
+            f"rest (its speed is 0, or it still moves after {SPELLS} spells), so there is no world to find a point for."
+            " Override `settle` where the limit is known; repeated_risk_minimization and pf.run need none."
+        )
+        raise ValueError(coded("world-never-rests", text))
+    if np.any(stirs > _REST):
+        client = int(np.argmax(stirs))
+        text = (
+            f"{owner}: under theta = {where} one more spell moves the settled world of client {client} by "
+            f"{stirs[client]:.2g} of its size. `settle` must return a world with deploy(world, theta) = world; without "
+            "`settle` it is found by repeating `deploy`."
+        )
+        raise ValueError(coded("settle-is-no-limit", text))
+    if np.any(apart > _REST):
+        client = int(np.argmax(apart))
+        text = (
+            f"{owner}: where the memory of client {client} ends under theta = {where} depends on the model that it met "
+            f"first: the ends are {apart[client]:.2g} of its size apart. There is no one world to find a point for; "
+            "follow it from the first model by repeated_risk_minimization or pf.run."
+        )
+        raise ValueError(coded("world-keeps-its-start", text))
+
+
+def pass_on(problem: Problem, weights: Array, theta: Theta) -> tuple[int, Callable[[np.ndarray], np.ndarray]]:
+    """How a small change of the settled worlds and of the deployed model theta is passed on by one deployment.
+
+    Returns the numbers in all worlds, n, and the linear map of rows [..., n + d] to rows [..., n + d]: changes of
+    (worlds, deployed model) to those of (worlds after a spell, grad_1 f(theta; those worlds, deployed model)).
+    """
+    flat = _flat(problem, theta)
+
+    def apply(rows: np.ndarray) -> np.ndarray:
+        return np.asarray(_passed(problem, weights, theta, flat, jnp.asarray(rows)))
+
+    return flat.size, apply
+
+
+def _each(problem: Problem, function: Callable[..., Any], *rows: Any) -> Any:
+    """function(client's population, client's rows ...) for every client."""
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+    lead = (client_axes(arrays), *(0 for _ in rows))
+    return jax.vmap(
+        lambda own, *mine: function(eqx.combine(own, rest), *mine), in_axes=lead, axis_size=problem.clients
+    )(arrays, *rows)
+
+
+def _first(problem: Problem, theta: Theta) -> World:
+    return _each(problem, lambda mine: mine.init(theta, problem.loss))
+
+
+_first_compiled = eqx.filter_jit(_first)
+
+
+@eqx.filter_jit
+def _settle(problem: Problem, theta: Theta) -> World:
+    return _each(problem, lambda mine: mine.settle(theta, problem.loss))
+
+
+@eqx.filter_jit
+def _deploy(problem: Problem, worlds: World, theta: Theta, spells: int) -> World:
+    def spell(_: Any, worlds: World) -> World:
+        return _each(problem, lambda mine, world: mine.deploy(world, theta, problem.loss), worlds)
+
+    return jax.lax.fori_loop(0, spells, spell, worlds)
+
+
+@eqx.filter_jit
+def _restless(problem: Problem, theta: Theta, before: Theta) -> tuple[Array, Array]:
+    """How far a spell moves each settled world, and how far it lies from the one that comes after another model.
+
+    Both against their size. Where spells from the other model did not come to rest, nothing is known: 0.
+    """
+
+    def one(mine: Any) -> tuple[Array, Array]:
+        rests = mine.settle(theta, problem.loss)
+        after = mine.deploy(rests, theta, problem.loss)
+        first = mine.init(before, problem.loss)
+        other = settled(lambda world: mine.deploy(world, theta, problem.loss), first)
+        here, once_more, origin, elsewhere = (flatten_world(world)[0] for world in (rests, after, first, other))
+        size = jnp.max(jnp.abs(jnp.stack([here, origin]))) + jnp.finfo(here.dtype).tiny
+        apart = jnp.max(jnp.abs(elsewhere - here)) / size
+        return jnp.max(jnp.abs(once_more - here)) / size, jnp.where(jnp.isnan(apart), 0.0, apart)
+
+    return _each(problem, one)
+
+
+@eqx.filter_jit
+def _flat(problem: Problem, theta: Theta) -> Float[Array, "N n"]:
+    """The settled worlds as vectors."""
+    return _each(problem, lambda mine: flatten_world(mine.settle(theta, problem.loss))[0])
+
+
+@eqx.filter_jit
+def _passed(
+    problem: Problem, weights: Array, theta: Theta, flat: Float[Array, "N n"], rows: Float[Array, "k all"]
+) -> Float[Array, "k all"]:
+    x, shape = ravel_pytree(theta)
+    back = flatten_world(jax.tree.map(lambda leaf: leaf[0], _first(problem, theta)))[1]
+
+    def deployed(flat: Array, model: Array) -> tuple[Array, Array]:
+        def spell(mine: Any, world: Array) -> Array:
+            return flatten_world(mine.deploy(back(world), shape(model), problem.loss))[0]
+
+        after = _each(problem, spell, flat)
+        worlds = jax.vmap(back)(after)
+        gradient = jax.grad(lambda at: decoupled_risk(problem, weights, shape(at), shape(model), worlds))(x)
+        return after, gradient
+
+    def one(row: Array) -> Array:
+        change = row[: flat.size].reshape(flat.shape), row[flat.size :]
+        after, gradient = jax.jvp(deployed, (flat, x), change)[1]
+        return jnp.concatenate([after.ravel(), gradient])
+
+    return jax.lax.map(one, rows, batch_size=_COLUMNS)
