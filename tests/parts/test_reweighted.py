@@ -181,7 +181,7 @@ def test_bad_input():
     refused(r"x is a Packed, whose rows stay where they are.*sort each client's rows", x=Packed(X, 1 / 255))
     refused(r"scale must be finite", scale=np.nan)
     refused(r"block must be a whole number >= 1; got 0", block=0)
-    refused(r"held_out must be a pair \(x, y\); got ndarray", held_out=HELD_X)
+    refused(r"held_out must be \(x, y\) or \(x, y, count\); got ndarray", held_out=HELD_X)
     refused(r"held_out's x must be \[clients, rows, ...\]", held_out=(HELD_X, HELD_Y[:, :3]))
     refused(r"same clients, shape and dtype as x, uint8 \[2, ..., 4\]; got float64", held_out=(HELD_X / 255, HELD_Y))
     refused(r"same clients, shape and dtype as x", held_out=(HELD_X[..., :2], HELD_Y))

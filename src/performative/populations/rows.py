@@ -55,7 +55,7 @@ def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
 def labels_in(population: Any) -> np.ndarray | None:
     """The labels y that occur in real rows, in sorted order; None where there are none, or they cannot be looked at."""
     labels, count = getattr(population, "y", None), getattr(population, "count", None)
-    if labels is None or not is_concrete((labels, count)):
+    if labels is None or isinstance(labels, AbstractTable) or not is_concrete((labels, count)):
         return None
     values = np.asarray(labels)
     if count is None or values.ndim < 2:
