@@ -43,8 +43,11 @@ class History:
 
     @property
     def status(self) -> str:
-        """ "completed", or "diverged" where at least one repeat left the numbers or the limit."""
-        return "diverged" if np.any(self.stopped_at >= 0) else "completed"
+        """ "completed"; "diverged" where at least one repeat left the numbers or the limit; "failed" where the model
+        never moved, or no longer did (`meta["failed"]` says why)."""
+        if np.any(self.stopped_at >= 0):
+            return "diverged"
+        return "failed" if "failed" in self.meta else "completed"
 
     @property
     def repeats(self) -> int:
@@ -64,7 +67,7 @@ class History:
 
     def __repr__(self) -> str:
         bad = int(np.sum(self.stopped_at >= 0))
-        fate = f"{bad} of {self.repeats} diverged" if bad else "completed"
+        fate = f"{bad} of {self.repeats} diverged" if bad else self.status
         return (
             f"History({self.meta.get('algorithm', '?')}: {self.repeats} repeats, {int(self.rounds[-1])} rounds, "
             f"{len(self.rounds)} records, {fate}, executor {self.meta.get('executor', '?')!r}, "

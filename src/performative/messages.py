@@ -146,6 +146,13 @@ MESSAGES: dict[str, Message] = {
     ),
     # Runs
     # Federation
+    "nothing-was-learned": Message(
+        "warning",
+        "A run ended with the model that it began with, or a federation's last rounds used no answer; its status is"
+        " `failed`.",
+        "Mend what the message names first: it is the reason that the first client gave, or what was wrong with all"
+        " updates.",
+    ),
 }
 
 

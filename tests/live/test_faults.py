@@ -280,7 +280,8 @@ def test_a_client_with_other_files_refuses_to_work(tmp_path):
     """What is asked must be what the client's own app folder says."""
     made, other = federation(rounds=1), federation(rounds=1, algorithm=pf.p_fedavg(rate=0.2, deploy="round"))
     carrier = transport(other, tmp_path)
-    live = serve(made, carrier, tmp_path / "server")
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        live = serve(made, carrier, tmp_path / "server")
     assert live["missing"][0, -1] == 5
     assert "another problem, algorithm" in read_events(tmp_path / "server")[0]["reason"]
 

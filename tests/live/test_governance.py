@@ -55,7 +55,8 @@ def test_what_counts_as_no(verdict, tmp_path):
         return verdict
 
     made = federation(rounds=1, before_deploy=before_deploy)
-    live = rehearse(made, tmp_path)
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        live = rehearse(made, tmp_path)
     assert np.all(live.theta == live.theta[:, :1])
     assert "not deployed" in {event["what"] for event in read_events(tmp_path / "server")}
 

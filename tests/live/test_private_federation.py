@@ -141,7 +141,8 @@ def test_rows_that_were_used_are_used(tmp_path):
     algorithm = pf.pcsgd(clip=1.0, noise_multiplier=1.0, rate=0.1, batch=pf.batches.Shuffled(3), deploy="round")
     refuse = {"before_deploy": lambda theta, report: False, "theta": np.zeros(1)}
     made = federation(problem, algorithm, rounds=3, **refuse)
-    rehearse(made, tmp_path)
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        rehearse(made, tmp_path)
     with made.precision():
         last = members(made, tmp_path)[0].store.load(made.ready.memory_like)
     assert (last.round, last.accepted) == (2, -1)

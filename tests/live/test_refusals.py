@@ -239,8 +239,10 @@ def test_two_thousand_generated_answers_leave_no_trace(tmp_path):
 @pytest.mark.parametrize("recipe", [pf.p_fedavg, pf.fedvarp])
 def test_when_nobody_is_believed_the_model_stays(recipe, tmp_path):
     made = federation(algorithm=recipe(rate=0.1, deploy="round"), rounds=3)
-    live = serve(made, transport(made, tmp_path, lambda client, answer: lambda request: b""), tmp_path / "server")
-    assert live.status == "completed"
+    carrier = transport(made, tmp_path, lambda client, answer: lambda request: b"")
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        live = serve(made, carrier, tmp_path / "server")
+    assert live.status == "failed"
     assert np.all(live.theta == live.theta[:, :1])
     assert [event["what"] for event in read_events(tmp_path / "server")].count("quorum") == 3
 
@@ -252,7 +254,8 @@ def test_a_quorum_that_is_not_met(tmp_path):
     def wrap(client, answer):
         return (lambda request: spoil(answer(request))) if client == BAD else answer
 
-    live = serve(made, transport(made, tmp_path, wrap), tmp_path / "server")
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        live = serve(made, transport(made, tmp_path, wrap), tmp_path / "server")
     assert np.all(live.theta == live.theta[:, :1])
     assert "unbiased only if" in live.meta["notes"][0]
     # Honest clients were told that their answers were not used: their memories did not move.

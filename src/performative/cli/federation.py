@@ -103,7 +103,10 @@ def rehearse(
 
 @federation.command(epilog=EXIT_CODES)
 def status(app: App = _HERE, as_json: Json = False) -> None:
-    """What runs, how far it is, who was heard, what was refused, and which model is deployed."""
+    """What runs, how far it is, who was heard, what was refused, and which model is deployed.
+
+    Ends with code 1 where the last run failed or diverged.
+    """
     with reporting(as_json) as reporter:
         from performative.live import app as apps
 
@@ -111,6 +114,10 @@ def status(app: App = _HERE, as_json: Json = False) -> None:
             found = apps.status(app)
         for line in apps.status_lines(found):
             reporter.show(line)
+        state = (found["run"] or {}).get("state")
+        if state in ("failed", "diverged"):
+            why = found["run"].get("why") or f"the run {state}."
+            raise Failure(f"the last run {state}: {why}", Exit.FAILED, {**found, "status": state})
         reporter.result({"status": "completed", **found})
 
 
@@ -169,7 +176,7 @@ def _teller(reporter: Reporter) -> Any:
     def tell(told: dict[str, Any]) -> None:
         lost = [f"{told[name]} {name}" for name in ("rejected", "missing") if told.get(name)]
         tail = f" ({', '.join(lost)})" if lost else ""
-        stopped = f"; not deployed: {told['not_deployed']}" if "not_deployed" in told else ""
+        stopped = f"; {told['idle']}" if "idle" in told else ""
         spent = f", epsilon {told['epsilon']:.3g}" if "epsilon" in told else ""
         reporter.errors.print(
             f"round {told['round']}: {told['heard']} of {told['asked']} heard{tail}, {told['seconds']:.2f} s"

@@ -4,6 +4,7 @@ import collections
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -153,7 +154,11 @@ def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
 
 def rehearse_app(app: Path, *, rounds: int | None, tell: Tell) -> dict[str, Any]:
     """The same app without a network."""
-    history = rehearse(load_app(app), rounds=rounds, on_round=tell)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*\[nothing-was-learned\]")  # it is how the command ends
+        history = rehearse(load_app(app), rounds=rounds, on_round=tell)
+    if history.status == "failed":
+        return {"status": "failed", "why": history.meta["failed"], "round": int(history.rounds[-1])}
     if history.status != "completed":
         first = int(history.stopped_at.max())
         return {
@@ -162,7 +167,8 @@ def rehearse_app(app: Path, *, rounds: int | None, tell: Tell) -> dict[str, Any]
             "round": first,
         }
     done = int(history.rounds[-1])
-    return {"status": "completed", "lines": [f"{done} rounds are done, in this process alone."], "round": done}
+    lines = [f"{done} rounds are done, in this process alone.", *history.meta.get("notes", [])]
+    return {"status": "completed", "lines": lines, "round": done}
 
 
 def roll_back(app: Path, version: int) -> int:

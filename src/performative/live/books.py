@@ -133,6 +133,17 @@ def read_events(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return found
 
 
+def read_rounds(folder: str | os.PathLike[str], run: str) -> list[dict[str, Any]]:
+    """How each round of a run went, in order. A line that a kill cut short is left out."""
+    path, found = Path(folder) / _ROUNDS, {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        with contextlib.suppress(ValueError):
+            told = json.loads(line)
+            if told["run"] == run:
+                found[told["round"]] = told
+    return [found[number] for number in sorted(found)]
+
+
 @contextlib.contextmanager
 def only_one(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the folder's lock: the system gives it back when the process ends, however it ends."""

@@ -1,6 +1,7 @@
 """The server of a live federation: the same rounds as `pf.run`, with clients that may fail."""
 
 import dataclasses
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -19,13 +20,16 @@ from performative.engine.loop import record_one
 from performative.engine.run import add_ledger, read_ledger
 from performative.errors import check_counts
 from performative.history import History
-from performative.live.books import ServerBooks, only_one, read_model, same_model
+from performative.live.books import ServerBooks, only_one, read_model, read_rounds, same_model
 from performative.live.federation import Federation, Ready
 from performative.live.round import Outcome, live_round
 from performative.live.transport import AbstractTransport
+from performative.messages import warn
 from performative.types import State
 
 _WATCH = Watch(1, True, "live")
+# Rounds at the end without a single answer after which a run counts as failed.
+_LAST = 3
 
 
 class LiveState(eqx.Module):
@@ -54,6 +58,9 @@ def serve(
     folder:   where checkpoint, models, events and history.nc are kept; with resume=True the run that is there goes on
     rounds:   instead of the federation's
     on_round: called with the facts of each round
+
+    `history.status` is "failed" where no round, or none of the last three, used an answer; `history.meta["failed"]`
+    says why, and a warning does.
     """
     with only_one(folder), federation.precision():
         ready = federation.ready
@@ -90,17 +97,52 @@ def serve(
             history = _history(ready, federation, live, chunks, most, seconds)
             if diverged is not None:
                 history = dataclasses.replace(history, stopped_at=np.asarray([int(live.state.round)]))
+            history = _judge(history, read_rounds(folder, run))
             if ledger is not None:
                 history = add_ledger(history, ledger, most, wanted)
             history.save(Path(folder) / "history.nc")
             fresh = not same_model(live.state.theta, live.state.deployed)
             latest = books.keep_model(int(live.version) + fresh, live.state.theta, round=int(live.state.round))
-            ended = {"version": latest, "why": diverged, "notes": history.meta.get("notes", [])}
+            why = diverged or history.meta.get("failed")
+            ended = {"version": latest, "why": why, "notes": history.meta.get("notes", [])}
             books.tell(**facts, **ended, state=history.status, round=int(live.state.round))
-            return history
         except BaseException as error:
             books.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")
             raise
+    if history.status == "failed":
+        warn("nothing-was-learned", history.meta["failed"])
+    return history
+
+
+def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
+    """The history with what idle rounds mean for it: one that used no answer left the model as it was.
+
+    A run has failed where no round moved the model, or none of the last three in which clients were asked.
+    """
+    asked = [told for told in rounds if told["asked"]]
+    idle = [told for told in asked if not told.get("used", told["heard"])]
+    tail = sum(1 for _ in itertools.takewhile(lambda told: told in idle, reversed(asked)))
+    if history.status == "diverged" or (asked and not idle):
+        return history
+    meta = dict(history.meta)
+    if not asked:
+        meta["failed"] = f"no client was asked in any of the {len(rounds)} rounds, so the model is still the start."
+    elif tail == len(asked):
+        meta["failed"] = (
+            f"no answer was used in any of the {len(asked)} rounds, so the model is still the start. Round "
+            f"{idle[0]['round']}: {idle[0].get('idle', 'nobody was heard')}"
+        )
+    elif tail >= _LAST:
+        first = asked[-tail]
+        meta["failed"] = (
+            f"no answer was used in the last {tail} of {len(asked)} rounds, so the model is that of round "
+            f"{first['round'] - 1}. Round {first['round']}: {first.get('idle', 'nobody was heard')}"
+        )
+    else:
+        note = f"{len(idle)} of {len(asked)} rounds used no answer and left the model as it was; the first, round "
+        note += f"{idle[0]['round']}: {idle[0].get('idle', 'nobody was heard')}"
+        meta["notes"] = [*meta.get("notes", []), note]
+    return dataclasses.replace(history, meta=meta)
 
 
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:

@@ -84,13 +84,15 @@ def live_round(
     after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
     if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays
         books.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
-        after = _stay(state, broadcast, state.theta)
+        after, told["idle"] = _stay(state, broadcast, state.theta), _why_idle(gathered, federation.quorum)
     if (reason := _beyond(ready, after)) is not None:
         books.note("diverged", at, reason=reason)
         after, used, told["diverged"] = _stay(state, broadcast, state.theta), [], reason
     elif (reason := _why_not(federation, after, broadcast, told | {"levels": _numbers(report.levels)})) is not None:
         books.note("not deployed", at, reason=reason)
         after, used, told["not_deployed"] = _stay(state, broadcast, broadcast.deployed), [], reason
+        told["idle"] = f"the new model was not deployed: {reason}"
+    told["used"] = len(used)
     counts = {name: jnp.asarray(told[name], ready.setup.weights.dtype) for name in ("rejected", "missing")}
     report = dataclasses.replace(
         report,
@@ -210,6 +212,15 @@ def _write_down(books: ServerBooks, at: int, gathered: Gathered, requests: dict[
     settled = gathered.heard.keys() | gathered.rejected.keys() | gathered.failed.keys()
     for client in sorted(requests.keys() - settled) if silent else []:
         books.note("silent", at, client=client, reason=f"no answer within {gathered.seconds:.1f} s")
+
+
+def _why_idle(gathered: Gathered, quorum: int) -> str:
+    """Why no answer of a round was used: what the first client said that did not do, or that all were silent."""
+    said = f"{len(gathered.heard)} of the {quorum} answers came that quorum= asks for; " if gathered.heard else ""
+    for what, reasons in (("failed", gathered.failed), ("was refused", gathered.rejected)):
+        for client, reason in sorted(reasons.items()):
+            return f"{said}client {client} {what}: {reason[:_LONGEST_REASON]}"
+    return f"{said}no answer within {gathered.seconds:.1f} s"
 
 
 def _beyond(ready: Ready, after: State) -> str | None:

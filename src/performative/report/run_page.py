@@ -37,7 +37,7 @@ def run_page(history: History, title: str | None = None) -> bytes:
     drawn = plots.add(_model(history), "The model by round", caption=_BAND if several else "")
     shown.append(card("The model", drawn))
     bad = int(np.sum(history.stopped_at >= 0))
-    fate = f"{bad} of {history.repeats} repeats diverged" if bad else "completed"
+    fate = f"{bad} of {history.repeats} repeats diverged" if bad else history.status
     lead = f"{name}: {int(history.rounds[-1])} rounds, {_many(history.repeats, 'repeat')}, {fate}."
     ordered = {one: found[one] for names in groups(found).values() for one in names}
     parts = (_what(history, fate), *shown, _final(ordered), _who(history, plots), _privacy(meta.get("privacy")))
