@@ -21,13 +21,14 @@ _SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
 
 
 def client_risks(
-    problem: Problem, theta: Theta, deployed: Theta, world: World = None, nodes: int = NODES
+    problem: Problem, theta: Theta, deployed: Theta, world: World = None, nodes: int = NODES, every: int = 1
 ) -> Float[Array, " N"]:
     """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
 
     Exact over finite tables and for Gaussian data in one dimension; else over fixed draws (common random
     numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
-    many clients are taken in blocks, and what their derivatives need is computed again rather than stored.
+    many clients are taken in blocks, and what their derivatives need is computed again rather than stored. `every` = k
+    takes every k-th of these samples only, for a first look.
     """
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
@@ -35,6 +36,9 @@ def client_risks(
         population = eqx.combine(rows, rest)
         here = population.settle(deployed, problem.loss) if world is None else world
         noise, share = population.nodes_within(here, deployed, nodes)
+        if every > 1:
+            noise, share = jax.tree.map(lambda leaf: leaf[::every], noise), share[::every]
+            share = share / jnp.sum(share)
 
         def of_sample(u: Any) -> Array:
             return problem.loss(theta, population.sample(u, here, deployed))
@@ -44,6 +48,7 @@ def client_risks(
 
     axes = client_axes(arrays)
     count, width = shape_of_nodes(problem, deployed, nodes)
+    count = -(-count // every)
     few = samples_at_once(theta, count, width)
     block = max(1, _SAMPLES // (count * width)) if few == count else 1
     if problem.clients <= block:
@@ -92,9 +97,10 @@ def decoupled_risk(
     deployed: Theta,
     world: World = None,
     nodes: int = NODES,
+    every: int = 1,
 ) -> Float[Array, ""]:
     """f(theta; deployed) = sum_i p_i f_i(theta; deployed); at deployed = theta the performative risk."""
-    return jnp.sum(weights * client_risks(problem, theta, deployed, world, nodes))
+    return jnp.sum(weights * client_risks(problem, theta, deployed, world, nodes, every))
 
 
 def _is_none(leaf: Any) -> bool:

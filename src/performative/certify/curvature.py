@@ -19,6 +19,8 @@ from performative.solve.landscape import Landscape
 # Samples whose second derivatives are formed at each model, and numbers that these may hold (64 MB).
 _SAMPLES = 1 << 14
 _NUMBERS = 1 << 23
+# Matrices whose spectral norm is computed first: those that are largest entry by entry.
+_LIKELY = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +61,9 @@ def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, s
         return Curvature(*known, mu_exact=True, L_exact=True)
     if not land.dense:
         return Curvature(np.nan, np.nan, np.nan, False, False)
-    centre, d = points[0], land.size
+    centre = points[0]
     pairs = [(x, x) for x in points] + [(x, y) for other in points[1:] for x, y in ((other, centre), (centre, other))]
-    hessians = [land.curvature(x, y)[:d, :d] for x, y in pairs]
+    hessians = [land.own_curvature(x, y) for x, y in pairs]
     mu = float(np.min([np.linalg.eigvalsh(h)[0] if np.all(np.isfinite(h)) else np.nan for h in hessians]))
     clients, rows = _how_many(land)
     steepness = _steepness(land, jnp.asarray(np.stack(points)), jax.random.key(seed), clients, rows, not smooth)
@@ -115,12 +117,14 @@ def _steepness(
     some = jax.tree.map(lambda leaf: leaf[_spread(land, clients)], each_row)
 
     def at(theta: Array) -> tuple[Array, Array]:
-        def client(mine: Any, key: Any) -> tuple[Array, Array]:
+        def client(mine: Any, key: Any) -> tuple[Array, Array, Array]:
             return _one_client(land, eqx.combine(mine, shared), theta, key, rows, jumps)
 
-        each = jax.vmap(client)(some, jax.random.split(key, clients))
+        by_theta, by_data, jump = jax.vmap(client)(some, jax.random.split(key, clients))
         counts = land.weights[_spread(land, clients)] > 0  # clients without weight are nobody's business
-        return jnp.max(jnp.where(counts, each[0], 0)), jnp.max(jnp.where(counts, each[1], 0))
+        each = [jnp.where(counts[:, None, None, None], m, 0) for m in (by_theta, by_data)]
+        largest = [_largest_norm(m.reshape(-1, *m.shape[2:])) for m in each]
+        return largest[0], jnp.maximum(largest[1], jnp.max(jnp.where(counts, jump, 0)))
 
     found = jax.lax.map(at, points)
     return jnp.max(found[0]), jnp.max(found[1])
@@ -128,7 +132,8 @@ def _steepness(
 
 def _one_client(
     land: Landscape, population: Any, theta: Float[Array, " d"], key: Any, rows: int, jumps: bool
-) -> tuple[Array, Array]:
+) -> tuple[Float[Array, "n d d"], Float[Array, "n d k"], Float[Array, ""]]:
+    """Second derivatives of each sample's loss, in theta twice, in theta and the data; the steepest jump, 0 for none."""
     deployed = as_model(land, theta)
     world = population.settle(deployed, land.problem.loss)
     which = None
@@ -148,20 +153,41 @@ def _one_client(
             return ravel_pytree(jax.grad(land.problem.loss)(as_model(land, theta), z))[0]
 
         by_theta, by_data = jax.jacfwd(gradient, argnums=(0, 1))(theta, flat)
-        return _norm(by_theta), _norm(by_data), gradient(theta, flat), as_row(z)
+        return by_theta, by_data, gradient(theta, flat), as_row(z)
 
     by_theta, by_data, gradient, z = jax.vmap(one)(noise)
-    most = jnp.max(by_data)
-    if jumps:
-        way = jnp.linalg.norm(z - jnp.roll(z, 1, axis=0), axis=1)
-        change = jnp.linalg.norm(gradient - jnp.roll(gradient, 1, axis=0), axis=1)
-        most = jnp.maximum(most, jnp.max(jnp.where(way > 0, change / jnp.where(way > 0, way, 1), 0.0)))
-    return jnp.max(by_theta), most
+    if not jumps:
+        return by_theta, by_data, jnp.zeros((), theta.dtype)
+    way = jnp.linalg.norm(z - jnp.roll(z, 1, axis=0), axis=1)
+    change = jnp.linalg.norm(gradient - jnp.roll(gradient, 1, axis=0), axis=1)
+    return by_theta, by_data, jnp.max(jnp.where(way > 0, change / jnp.where(way > 0, way, 1), 0.0))
 
 
-def _norm(matrix: Float[Array, "d k"]) -> Array:
-    """The spectral norm, by the smaller of the two Gram matrices."""
-    gram = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
-    if gram.shape[0] == 0:
-        return jnp.zeros((), matrix.dtype)
-    return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(gram)[-1], 0.0))
+def _largest_norm(matrices: Float[Array, "n d k"]) -> Array:
+    """The largest spectral norm: of those with the largest upper bounds, and of all where that leaves a doubt."""
+    if 0 in matrices.shape[1:]:
+        return jnp.zeros((), matrices.dtype)
+    # By the smaller of the two Gram matrices.
+    turned = matrices if matrices.shape[1] <= matrices.shape[2] else jnp.swapaxes(matrices, 1, 2)
+    gram = turned @ jnp.swapaxes(turned, 1, 2)
+    bounds, at = jax.lax.top_k(_eigenvalue_bound(gram), min(_LIKELY, len(gram)))
+    best = jnp.max(_top_eigenvalue(gram[at]))
+    if len(gram) > _LIKELY:
+        best = jax.lax.cond(best >= bounds[-1], lambda: best, lambda: jnp.max(_top_eigenvalue(gram)))
+    return jnp.sqrt(jnp.maximum(best, 0.0))
+
+
+def _eigenvalue_bound(gram: Float[Array, "n d d"]) -> Float[Array, " n"]:
+    """|G^8|_F^(1/8): at least the largest eigenvalue of G, at most d^(1/16) times that. NaN where G holds one."""
+    log, share = jnp.zeros(len(gram), gram.dtype), 1.0
+    for power in range(4):
+        if power:
+            gram, share = gram @ gram, share / 2
+        size = jnp.sqrt(jnp.sum(jnp.square(gram), axis=(1, 2)))
+        gram = gram / jnp.where(size > 0, size, 1)[:, None, None]
+        log = log + share * jnp.log(size)
+    return jnp.exp(log)
+
+
+def _top_eigenvalue(gram: Float[Array, "n d d"]) -> Float[Array, " n"]:
+    return jnp.linalg.eigvalsh(gram)[:, -1]

@@ -29,7 +29,7 @@ def sampling_error(land: Landscape, x: np.ndarray) -> float | None:
     if population.capacity is None or not land.dense:
         return None
     d = land.size
-    H = land.curvature(x, x)[:d, :d]
+    H = land.own_curvature(x, x)
     values = np.linalg.eigvalsh(H) if np.all(np.isfinite(H)) else np.zeros(d)
     if values[0] <= _FLAT * abs(values[-1]) or values[-1] <= 0:
         return None

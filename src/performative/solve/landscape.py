@@ -23,20 +23,28 @@ from performative.types import Theta, World
 
 # Above this many parameters no matrix of second derivatives is formed.
 DENSE = 512
-# Numbers that one sweep over the columns of the second derivative may hold (128 MB).
-_NUMBERS = 1 << 24
+# Numbers that one sweep over the columns of a second derivative may hold: as many as stay in a processor's cache. Wider
+# sweeps are several times slower on large tables, not faster.
+_NUMBERS = 1 << 18
+# Above this many numbers in one second derivative a search begins on fewer rows: about so many numbers, and enough rows
+# for each parameter.
+_LARGE, _ROUGH, _ROWS_EACH = 1 << 21, 1 << 19, 20
+# Answers that a view keeps: solvers come back to the start and to points found before.
+_KEPT = 8
 
 
 class Landscape(eqx.Module):
     """A problem on the device in float64; `like` has the model's structure.
 
     `problem` is kept without what the expected loss does not depend on, so that it compiles once for all domains.
+    Where `every` is k > 1, expectations are taken over every k-th sample only: see `rough`.
     """
 
     problem: Problem
     weights: Float[Array, " N"]
     like: Theta
     domain: AbstractDomain | None
+    every: int = eqx.field(static=True, default=1)
 
     @property
     def size(self) -> int:
@@ -95,15 +103,40 @@ class Landscape(eqx.Module):
     def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]; `worlds` None are those at rest."""
         at = jnp.asarray(theta), jnp.asarray(deployed)
-        value, gradient = _gradient(self.problem, self.weights, self.like, *at, worlds)
+        value, gradient = _gradient(self.problem, self.weights, self.like, *at, worlds, self.every)
         return float(value), np.asarray(gradient)
 
     def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
         """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
         if not self.dense:
             return None
-        at = jnp.asarray(theta), jnp.asarray(deployed)
-        return np.asarray(_hessian(self.problem, self.weights, self.like, *at, worlds))
+        columns = (self._columns(theta, deployed, *move, worlds) for move in ((1, 0), (0, 1)))
+        return np.concatenate(list(columns)).T
+
+    def own_curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
+        """H = d^2 f(theta; deployed) / d theta^2 [d, d]; None above DENSE parameters."""
+        return self._columns(theta, deployed, 1, 0, worlds)[:, : self.size] if self.dense else None
+
+    def _columns(
+        self, theta: np.ndarray, deployed: np.ndarray, own: int, other: int, worlds: World = None
+    ) -> np.ndarray:
+        """Derivatives of the gradient [2d] along (own * e_j, other * e_j) for each j, [d, 2d]."""
+        at = jnp.asarray(theta), jnp.asarray(deployed), jnp.asarray([own, other], jnp.float64)
+        return np.asarray(_hessian(self.problem, self.weights, self.like, *at, worlds, self.every))
+
+    def rough(self) -> "Landscape":
+        """Where one second derivative is long work, the same problem on some of the samples, else itself.
+
+        Good for finding out where to look: what is found there is to be solved for on all samples.
+        """
+        if not self.dense or self.every > 1:
+            return self
+        samples = count_nodes(self.problem, self.like)
+        rows, numbers = self.problem.clients * samples, self.problem.clients * samples * self.size**2
+        every = min(numbers // _ROUGH, rows // (_ROWS_EACH * self.size), samples // _ROWS_EACH)
+        if numbers <= _LARGE or every < 2:
+            return self
+        return Landscape(self.problem, self.weights, self.like, self.domain, every)
 
     def decoupled(self, deployed: np.ndarray, worlds: World = None) -> "View":
         """theta -> f(theta; deployed): what retraining minimises. `worlds` None are those at rest."""
@@ -114,8 +147,7 @@ class Landscape(eqx.Module):
             return value, gradient[:d]
 
         def second(x: np.ndarray) -> np.ndarray | None:
-            hessian = self.curvature(x, deployed, worlds)
-            return None if hessian is None else hessian[:d, :d]
+            return self.own_curvature(x, deployed, worlds)
 
         return View(first, second)
 
@@ -128,8 +160,7 @@ class Landscape(eqx.Module):
             return value, gradient[:d] + gradient[d:]
 
         def second(x: np.ndarray) -> np.ndarray | None:
-            hessian = self.curvature(x, x)
-            return None if hessian is None else hessian.reshape(2, d, 2, d).sum(axis=(0, 2))
+            return self._columns(x, x, 1, 1).reshape(d, 2, d).sum(axis=1).T if self.dense else None
 
         return View(first, second)
 
@@ -142,8 +173,7 @@ class Landscape(eqx.Module):
             return value, gradient[:d]
 
         def second(x: np.ndarray) -> np.ndarray | None:
-            hessian = self.curvature(x, x)
-            return None if hessian is None else hessian[:d, :d] + hessian[:d, d:]
+            return self._columns(x, x, 1, 1)[:, :d].T if self.dense else None
 
         return View(first, second)
 
@@ -189,56 +219,53 @@ def survey(problem: Problem, theta: Any, rest: bool = True) -> tuple[Landscape, 
 
 
 def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
-    """The same function, which keeps its last answer: optimisers ask for value and slope in turn."""
-    last: list[Any] = [None, None]
+    """The same function, which keeps its last answers: optimisers ask for value and slope in turn."""
+    kept: dict[bytes, Any] = {}
 
     def again(x: np.ndarray) -> Any:
-        if last[0] is None or not np.array_equal(last[0], x):
-            last[:] = [np.array(x), function(np.asarray(x, np.float64))]
-        return last[1]
+        x = np.asarray(x, np.float64)
+        key = x.tobytes()
+        if key not in kept:
+            if len(kept) >= _KEPT:
+                del kept[next(iter(kept))]
+            kept[key] = function(x)
+        return kept[key]
 
     return again
 
 
 def _risk(
-    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: World
+    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: World, every: int
 ) -> Float[Array, ""]:
     shape = ravel_pytree(like)[1]
     d = both.shape[0] // 2
-    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]), worlds)
+    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]), worlds, every=every)
 
 
 @eqx.filter_jit
 def _gradient(
-    problem: Problem,
-    weights: Array,
-    like: Theta,
-    theta: Float[Array, " d"],
-    deployed: Float[Array, " d"],
-    worlds: World,
-) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
+    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"],
+    worlds: World, every: int,
+) -> tuple[Float[Array, ""], Float[Array, " pair"]]:  # fmt: skip
     both = jnp.concatenate([theta, deployed])
-    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at, worlds))(both)
+    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at, worlds, every))(both)
 
 
 @eqx.filter_jit
 def _hessian(
-    problem: Problem,
-    weights: Array,
-    like: Theta,
-    theta: Float[Array, " d"],
-    deployed: Float[Array, " d"],
-    worlds: World,
-) -> Float[Array, "pair pair"]:
+    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"],
+    move: Float[Array, " 2"], worlds: World, every: int,
+) -> Float[Array, "d pair"]:  # fmt: skip
+    """Derivatives of the gradient along (move_0 e_j, move_1 e_j): one program for every block of the Hessian."""
     both = jnp.concatenate([theta, deployed])
-    gradient = jax.grad(lambda at: _risk(problem, weights, like, at, worlds))
+    gradient = jax.grad(lambda at: _risk(problem, weights, like, at, worlds, every))
 
     def column(direction: Array) -> Array:
-        return jax.jvp(gradient, (both,), (direction,))[1]
+        return jax.jvp(gradient, (both,), (jnp.concatenate([move[0] * direction, move[1] * direction]),))[1]
 
-    numbers = problem.clients * count_nodes(problem, like) * theta.shape[0]
-    columns = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(both)))
-    return jax.lax.map(column, jnp.eye(len(both)), batch_size=columns)
+    numbers = problem.clients * count_nodes(problem, like) // every * len(theta)
+    columns = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(theta)))
+    return jax.lax.map(column, jnp.eye(len(theta)), batch_size=columns)
 
 
 @eqx.filter_jit

@@ -51,7 +51,13 @@ def optimal_point(
                     "that are exact.",
                 )
             return best if report else best.theta
-        known, far, least = _local_minima(land, view, origin, _starting_points(problem, land, origin, starts))
+        points, ran_off = _starting_points(problem, land, origin, starts), False
+        rough = land.rough()
+        if rough is not land:  # where to look on a large table: from where some of its rows lead
+            near, ran_off, _ = _local_minima(rough, rough.performative(), origin, points)
+            points = [land.flat(point.theta) for point in near] or points
+        known, far, least = _local_minima(land, view, origin, points)
+        far = far or ran_off
         known = [point for point in known if point.residual <= allowed(view, land.flat(point.theta), tolerance)]
         if not known:
             why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"

@@ -81,6 +81,11 @@ def _best_response(land: Landscape, deployed: np.ndarray, worlds: World, number:
     starts = [deployed]
     if not _convex(view, deployed) and land.dense:
         starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
+    rough = land.rough()
+    if rough is not land:  # begin where some rows of a large table lead
+        outline = rough.decoupled(deployed)
+        nearer = [minimise(rough, outline, start) for start in starts]
+        starts = [a if escaped(a, x) else x for a, x in zip(starts, nearer, strict=True)]
     found = []
     for start in starts:
         x = minimise(land, view, start)

@@ -68,7 +68,8 @@ def equilibria(
 
     starts: models to search from; None takes `start` and points scattered around it (or over the Box). In one
     dimension each change of sign of G between starts is followed up, so that a repelling point between two
-    attracting ones is found. A list of what was found is no proof that there is nothing else.
+    attracting ones is found. A list of what was found is no proof that there is nothing else. Large tables are
+    searched on every k-th row first; what is found there is then solved for on all rows.
     """
     with jax.enable_x64(True):
         land, origin = survey(problem, start)
@@ -104,13 +105,25 @@ def _search(
     land: Landscape, view: View, points: Sequence[np.ndarray], found: list[Solution]
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Roots from each start, in one dimension between starts, and if none attracts from where steps lead."""
-    for x in points:
+    rough = land.rough()
+    outline = view if rough is land else rough.equilibrium()
+    for x in points if rough is land else _near_roots(rough, outline, points):
         yield find_root(land, view, x)
     if land.size == 1:
         for x in bracketed_roots(land, view, points):
             yield x, natural_residual(land, view, x)
     if not any(point.attracting for point in found):
-        yield find_root(land, view, walk(land, view, points[0]))
+        yield find_root(land, view, walk(rough, outline, points[0]))
+
+
+def _near_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Where searches on some of the samples end; the starts themselves where they end nowhere."""
+    ends: list[np.ndarray] = []
+    for start in points:
+        x, residual = find_root(land, view, start)
+        if residual <= allowed(view, x) and not escaped(start, x) and is_new(view, x, ends):
+            ends.append(x)
+    return ends or list(points)
 
 
 def _judge(land: Landscape, view: View, x: np.ndarray, origin: np.ndarray, method: str, tolerance: float) -> Solution:
@@ -133,7 +146,7 @@ def _nothing(land: Landscape, view: View, residual: float, x: np.ndarray) -> str
     slope = view.slope(x)
     if slope is not None and np.all(np.isfinite(slope)):
         values = np.linalg.svd(slope, compute_uv=False)
-        curvature = np.linalg.norm(land.curvature(x, x)[: land.size, : land.size], 2)
+        curvature = np.linalg.norm(land.own_curvature(x, x), 2)
         if values[-1] <= 1e-9 * max(curvature, values[0], 1e-300):
             return message + (
                 " There the reaction of the data cancels the curvature of the loss (for a Gaussian mean: the"
