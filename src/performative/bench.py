@@ -8,7 +8,7 @@ from typing import Any
 
 from performative.errors import nearest
 
-NAMES = ("core", "optimal", "private", "networks", "federation")
+NAMES = ("core", "optimal", "private", "certificates", "networks", "federation")
 # These take minutes, start processes or need a GPU, so they run only when they are named.
 LONG = ("federation", "networks", "networks_gpu")
 

@@ -162,6 +162,13 @@ def test_a_model_that_was_learnt_elsewhere_takes_the_place_of_the_static_one():
     assert c.static == 2.0 and c.static_gap == abs(c.stable - 2.0) and c.detectable
 
 
+def test_a_bar_counts_the_steps_where_it_is_asked_for(capsys):
+    certify(gaussian(), progress=True)
+    assert "certify" in (shown := capsys.readouterr().err) and "6/6 steps" in shown
+    certify(gaussian())  # nobody watches a test
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(("bad", "said"), [({"error": -1.0}, "error must"), ({"samples": 3}, "samples must")])
 def test_bad_arguments_are_named(bad, said):
     with pytest.raises(ValueError, match=said):

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,8 @@ from performative.certify.known_sensitivity import known_sensitivity
 from performative.certify.points import Points, find_points
 from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
 from performative.certify.training import sampling_error
+from performative.engine.progress import progress_bar
+from performative.engine.run import cache_compilations
 from performative.messages import PerformativeWarning
 from performative.problem import Problem
 from performative.risk import count_nodes
@@ -25,11 +28,13 @@ from performative.solve.landscape import Landscape, survey
 _SCATTERED = 4
 _COSTLY = 1 << 26
 _MANY = 1000
+# What the progress bar counts.
+_STEPS = ("static model", "stable points", "optimal point", "curvature", "sensitivity", "training error")
 
 
 def certify(
     problem: Problem, *, theta: Any = None, static: Any = None, error: float | None = None, seed: int = 0,
-    samples: int = 4096,
+    samples: int = 4096, progress: bool | None = None,
 ) -> Certificate:  # fmt: skip
     """Will retraining settle, where, and what does it cost to settle there?
 
@@ -41,26 +46,39 @@ def certify(
     error:   how far off training is, in the units of theta; None for what the sizes of the clients' tables say
     seed:    of the draws that sensitivities are estimated from, where the population does not tell them
     samples: draws a client for that, fewer where there are many clients
+    progress: show a bar; None shows one on a terminal
 
     See `Certificate`. Jin et al. 2024, Assumptions 2.1 to 2.3 and Proposition 2.8. Differs from the paper: an eps_bar
     above mu / L does not rule out that retraining settles. Mu and L of most losses are known only where they were
     measured; points are searched for from several starts, and a list of what was found is no proof.
     """
     _check(error, samples)
-    with jax.enable_x64(True), warnings.catch_warnings():
+    cache_compilations()
+    bar = progress_bar("certify", len(_STEPS), progress, "steps")
+    with jax.enable_x64(True), warnings.catch_warnings(), bar as update:
         # What solvers warn of stands in the certificate, in words.
         warnings.simplefilter("ignore", RuntimeWarning)
         warnings.simplefilter("ignore", PerformativeWarning)
         land, start = survey(problem, theta)
-        points = find_points(problem, land, start, static)
+        begin = _announce(update)
+        points = find_points(problem, land, start, static, begin)
         around, radius = _region(land, points, seed)
+        begin("curvature")
         curvature = measure_curvature(land, around, problem.population.smooth, seed)
+        begin("sensitivity")
         sensitivity = _sensitivity(problem, land, points, around, radius, samples, seed)
+        begin("training error")
         source = None if error is None else "given"
         if error is None and points.stable is not None:
             error = sampling_error(land, points.stable)
             source = None if error is None else "sampling"
+        update(len(_STEPS), str)
         return _certificate(problem, land, points, curvature, sensitivity, error, source)
+
+
+def _announce(update: Callable[[int, Callable[[], str]], None]) -> Callable[[str], None]:
+    """begin(step): tell the bar which step begins."""
+    return lambda step: update(_STEPS.index(step), lambda: step)
 
 
 def _certificate(

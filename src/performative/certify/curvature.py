@@ -133,7 +133,7 @@ def _steepness(
 def _one_client(
     land: Landscape, population: Any, theta: Float[Array, " d"], key: Any, rows: int, jumps: bool
 ) -> tuple[Float[Array, "n d d"], Float[Array, "n d k"], Float[Array, ""]]:
-    """Second derivatives of each sample's loss, in theta twice, in theta and the data; the steepest jump, 0 for none."""
+    """Second derivatives of each sample's loss: in theta twice, in theta and data; the steepest jump, 0 for none."""
     deployed = as_model(land, theta)
     world = population.settle(deployed, land.problem.loss)
     which = None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -54,13 +55,16 @@ class Points:
         return found + [np.asarray(ravel_pytree(point.theta)[0]) for point in self.others[:_NEAREST]]
 
 
-def find_points(problem: Problem, land: Landscape, start: np.ndarray, static: Any) -> Points:
+def find_points(
+    problem: Problem, land: Landscape, start: np.ndarray, static: Any, begin: Callable[[str], None]
+) -> Points:
     """All points that can be found. Of several stable points the one that retraining from the start leads to.
 
     Call it inside `jax.enable_x64(True)`, as all that uses the landscape.
     """
     found: dict[str, Any] = {"start": start}
     theta = land.shaped(start)
+    begin("static model")
     if static is None:
         try:
             path = repeated_risk_minimization(problem, theta, 1, spells=None)
@@ -71,12 +75,14 @@ def find_points(problem: Problem, land: Landscape, start: np.ndarray, static: An
             )
     else:
         found["static"] = survey(problem, static)[1]
+    begin("stable points")
     try:
         listed = equilibria(problem, start=theta)
         best = _reached(problem, land, theta, listed)
         found |= _about_stable(land, best) | {"others": tuple(point for point in listed if point is not best)}
     except ValueError as refusal:
         found["no_stable"] = _reason(refusal)
+    begin("optimal point")
     near = theta if "stable" not in found else land.shaped(found["stable"])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", PerformativeWarning)

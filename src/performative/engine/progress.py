@@ -6,8 +6,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(label: str, total: int, show: bool | None) -> Iterator[Callable[[int, Callable[[], str]], None]]:
-    """Yields `update(done, note)`. None shows a bar where standard error is a terminal."""
+def progress_bar(
+    label: str, total: int, show: bool | None, unit: str = "rounds"
+) -> Iterator[Callable[[int, Callable[[], str]], None]]:
+    """Yields `update(done, note)`. None shows a bar where standard error is a terminal; `unit` is what is counted."""
     if not (sys.stderr.isatty() if show is None else show):
         yield lambda done, note: None
         return
@@ -18,7 +20,7 @@ def progress_bar(label: str, total: int, show: bool | None) -> Iterator[Callable
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
+        TextColumn(unit),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )

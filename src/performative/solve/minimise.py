@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from performative.solve.landscape import Landscape, View
-from performative.solve.roots import escaped, natural_residual, polish, safe_step
+from performative.solve.roots import escaped, is_new, natural_residual, polish, safe_step
 
 _NEWTON_STEPS = 200
 # Projected gradient steps until Newton gets another try, and how often that goes on.
@@ -32,6 +32,21 @@ def minimise(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
             return _everywhere(land, view, start) if land.domain is None else _within(land, view, start)
         except _Escaped as far:
             return far.args[0]
+
+
+def nearer(land: Landscape, view_of: Callable[[Landscape], View], starts: list[np.ndarray]) -> list[np.ndarray]:
+    """On a large table where some of its rows lead from the starts; a start itself where that is no better on all."""
+    rough = land.rough()
+    if rough is land:
+        return starts
+    whole, outline = view_of(land), view_of(rough)
+    ends: list[np.ndarray] = []
+    for start in starts:
+        x = minimise(rough, outline, start)
+        better = not escaped(start, x) and whole.value(x) <= whole.value(start)
+        if not better or is_new(outline, x, ends):
+            ends.append(x if better else start)
+    return ends
 
 
 def _everywhere(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import minimise
+from performative.solve.minimise import minimise, nearer
 from performative.solve.roots import TOLERANCE, allowed, escaped, faded, is_new, natural_residual, scatter
 from performative.solve.solution import Solution
 from performative.solve.worlds import check_rest
@@ -51,13 +51,8 @@ def optimal_point(
                     "that are exact.",
                 )
             return best if report else best.theta
-        points, ran_off = _starting_points(problem, land, origin, starts), False
-        rough = land.rough()
-        if rough is not land:  # where to look on a large table: from where some of its rows lead
-            near, ran_off, _ = _local_minima(rough, rough.performative(), origin, points)
-            points = [land.flat(point.theta) for point in near] or points
+        points = nearer(land, Landscape.performative, _starting_points(problem, land, origin, starts))
         known, far, least = _local_minima(land, view, origin, points)
-        far = far or ran_off
         known = [point for point in known if point.residual <= allowed(view, land.flat(point.theta), tolerance)]
         if not known:
             why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"

@@ -11,7 +11,7 @@ from performative.messages import coded
 from performative.problem import Problem
 from performative.schedules import as_schedule
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import minimise
+from performative.solve.minimise import minimise, nearer
 from performative.solve.roots import allowed, escaped, natural_residual, scatter
 from performative.solve.worlds import first_worlds, moved_worlds
 from performative.types import Theta, World
@@ -81,13 +81,8 @@ def _best_response(land: Landscape, deployed: np.ndarray, worlds: World, number:
     starts = [deployed]
     if not _convex(view, deployed) and land.dense:
         starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
-    rough = land.rough()
-    if rough is not land:  # begin where some rows of a large table lead
-        outline = rough.decoupled(deployed)
-        nearer = [minimise(rough, outline, start) for start in starts]
-        starts = [a if escaped(a, x) else x for a, x in zip(starts, nearer, strict=True)]
     found = []
-    for start in starts:
+    for start in nearer(land, lambda land: land.decoupled(deployed, worlds), starts):
         x = minimise(land, view, start)
         if escaped(start, x):
             raise ValueError(_refusal(number, "falls without bound"))
