@@ -10,7 +10,7 @@ import pytest
 import performative as pf
 from performative import sampling
 from performative.participation import Selection
-from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates, shuffled_position
+from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates, shuffled_positions
 
 MILLION = 1_000_000
 
@@ -27,8 +27,8 @@ def chi_square_is_plausible(observed, expected):
 def implied(table):
     """The probabilities that an alias table draws with."""
     threshold, alias = table
-    chance = threshold.copy()
-    np.add.at(chance, alias, 1 - threshold)
+    chance = threshold / 2.0**32
+    np.add.at(chance, alias, 1 - threshold / 2.0**32)
     return chance / len(threshold)
 
 
@@ -37,30 +37,32 @@ def test_an_alias_table_holds_the_weights_exactly(clients):
     weights = np.random.default_rng(clients).dirichlet(np.full(clients, 0.3))
     weights[: clients // 4] = 0.0
     weights /= weights.sum()
-    np.testing.assert_allclose(implied(alias_table(weights)), weights, atol=1e-12 / clients, rtol=1e-12)
+    # To the 2^-32 of a cell that the thresholds are kept to; a large client may stand in for all others.
+    assert np.max(np.abs(implied(alias_table(weights)) - weights)) <= 2.0**-32
 
 
 def test_weights_that_miss_one_by_a_rounding_error_give_no_chance_to_the_impossible():
     # Within the tolerance of Problem; the deficit used to fall to the client of weight zero.
     weights = np.asarray([0.0, *np.full(3, (1 - 9e-7) / 3)])
-    np.testing.assert_allclose(implied(alias_table(weights)), weights / weights.sum(), rtol=1e-12)
+    assert implied(alias_table(weights))[0] == 0
+    np.testing.assert_allclose(implied(alias_table(weights)), weights / weights.sum(), rtol=1e-9)
 
 
 def test_a_client_of_weight_zero_is_never_drawn():
     table = alias_table(np.asarray([0.25, 0.0, 0.5, 0.25]))
-    threshold, alias = jnp.asarray(table[0], jnp.float32), jnp.asarray(table[1])
-    drawn = np.bincount(draw_alias(jax.random.key(0), (threshold, alias), 100_000), minlength=4)
+    table = tuple(jnp.asarray(leaf) for leaf in table)
+    drawn = np.bincount(draw_alias(jax.random.key(0), table, 100_000), minlength=4)
     assert drawn[1] == 0
     chi_square_is_plausible(drawn[[0, 2, 3]], np.asarray([25_000, 50_000, 25_000]))
 
 
 def test_scheme_one_draws_a_million_clients_by_weight():
-    # A ramp: the last client is three times as likely as the first. In float32, as a run has it.
+    # A ramp: the last client is three times as likely as the first.
     weights = np.linspace(0.5, 1.5, MILLION)
     weights /= weights.sum()
     scheme = pf.SchemeOne(100)
-    tables = [jnp.asarray(t, jnp.float32 if t.dtype.kind == "f" else jnp.int32) for t in scheme.tables(weights)]
-    selection = Selection(jnp.asarray(weights, jnp.float32), tuple(tables), jnp.asarray(0), jnp.zeros(()))
+    tables = tuple(jnp.asarray(leaf) for leaf in scheme.tables(weights))
+    selection = Selection(jnp.asarray(weights, jnp.float32), tables, jnp.asarray(0), jnp.zeros(()))
 
     @jax.jit
     def bins(keys):
@@ -125,15 +127,7 @@ def test_duplicates_are_merged_with_their_multiplicity(k):
 
 @pytest.mark.parametrize("count", [1, 3, 16, 257])
 def test_the_shuffle_that_stores_nothing_is_a_permutation(count):
-    send = jax.vmap(shuffled_position, in_axes=(None, 0, None))
-    sent = np.asarray(send(jax.random.key(count), jnp.arange(count, dtype=jnp.int32), count))
+    every = jnp.arange(count, dtype=jnp.int32)
+    sent = np.asarray(shuffled_positions(jax.random.key(count), every, count))
     assert sorted(sent.tolist()) == list(range(count))
-
-
-def test_the_shuffle_that_stores_nothing_looks_uniform():
-    # Where the first two of six go: 30 ordered pairs.
-    send = jax.vmap(jax.vmap(shuffled_position, in_axes=(None, 0, None)), in_axes=(0, None, None))
-    sent = np.asarray(jax.jit(send)(jax.random.split(jax.random.key(6), 30_000), jnp.arange(2, dtype=jnp.int32), 6))
-    counts = np.bincount(6 * sent[:, 0] + sent[:, 1], minlength=36).reshape(6, 6)
-    assert np.trace(counts) == 0
-    chi_square_is_plausible(counts[~np.eye(6, dtype=bool)], 1000)
+    np.testing.assert_array_equal(shuffled_positions(jax.random.key(count), every, count, needed=False), every)

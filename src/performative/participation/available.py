@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from performative.errors import check_finite
 from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.sampling import first_of
 from performative.types import Cohort, Memory, Numbers, as_numbers, as_whole, is_concrete, number
 
 
@@ -122,8 +123,8 @@ class Available(AbstractParticipation):
         if self.k is None:
             ids, active = everyone, here
         else:
-            turn, ids = jax.lax.top_k(jnp.where(here, chance[:, 1], -1), self.k)
-            active = turn >= 0
+            turn, ids = first_of(jax.random.fold_in(key, clients), jnp.where(here, chance[:, 1], 2), self.k)
+            active = turn < 1
             present = jnp.sum(here).astype(p.dtype)
             if self.weigh == "unbiased":
                 weight = weight * jnp.maximum(present / self.k, 1)

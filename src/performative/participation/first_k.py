@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from performative.errors import check_finite
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.schemes import Full
+from performative.sampling import first_of
 from performative.types import Cohort, Memory, Numbers, as_whole, is_concrete, number
 
 
@@ -113,7 +114,7 @@ class FirstK(AbstractParticipation):
 
     def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
         clients = selection.weights.shape[0]
-        time = self.latency.draw(key, clients)
-        first, ids = jax.lax.top_k(-time, self.k)
+        key_time, key_ties = jax.random.split(key)
+        first, ids = first_of(key_ties, self.latency.draw(key_time, clients), self.k)
         weight = selection.weights[ids] * (clients / self.k)
-        return Cohort(ids, weight, elapsed=-first[-1]), memory
+        return Cohort(ids, weight, elapsed=first[-1]), memory

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray, UInt
 
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
@@ -138,12 +138,13 @@ def _candidates(key: PRNGKeyArray, selection: Selection, d: int) -> Int[Array, "
         return distinct(key, d, clients)
     if isinstance(tables, tuple):
         return _first_distinct(key, tables, d, clients)
-    # The d largest of log p_i + Gumbel are such a draw.
-    return jax.lax.top_k(tables + jax.random.gumbel(key, (clients,), tables.dtype), d)[1].astype(jnp.int32)
+    # The d largest of log p_i + Gumbel are such a draw. In the usual precision the largest of many are often equal.
+    noise = jax.random.gumbel(key, (clients,), tables.dtype, mode="high")
+    return jax.lax.top_k(tables + noise, d)[1].astype(jnp.int32)
 
 
 def _first_distinct(
-    key: PRNGKeyArray, table: tuple[Float[Array, " N"], Int[Array, " N"]], d: int, clients: int
+    key: PRNGKeyArray, table: tuple[UInt[Array, " N"], Int[Array, " N"]], d: int, clients: int
 ) -> Int[Array, " d"]:
     """The first d different ids of an endless row of independent draws. Each turn draws as many as are missing."""
 
