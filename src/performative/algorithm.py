@@ -13,7 +13,7 @@ from performative.errors import check_counts
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
 from performative.schedules import Constant, as_schedule
-from performative.types import is_concrete, whole
+from performative.types import as_words, is_concrete, whole
 
 __all__ = ["Algorithm"]
 
@@ -36,7 +36,9 @@ _EXAMPLES = {
 class Algorithm(eqx.Module):
     """One part for each slot. Recipes such as `p_fedavg` are short functions that return such a record.
 
-    absent: whether the worlds of clients that sit out stay "frozen" or react to each deployed model ("moves").
+    absent:    whether the worlds of clients that sit out stay "frozen" or react to each deployed model ("moves")
+    from_data: in words, what was chosen by looking at the people it will be run on, such as a clip: no noise covers it,
+               and `pf.privacy.guarantee` says so
     """
 
     rate: Any = eqx.field(converter=as_schedule)
@@ -49,6 +51,7 @@ class Algorithm(eqx.Module):
     deploy: Deployment = eqx.field(converter=as_deployment, default="step")
     absent: str = eqx.field(static=True, default="frozen")
     name: str = eqx.field(static=True, default="algorithm")
+    from_data: tuple[str, ...] = eqx.field(static=True, converter=as_words, default=())
 
     def __check_init__(self) -> None:
         check_counts(local_steps=self.local_steps)

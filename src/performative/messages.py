@@ -100,6 +100,13 @@ MESSAGES: dict[str, Message] = {
     # Certificates, plans, scoreboards
     # Theory
     # Privacy, samplers
+    "privacy-not-covered": Message(
+        "warning",
+        "A run with privacy= rests on what was worked out from the same people before it began: scales of features "
+        "(Problem.from_frame with standardise=True), a start from a fitted model, settings that pf.plan chose.",
+        "Give scales that are known without these rows, standardise={feature: (mean, sd)}; start elsewhere; plan on "
+        "public or made-up data. Or say in words, beside epsilon, what it leaves out.",
+    ),
     # Methods
     "memory-clip-too-small": Message(
         "warning",

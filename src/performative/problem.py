@@ -15,9 +15,11 @@ from performative.losses import Logistic
 from performative.populations import AbstractPopulation, Strategic
 from performative.populations.pooled import Pooled
 from performative.populations.rows import check_own_tables, labels_in
-from performative.types import Loss, as_numbers, is_concrete
+from performative.types import Loss, as_numbers, as_words, is_concrete
 
 __all__ = ["Problem"]
+
+SCALED_BY_ROWS = "features are scaled by the means and standard deviations of these very rows"
 
 
 class Problem(eqx.Module):
@@ -27,6 +29,8 @@ class Problem(eqx.Module):
     population: D_i, all clients in one part
     weights:    p_i, None for equal weights
     domain:     where theta may be, None for everywhere
+    from_data:  in words, what was worked out from the rows of these people, such as scales of features: no noise
+                covers it, and `pf.privacy.guarantee` says so
     """
 
     loss: Loss
@@ -34,6 +38,7 @@ class Problem(eqx.Module):
     weights: Any = eqx.field(converter=as_numbers, default=None)
     domain: AbstractDomain | None = None
     columns: Columns | None = eqx.field(static=True, default=None)
+    from_data: tuple[str, ...] = eqx.field(static=True, converter=as_words, default=())
 
     def __check_init__(self) -> None:
         if not callable(self.loss):
@@ -69,7 +74,7 @@ class Problem(eqx.Module):
     def pooled(self) -> "Problem":
         """The same data as one client's: what a central learner sees that does not know who is whose."""
         everyone = Pooled(self.population, self.client_weights)
-        return Problem(self.loss, everyone, domain=self.domain, columns=self.columns)
+        return Problem(self.loss, everyone, domain=self.domain, columns=self.columns, from_data=self.from_data)
 
     @classmethod
     def from_frame(
@@ -82,7 +87,7 @@ class Problem(eqx.Module):
         strategic: Any = None,
         strength: Any = 1.0,
         penalty: Any = None,
-        standardise: bool = True,
+        standardise: Any = True,
         intercept: bool = True,
     ) -> "Problem":
         """A strategic logistic problem from a pandas table: one row a person.
@@ -94,8 +99,9 @@ class Problem(eqx.Module):
         strategic:   columns that people can change in answer to the model (names), None for all features
         strength:    how far they go, per unit of the model: a number, or {client: number}
         penalty:     L2, None for 1 / (number of rows); the intercept is never penalised
-        standardise: scale features to mean 0 and variance 1 (a fitted scikit-learn model given as `theta` keeps
-                     its scores)
+        standardise: True scales features to mean 0 and variance 1 over these rows, which no promise of privacy covers;
+                     {feature: (mean, standard deviation)} takes scales that are known without them; False leaves
+                     them as they are. A fitted scikit-learn model given as `theta` keeps its scores
         """
         tables = read_frame(frame, client, label, strategic, strength, standardise, intercept, positive)
         rows = int(np.sum(tables.count))
@@ -107,6 +113,7 @@ class Problem(eqx.Module):
             population=Strategic(tables.x, tables.y, tables.strength, features=tables.movable, count=tables.count),
             weights=tables.count / rows,
             columns=tables.columns,
+            from_data=(SCALED_BY_ROWS,) if standardise is True else (),
         )
 
 

@@ -84,6 +84,11 @@ def as_whole(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
+def as_words(value: Any) -> tuple[str, ...]:
+    """Sentences as a tuple; a single one may stand by itself."""
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
 def whole(**options: Any) -> Any:
     """A field that holds a whole number which sets a shape: static, so another value compiles again."""
     return eqx.field(static=True, converter=as_whole, **options)

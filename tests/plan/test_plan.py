@@ -136,6 +136,7 @@ def test_privacy():
     steps = loose.rounds * loose.choice.setting.local_steps
     spent = pf.privacy.spent(loose.choice.setting.noise, steps, 1e-5, batch=pf.Uniform(50), rows=2000)
     assert spent.epsilon <= 2.0
+    assert "pf.plan chose" in pf.privacy.guarantee(problem, loose.algorithm).not_covered[0]
     history = pf.run(problem, loose.algorithm, loose.rounds, theta=0.0, repeats=400, risk=False)
     error = np.sqrt(np.mean(np.square(history.final - pf.stable_point(problem))))
     assert error < 1.25 * 0.1  # what clipping adds is not in the prediction

@@ -12,7 +12,7 @@ from performative.populations import Database, Gaussian, Mixture, Strategic
 from performative.populations.base import AbstractPopulation
 from performative.populations.shares import Constant
 from performative.populations.shifts import Linear
-from performative.problem import Problem
+from performative.problem import SCALED_BY_ROWS, Problem
 
 
 def quadratic(
@@ -84,7 +84,8 @@ def credit_default(
     check_counts(clients=clients)
     if (x is None) != (y is None):
         raise ValueError("credit_default: give both x and y, or neither for the made-up table.")
-    if x is None:
+    made_up = x is None
+    if made_up:
         table = credit_table().drop(columns="bank")
         y = table.pop("default").to_numpy()
         x = ((table - table.mean()) / table.std(ddof=0)).to_numpy()
@@ -101,4 +102,4 @@ def credit_default(
         features, labels, beta, count=None if np.all(count == count[0]) else count, response="evade", floor=floor
     )
     loss = losses.logistic(100.0 / m if penalty is None else penalty, class_weight=(1.0, 2.0))
-    return Problem(loss, population, weights=count / m)
+    return Problem(loss, population, weights=count / m, from_data=(SCALED_BY_ROWS,) if made_up else ())

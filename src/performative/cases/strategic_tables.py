@@ -14,7 +14,7 @@ from performative import data as sets
 from performative import losses, partition
 from performative.errors import check_counts, check_finite, nearest
 from performative.populations import Strategic
-from performative.problem import Problem
+from performative.problem import SCALED_BY_ROWS, Problem
 from performative.types import as_numbers
 
 # Columns that people can change where a rule does not let them change all: those of Jin et al. 2023, Section 4.2
@@ -258,7 +258,7 @@ def _deal(
             count=None if np.all(count == count[0]) else count,
             response="evade" if rule.private else "linear",
         )
-        return Problem(loss, population, weights=count / len(y))
+        return Problem(loss, population, weights=count / len(y), from_data=SCALED_BY_ROWS)
 
     return StrategicTables(problem(*train), problem(*test))
 

@@ -74,6 +74,7 @@ def privacy_lines(facts: dict[str, Any]) -> list[str]:
         f"privacy: ({facts['epsilon']:.4g}, {facts['delta']:.2g})-DP for each {facts['unit']} ({neighbours}), "
         f"every published model included; by {facts['method']}."
     ]
+    lines += [f"NOT covered: {told}." for told in facts.get("not_covered", ())]
     lines += [f"assumes: {assumed}." for assumed in facts["assumes"]]
     lines.append(f"noise: {facts['noise']}.")
     return [*lines, f"stopped: {facts['stopped']}."] if facts["stopped"] else lines

@@ -27,7 +27,7 @@ from performative.engine.setup import check_fit, on_device, on_mesh, place_start
 from performative.engine.sharding import client_mesh, describe_mesh, everywhere, share_work, to_host
 from performative.errors import check_counts, check_finite
 from performative.history import History
-from performative.messages import PerformativeWarning
+from performative.messages import PerformativeWarning, warn
 from performative.privacy.promise import BOOK, Privacy
 from performative.problem import Problem
 
@@ -125,7 +125,7 @@ def run(
                 "half": compute.half,
             }
             books = Checkpoint(checkpoint, identity, resume)
-        ledger = read_ledger(privacy, problem, algorithm, books)
+        ledger = read_ledger(privacy, problem, algorithm, books, theta)
         wanted, rounds = rounds, rounds if ledger is None else ledger.most_rounds(rounds)
         secure = ledger is not None and ledger.secure
         if secure:
@@ -191,7 +191,9 @@ def make_ready(
     return setup, start, targets
 
 
-def read_ledger(privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None) -> Any:
+def read_ledger(
+    privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None, theta: Any = None
+) -> Any:
     """The books of privacy, with what an earlier part of the run has spent; None where none are kept."""
     if privacy is None:
         if books is not None and books.round > 0 and (books.folder / BOOK).exists():
@@ -201,7 +203,9 @@ def read_ledger(privacy: Any, problem: Problem, algorithm: Algorithm, books: Che
 
     if not isinstance(privacy, Privacy):
         raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
-    ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder)
+    ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta)
+    for told in ledger.guarantee.not_covered if ledger.guarantee.certified else ():
+        warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.", stacklevel=3)
     ledger.resume(0 if books is None else books.round)
     return ledger
 

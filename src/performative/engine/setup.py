@@ -157,7 +157,7 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, consensus: boo
     clock.check(len(weights))
     # Names are for people: in a compiled program they would only make it compile again.
     problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
-    algorithm = Algorithm(**{f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)} | {"name": ""})
+    algorithm = dataclasses.replace(algorithm, name="", from_data=())
     return Setup(problem, algorithm, weights, algorithm.participation.tables(weights), clock, consensus)
 
 

@@ -65,7 +65,9 @@ def serve(
     with only_one(folder), federation.precision():
         ready = federation.ready
         books = ServerBooks(folder, ready.facts, resume)
-        ledger = read_ledger(federation.privacy, federation.problem, federation.algorithm, books.checkpoint)
+        ledger = read_ledger(
+            federation.privacy, federation.problem, federation.algorithm, books.checkpoint, federation.theta
+        )
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
         most = wanted if ledger is None else ledger.most_rounds(wanted)

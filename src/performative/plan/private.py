@@ -1,5 +1,6 @@
 """Plans that protect each person."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ _PARTS = (0.5, 0.2, 0.08, 0.03, 0.012, 0.005, 0.002)
 _LENGTHS = (30, 100, 300, 1000, 3000)
 # The part of samples' gradients that the clip leaves as they are.
 _KEPT = 0.98
+_LOOKED = "pf.plan chose the step, the sizes and the length of the run by looking at these people"
 
 
 def private_options(
@@ -72,11 +74,13 @@ def private_options(
         "spends less.",
         f"The clip, {bound:.3g}, {origin} What clipping moves the stable point by is not in the prediction: see "
         "pf.theory.pcsgd.",
+        f"Not in epsilon: {_LOOKED}. Plan on public or made-up data like these to keep to it.",
     )
     return Plan(
         accuracy, float(np.linalg.norm(near.start)), ranked[0], kinds[1] if len(kinds) > 1 else None,
         tuple(kinds), "linear model",
-        first.algorithm(cost.latency, deploy), cost, near.clients, reached, notes,
+        dataclasses.replace(first.algorithm(cost.latency, deploy), from_data=(_LOOKED,)),
+        cost, near.clients, reached, notes,
     )  # fmt: skip
 
 

@@ -3,6 +3,9 @@
 Every slot is looked at. A part that is not known here, a subclass of a known one too, makes the promise void (epsilon =
 infinity) and says so. One's own estimator is added by `protection.register`, one's own population by
 `certified_rows.register`.
+
+A promise is about what a run does to people's rows. What was chosen before it by looking at the same rows (scales, a
+start, a clip, a step size) is outside: where the library knows of such a choice, `not_covered` names it.
 """
 
 import dataclasses
@@ -42,13 +45,15 @@ class Guarantee:
 
     It covers all models that were ever published and whatever people did in answer to them. `releases` holds one entry
     for each kind of client; the worst counts. `why` holds the reasons where nothing can be promised; `assumes` what has
-    to be true outside of this program.
+    to be true outside of this program; `not_covered` what is known to come from these people's data without noise: the
+    promise holds for the rest, given that.
     """
 
     unit: str
     releases: tuple[Releases, ...]
     why: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
 
     @property
     def certified(self) -> bool:
@@ -76,6 +81,7 @@ def guarantee(
     unit: str | None = None,
     published: tuple[str, ...] = (),
     conservative: bool = False,
+    theta: Any = None,
 ) -> Guarantee:
     """What this algorithm promises on this problem, per round.
 
@@ -85,6 +91,7 @@ def guarantee(
                   none of it is covered by the noise
     conservative: for `Dice`, take the bound that holds whatever its memory replays: T releases without sampling, each
                   moved by up to 2 (C1 + n C2)
+    theta:        the start, where there is one: a fitted model was fitted to somebody
     """
     unit = read_unit(unit, algorithm)
     if isinstance(published, str):
@@ -92,7 +99,7 @@ def guarantee(
     for name in published:
         if name not in UNCOVERED:
             raise ValueError(f"published: choose from {', '.join(UNCOVERED)} (models always are); got {name!r}.")
-    assumes = [_ALWAYS]
+    assumes, uncovered = list(_ALWAYS), _not_covered(problem, algorithm, theta)
     try:
         if published:
             raise Uncertified(f"{', '.join(published)} would be published without noise")
@@ -100,8 +107,14 @@ def guarantee(
         per = _for_clients if unit == "client" else _for_examples
         releases = per(problem, algorithm, conservative, assumes)
     except Uncertified as reason:
-        return Guarantee(unit, (), (str(reason),), tuple(assumes))
-    return Guarantee(unit, releases, (), tuple(assumes))
+        return Guarantee(unit, (), (str(reason),), tuple(assumes), uncovered)
+    return Guarantee(unit, releases, (), tuple(assumes), uncovered)
+
+
+def _not_covered(problem: Problem, algorithm: Algorithm, theta: Any) -> tuple[str, ...]:
+    """What came from people's data before the run began, as far as can be known."""
+    start = f"the start is a fitted {type(theta).__name__}: whomever it was fitted to is not protected from that"
+    return (*problem.from_data, *algorithm.from_data, *((start,) if hasattr(theta, "coef_") else ()))
 
 
 def read_unit(unit: str | None, algorithm: Algorithm) -> str:
@@ -146,7 +159,7 @@ def _for_examples(
         assumes.append("no person is asked twice: the population has no table, every sample is a new person")
         return (Releases(multiplier, Everyone(), steps, most=1),)
     if type(batch) is Poisson:
-        assumes.append("how many rows each table has is no secret: the sum is divided by rate times that")
+        assumes.append("how many rows each table has is no secret: sums are divided by it, and clients may weigh by it")
         if len(tables) > _KINDS and batch.n_max < max(tables):
             raise Uncertified(f"tables of {len(tables)} sizes, cut at n_max={batch.n_max}; use n_max >= {max(tables)}")
         # Where nothing is cut all tables are alike.
@@ -170,6 +183,8 @@ def _for_clients(
     z = one_number(channel.noise_multiplier, "ClippedNoise: noise_multiplier")
     if z == 0:
         raise Uncertified("there is no noise")
+    if np.ptp(weights) > 0:
+        assumes.append("the clients' weights are no secret, though they may tell how many rows each has")
     if type(algorithm.aggregator) is Mean and type(scheme) in (Full, SchemeTwo):
         assumes.append("only sums of updates are looked at: a trusted server, or secure aggregation")
         # Client i moves the sum by a_i c; the noise of the sum is at least that of the lightest other clients.
@@ -193,7 +208,11 @@ _SILENT = (Minibatch, Clipped, ClippedModel, Dice, Filtered, Prox, Preconditione
 _FORGETFUL = (Minibatch, Clipped, ClippedModel, Filtered, Prox)
 # Sizes of tables that are accounted for one by one.
 _KINDS = 8
-_ALWAYS = "one repeat is published, and its start, scales and settings were not chosen by looking at these people"
+_ALWAYS = (
+    "one repeat is published",
+    "only its models are: risks, distances and counts that a history holds beside them are computed without noise",
+    "start, scales of features, clip and all other settings were chosen without looking at these people",
+)
 
 
 def _chain(estimator: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.batches import AbstractBatch, Fixed, Poisson, Shuffled, Uniform
+from performative.batches import AbstractBatch, Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.estimators import AdaptiveSize, Clipped, Dice, Filtered, Preconditioned, Prox
 from performative.estimators.base import AbstractEstimator
 from performative.populations import (
@@ -84,6 +84,8 @@ def releases_of(batch: AbstractBatch | None, rows: int | None, noise_multiplier:
     if type(batch) is Shuffled:
         # A person is in one batch an epoch, and the order tells nobody which: no amplification is claimed.
         return Releases(noise_multiplier, Everyone(), Fraction(1, max(rows // batch.n, 1)))
+    if type(batch) is Whole:
+        return Releases(noise_multiplier, Everyone())
     raise Uncertified(f"how the batch {type(batch).__name__} picks rows is not known to the accountant")
 
 

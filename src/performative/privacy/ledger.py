@@ -25,9 +25,11 @@ class Ledger:
     `wasted` counts rounds whose noise was drawn and lost: they were spent all the same.
     """
 
-    def __init__(self, privacy: Privacy, problem: Any, algorithm: Any, folder: Path | None = None):
+    def __init__(self, privacy: Privacy, problem: Any, algorithm: Any, folder: Path | None = None, theta: Any = None):
         self.privacy = privacy
-        self.guarantee: Guarantee = guarantee(problem, algorithm, privacy.unit, privacy.published, privacy.conservative)
+        self.guarantee: Guarantee = guarantee(
+            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta
+        )
         if privacy.epsilon is not None and not self.guarantee.certified:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
         self.secure = privacy.noise == "secure"
@@ -109,6 +111,7 @@ class Ledger:
             "noise": describe_noise(self.privacy.noise),
             "why": list(self.guarantee.why),
             "assumes": list(self.guarantee.assumes),
+            "not_covered": list(self.guarantee.not_covered),
             "stopped": words,
         }
 

@@ -1,0 +1,160 @@
+"""What was worked out from people's rows before a run began is outside of its promise, and the promise says so."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+import performative as pf
+from performative.cli import app
+from performative.messages import PerformativeWarning
+from performative.privacy import guarantee
+
+DRAWS = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "bank": np.repeat(["north", "south"], [40, 60]),
+        "income": DRAWS.normal(50_000.0, 10_000.0, 100),
+        "cards": DRAWS.integers(0, 9, 100).astype(float),
+        "default": DRAWS.integers(0, 2, 100),
+    }
+)
+KNOWN = {"cards": (4.0, 2.0), "income": (45_000.0, 12_000.0)}
+PRIVATE = pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=pf.Uniform(5))
+
+
+def problem(**options):
+    return pf.Problem.from_frame(FRAME, client="bank", label="default", **options)
+
+
+def test_scales_of_these_very_rows_are_told():
+    told = guarantee(problem(), PRIVATE)
+    assert told.certified and told.not_covered == (
+        "features are scaled by the means and standard deviations of these very rows",
+    )
+    assert guarantee(problem().pooled(), PRIVATE).not_covered == told.not_covered
+    same = guarantee(problem(standardise=KNOWN), PRIVATE)
+    assert same.spent(10, 1e-5) == told.spent(10, 1e-5)
+
+
+@pytest.mark.parametrize("standardise", [False, KNOWN], ids=["none", "given"])
+def test_scales_that_looked_at_nobody_are_covered(standardise):
+    assert guarantee(problem(standardise=standardise), PRIVATE).not_covered == ()
+
+
+def test_given_scales_are_used():
+    made = problem(standardise=KNOWN)
+    south = FRAME[FRAME["bank"] == "south"]
+    np.testing.assert_allclose(made.population.x[1, :, 0], (south["income"] - 45_000) / 12_000)
+    np.testing.assert_allclose(made.population.x[1, :, 1], (south["cards"] - 4) / 2)
+    assert made.columns.centre == (45_000.0, 4.0) and made.columns.spread == (12_000.0, 2.0)
+    model = LogisticRegression(max_iter=500).fit(FRAME[["income", "cards"]], FRAME["default"])
+    scores = made.population.x[1, :60] @ made.columns.start(model)
+    np.testing.assert_allclose(scores, model.decision_function(south[["income", "cards"]]), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("standardise", "says"),
+    [
+        ({"income": (0.0, 1.0)}, r"says nothing of \['cards'\]. Give \(0, 1\)"),
+        ({**KNOWN, "incme": (0.0, 1.0)}, "'incme' is not a feature of the table.*income"),
+        ({**KNOWN, "cards": (4.0, 0.0)}, r"'cards' needs \(mean, standard deviation > 0\); got \(4.0, 0.0\)"),
+        ({**KNOWN, "cards": 4.0}, r"'cards' needs \(mean, standard deviation > 0\); got 4.0"),
+        ({**KNOWN, "cards": (np.nan, 1.0)}, "'cards' needs"),
+        ("yes", "standardise must be True, False or {feature: .*got 'yes'"),
+    ],
+)
+def test_scales_that_do_not_fit_are_refused(standardise, says):
+    with pytest.raises(ValueError, match=says):
+        problem(standardise=standardise)
+
+
+def test_a_run_warns_and_writes_it_down():
+    asked = {"rounds": 3, "risk": False, "privacy": pf.Privacy(1e-5)}
+    with pytest.warns(PerformativeWarning, match=r"epsilon does not cover that features are scaled.*privacy-not-cov"):
+        history = pf.run(problem(), PRIVATE, **asked)
+    assert "these very rows" in history.meta["privacy"]["not_covered"][0]
+    quiet = pf.run(problem(standardise=KNOWN), PRIVATE, **asked)
+    assert quiet.meta["privacy"]["not_covered"] == []
+    assert quiet["epsilon"][0, -1] == history["epsilon"][0, -1]
+
+
+def test_a_fitted_model_as_a_start_is_told():
+    model = LogisticRegression(max_iter=500).fit(FRAME[["income", "cards"]], FRAME["default"])
+    told = guarantee(problem(standardise=KNOWN), PRIVATE, theta=model).not_covered
+    assert told == ("the start is a fitted LogisticRegression: whomever it was fitted to is not protected from that",)
+    with pytest.warns(PerformativeWarning, match=r"the start is a fitted LogisticRegression.*\[privacy-not-covered\]"):
+        pf.run(problem(standardise=KNOWN), PRIVATE, 2, theta=model, risk=False, privacy=pf.Privacy(1e-5))
+    assert guarantee(problem(standardise=KNOWN), PRIVATE, theta=np.zeros(3)).not_covered == ()
+
+
+def test_choices_of_ones_own_are_told_in_ones_own_words():
+    looked = dataclasses.replace(PRIVATE, from_data="the clip is the median gradient")
+    made = dataclasses.replace(problem(standardise=KNOWN), from_data=("outliers were dropped",))
+    assert guarantee(made, looked).not_covered == ("outliers were dropped", "the clip is the median gradient")
+
+
+def test_cases_that_scale_by_their_rows_say_so():
+    told = guarantee(pf.cases.credit_default(), PRIVATE).not_covered
+    assert len(told) == 1 and "these very rows" in told[0]
+    x, y = np.zeros((10, 2)), np.tile([0, 1], 5)
+    assert guarantee(pf.cases.credit_default(x, y), PRIVATE).not_covered == ()
+
+
+def test_words_do_not_compile_again():
+    from performative.engine.chunk import run_chunk
+
+    made = problem(standardise=KNOWN)
+    pf.run(made, PRIVATE, 3, risk=False)
+    before = run_chunk._cached._cache_size()
+    pf.run(dataclasses.replace(made, from_data="x"), dataclasses.replace(PRIVATE, from_data="y"), 3, risk=False)
+    assert run_chunk._cached._cache_size() == before
+
+
+def test_weights_of_clients_are_assumed_to_be_no_secret():
+    noisy = pf.p_fedavg(0.1, channel=pf.channels.ClippedNoise(1.0, 4.0))
+    assert any("weights are no secret" in line for line in guarantee(problem(standardise=KNOWN), noisy).assumes)
+    even = dataclasses.replace(problem(standardise=KNOWN), weights=None)
+    assert not any("weights are no secret" in line for line in guarantee(even, noisy).assumes)
+
+
+def test_the_whole_table_is_everyone():
+    whole = pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=pf.batches.Whole())
+    told = guarantee(problem(standardise=KNOWN), whole).spent(7, 1e-5)
+    assert told.epsilon == pf.privacy.spent(4.0, 7, 1e-5).epsilon and told.neighbours == "replace_one"
+
+
+FILE = """
+[problem.frame]
+path = "people.csv"
+client = "bank"
+label = "default"
+STANDARDISE
+[algorithm]
+recipe = "pcsgd"
+rate = 0.01
+clip = 1.0
+noise_multiplier = 4.0
+batch = { name = "Uniform", n = 5 }
+[run]
+rounds = 4
+[privacy]
+delta = 1e-5
+"""
+
+
+def test_the_command_tells_it(tmp_path):
+    FRAME.to_csv(tmp_path / "people.csv", index=False)
+    file = tmp_path / "private.toml"
+    file.write_text(FILE.replace("STANDARDISE", ""))
+    said = CliRunner().invoke(app, ["privacy", "spent", str(file)])
+    assert said.exit_code == 0 and "NOT covered: features are scaled" in " ".join(said.stdout.split())
+    told = json.loads(CliRunner().invoke(app, ["privacy", "spent", str(file), "--json"]).stdout)
+    assert len(told["not_covered"]) == 1
+    file.write_text(FILE.replace("STANDARDISE", "standardise = { income = [45000, 12000], cards = [4, 2] }"))
+    told = json.loads(CliRunner().invoke(app, ["privacy", "spent", str(file), "--json"]).stdout)
+    assert told["not_covered"] == [] and told["epsilon"] < 10
