@@ -28,7 +28,7 @@ from performative.engine.run import (
     read_record_theta,
     repeat_keys,
 )
-from performative.engine.setup import check_fit, on_device, place_start, prepare, read_theta
+from performative.engine.setup import check_fit, check_length, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, nearest
 from performative.history import History
 from performative.problem import Problem
@@ -137,6 +137,7 @@ def sweep(
             place_start(on_device(here, precision), start, given=True)
             if id(here) not in found:
                 found[id(here)] = find_targets(here, start, stable, optimal)
+            check_length(setting.get("rounds", rounds), how)
             ready.append((prepare(here, how, clock, consensus), found[id(here)]))
             whole.append((here, how))
         histories: dict[int, History] = {}

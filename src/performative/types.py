@@ -235,7 +235,7 @@ class State(eqx.Module):
     clients: ClientMemory
     server: ServerMemory
     round: Int[Array, ""]
-    participation: Float[Array, " N"] | None  # sum of a_i so far; None where it is known ahead
+    participation: PyTree  # sum of a_i so far, a `Total` of [N]; None where it is known ahead
 
 
 def masked_mean(values: PyTree, mask: Bool[Array, " n"] | None) -> PyTree:

@@ -40,7 +40,7 @@ def rounds(problem, theta, count, executor="gather", **parts):
 
 
 def absent_of(before, after):
-    return np.asarray(before.participation) == np.asarray(after.participation)
+    return before.participation.value() == after.participation.value()
 
 
 @pytest.mark.parametrize("executor", ["gather", "dense"])
@@ -108,8 +108,8 @@ def test_nan_in_rows_that_do_not_count_never_reaches_the_model(executor):
     step = compiled(lambda state, keys: federated_round(setup, state, keys, executor))
     for _ in range(5):
         state, report = step(state, run_keys(jax.random.key(0)))
-        assert report.uploads < 6  # six draws from four clients: some row was spare
+        assert report.uploads.value() < 6  # six draws from four clients: some row was spare
         assert np.isfinite(state.theta)
         for number in jax.tree.leaves(report):
             assert np.isfinite(number)
-    assert state.participation[4] == 0
+    assert state.participation.value()[4] == 0

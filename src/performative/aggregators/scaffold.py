@@ -25,8 +25,9 @@ class Scaffold(AbstractAggregator):
         c <- c + sum_k p_k (c_k_new - c_k_old)      over those who took part
 
     p_k and not a_k: c is the mean over all clients exactly, whoever was drawn and however often. For p_i = 1/N it is
-    the update of Karimireddy et al. 2020. It needs the estimator `ControlVariate`. A server step size is
-    `ServerOpt(Scaffold(), Momentum(0.0), rate)`.
+    the update of Karimireddy et al. 2020. c is a running sum: in float32 the rounding of the first, large updates stays
+    in it for good, as in `Varp`; dtype="float64" where that counts. It needs the estimator `ControlVariate`. A server
+    step size is `ServerOpt(Scaffold(), Momentum(0.0), rate)`.
     """
 
     inner: AbstractAggregator = Mean()

@@ -17,7 +17,8 @@ Chunk = dict[str, np.ndarray]
 def flatten_rows(rows: dict[str, Any], lead: int, count: int) -> Chunk:
     """A chunk as a flat set of host arrays, cut to the rows that were filled: levels/x, counts/x, theta/0, sound."""
     cut = (slice(None),) * lead + (slice(count),)
-    flat = {f"{kind}/{name}": value for kind in ("levels", "counts") for name, value in rows[kind].items()}
+    flat = {f"levels/{name}": value for name, value in rows["levels"].items()}
+    flat |= {f"counts/{name}": total.value() for name, total in rows["counts"].items()}
     flat |= {f"theta/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(rows["theta"]))}
     # Copied, since a cut that is a view would keep the whole buffer of its chunk.
     arrays = {name: np.array(np.asarray(value)[cut]) for name, value in flat.items()}
@@ -60,7 +61,7 @@ def write_history(
             values = joined(name)
             records[label] = np.concatenate([first.astype(values.dtype), values], axis=1)
         elif kind == "counts":
-            total = np.cumsum(joined(name), axis=1, dtype=np.float64)
+            total = np.cumsum(joined(name), axis=1)
             records[label] = np.concatenate([np.zeros((repeats, 1)), total], axis=1)
     # One aggregation and one broadcast a round (Jin et al. 2024, Section 2.4).
     records["communications"] = np.tile(2 * at, (repeats, 1))
@@ -83,7 +84,7 @@ def write_history(
         risk_rounds=np.asarray([int(chunk["risk_round"]) for chunk in audited], int),
         risks=risks,
         weights=_setting_of(fixed, lambda setup: setup.weights, setting),
-        participation=None if counted is None else pick(counted) / at[-1],
+        participation=None if counted is None else jax.tree.map(pick, counted).value() / at[-1],
         stopped_at=np.where(sound.all(axis=1), -1, at[1:][np.argmax(~sound, axis=1)]),
         meta={"executor": watch.executor, **versions(), **meta},
     )
@@ -97,9 +98,9 @@ def _setting_of(fixed: Frozen, where: Any, setting: int | None) -> np.ndarray:
 
 
 def _start_level(label: str, fixed: Frozen, start: Theta, setting: int | None) -> float:
-    """The value of a level before the first round."""
+    """The value of a level before the first round: NaN where only a round can have one."""
     if not label.startswith("distance_to_"):
-        return 0.0
+        return float("nan")
     name = label.removeprefix("distance_to_")
     target = jax.tree.leaves(getattr(fixed.targets, name))
     axes = [None] * len(target) if fixed.axes is None else _axes_of(getattr(fixed.axes[1], name), len(target))

@@ -1,5 +1,6 @@
 """The compiled inner loop: many rounds, many repeats, many settings, in one program."""
 
+import operator
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from performative.engine.keys import run_keys
 from performative.engine.report import Report, Setup
 from performative.engine.round import federated_round
 from performative.engine.sharding import lay_out, whole
+from performative.engine.totals import is_total
 from performative.types import Secrets, State, squared_norm
 
 
@@ -53,7 +55,7 @@ def add_reports(total: Report, last: Report) -> Report:
         last.levels,
         total.time + last.time,
         total.uploads + last.uploads,
-        jax.tree.map(jnp.add, total.metrics, last.metrics),
+        jax.tree.map(operator.add, total.metrics, last.metrics, is_leaf=is_total),
     )
 
 

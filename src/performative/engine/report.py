@@ -12,6 +12,7 @@ from performative.aggregators import weighted_sum
 from performative.algorithm import Algorithm
 from performative.engine.clock import Clock
 from performative.engine.compute import ALL_AT_ONCE, Compute
+from performative.engine.totals import Total, as_total, sum_of
 from performative.problem import Problem
 from performative.types import Cohort, Memory, Numbers, Upload, masked_mean, squared_norm
 
@@ -37,9 +38,9 @@ class Report(eqx.Module):
     and sums over clients."""
 
     levels: dict[str, Array]
-    time: Float[Array, "..."]
-    uploads: Float[Array, "..."]
-    metrics: dict[str, Array]
+    time: Total
+    uploads: Total
+    metrics: dict[str, Total]
 
 
 def leave_out(cohort: Cohort, gone: Bool[Array, " K"]) -> Cohort:
@@ -80,14 +81,14 @@ def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
 def report_round(setup: Setup, asked: Cohort, heard: Cohort, upload: Upload, memory: Memory, rejected: Array) -> Report:
     """Levels, the simulated time, and the sums of clients' counts.
 
-    Time and counts are of all who were `asked`, broken updates too; levels of those who were `heard`. `memory` is the
-    aggregator's before the round.
+    Time and counts are of all who were `asked`, broken updates too; levels of those who were `heard`, NaN where nobody
+    was. `memory` is the aggregator's before the round.
     """
     active, dtype = asked.active, setup.weights.dtype
     present = jnp.ones(asked.weight.shape, bool) if active is None else active
 
-    def total(counts: Array) -> Array:
-        return jnp.sum(jnp.where(present, counts.astype(dtype), 0))
+    def total(counts: Array) -> Total:
+        return sum_of(jnp.where(present, counts, jnp.zeros_like(counts)), dtype)
 
     took = setup.clock.time(asked.ids, upload.steps.astype(dtype))
     time = jnp.max(jnp.where(present, took, 0)) + asked.elapsed
@@ -95,9 +96,14 @@ def report_round(setup: Setup, asked: Cohort, heard: Cohort, upload: Upload, mem
     levels = levels | masked_mean(upload.drift, heard.active)
     if setup.consensus:
         levels = levels | {"consensus": consensus_error(heard, upload)}
+    levels = {name: level.astype(dtype) for name, level in levels.items()}
+    if heard.active is not None:  # a round that heard nobody has none
+        somebody = jnp.any(heard.active)
+        levels = {name: jnp.where(somebody, level, jnp.nan) for name, level in levels.items()}
     return Report(
-        levels={name: level.astype(dtype) for name, level in levels.items()},
-        time=jnp.asarray(time, dtype),
-        uploads=total(present),
-        metrics={name: total(values) for name, values in upload.metrics.items()} | {"broken_updates": rejected},
+        levels=levels,
+        time=as_total(jnp.asarray(time, dtype), dtype),
+        uploads=total(present.astype(jnp.int32)),
+        metrics={name: total(values) for name, values in upload.metrics.items()}
+        | {"broken_updates": as_total(rejected, dtype)},
     )

@@ -13,6 +13,7 @@ from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
 from performative.engine.report import Report, Setup, reject_broken, report_round
 from performative.engine.sharding import fill_up, lay_out, map_rows
+from performative.engine.totals import add_at
 from performative.errors import check_like
 from performative.participation import Selection
 from performative.risk import NODES
@@ -187,7 +188,7 @@ def close_round(
         clients = move_absent_worlds(setup, state.clients, clients, cohort, broadcast)
     counts = state.participation
     if counts is not None:
-        counts = counts.at[cohort.ids].add(cohort.weight, mode="drop")
+        counts = add_at(counts, cohort.ids, cohort.weight)
     after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
     return after, report_round(setup, asked, cohort, upload, state.server.aggregator, rejected)
 

@@ -23,7 +23,7 @@ from performative.engine.layout import Footprint, choose_compute, measure_footpr
 from performative.engine.processes import agree, several
 from performative.engine.report import Setup
 from performative.engine.secrets import check_grid, secret_keys
-from performative.engine.setup import check_fit, on_device, on_mesh, place_start, prepare, read_theta
+from performative.engine.setup import check_fit, check_length, on_device, on_mesh, place_start, prepare, read_theta
 from performative.engine.sharding import client_mesh, describe_mesh, everywhere, share_work, to_host
 from performative.errors import check_counts, check_finite
 from performative.history import History
@@ -97,6 +97,7 @@ def run(
         setup, start, targets = make_ready(
             problem, algorithm, theta, clock, consensus, precision, stable, optimal, mesh
         )
+        check_length(rounds, algorithm)
         if several(mesh):
             shapes = [np.shape(leaf) for leaf in jax.tree.leaves(setup)]
             told = [rounds, seed, repeats, record_theta, every, points, dtype, at_once, limit, checkpoint_every]

@@ -17,6 +17,7 @@ from performative.engine.client import init_client
 from performative.engine.clock import Clock
 from performative.engine.report import Setup
 from performative.engine.sharding import filled, map_rows, place
+from performative.engine.totals import zero_total
 from performative.errors import check_finite
 from performative.fitted import is_fitted_model
 from performative.problem import Problem
@@ -135,6 +136,15 @@ def place_start(problem: Problem, start: Theta, given: bool) -> Theta:
     return inside
 
 
+def check_length(rounds: int, algorithm: Algorithm) -> None:
+    """Refuse a run whose clock t = round * E + e would not fit a 32-bit whole number: eta(t) would start again."""
+    if rounds * algorithm.steps >= 2**31:
+        raise ValueError(
+            f"rounds={rounds} of {algorithm.steps} local steps are more than the 2^31 steps that a run can count; use "
+            "fewer, or several runs, each from the model of the one before."
+        )
+
+
 def check_rows(problem: Problem, algorithm: Algorithm) -> None:
     """Every client's table must serve the batch, the smallest too."""
     rows = problem.population.rows
@@ -176,7 +186,7 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
         setup.algorithm.participation.init(clients),
         setup.algorithm.aggregator.init(theta, clients, _shape_of_extra(setup, theta, memory)),
     )
-    counts = jnp.zeros(clients, setup.weights.dtype) if count_participation else None
+    counts = zero_total((clients,), setup.weights.dtype) if count_participation else None
     return State(theta, theta, memory, server, jnp.zeros((), jnp.int32), counts)
 
 

@@ -18,6 +18,7 @@ from performative.engine.books import Chunk, flatten_rows, write_history
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.loop import record_one
 from performative.engine.run import add_ledger, read_ledger
+from performative.engine.setup import check_length
 from performative.errors import check_counts
 from performative.history import History
 from performative.live.books import ServerBooks, only_one, read_model, read_rounds, same_model
@@ -70,6 +71,7 @@ def serve(
         )
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
+        check_length(wanted, federation.algorithm)
         most = wanted if ledger is None else ledger.most_rounds(wanted)
         began_with = books.begin(ready.identity)
         live, chunks, seconds = _load(ready, books, began_with["version"])

@@ -12,6 +12,7 @@ from performative.engine.client import reach
 from performative.engine.loop import close_one, open_one
 from performative.engine.report import Report, leave_out
 from performative.engine.secrets import client_secrets, secret_keys
+from performative.engine.totals import as_total
 from performative.live.books import ServerBooks, same_model
 from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
@@ -93,12 +94,10 @@ def live_round(
         after, used, told["not_deployed"] = _stay(state, broadcast, broadcast.deployed), [], reason
         told["idle"] = f"the new model was not deployed: {reason}"
     told["used"] = len(used)
-    counts = {name: jnp.asarray(told[name], ready.setup.weights.dtype) for name in ("rejected", "missing")}
-    report = dataclasses.replace(
-        report,
-        metrics=report.metrics | counts,
-        time=jnp.asarray(gathered.seconds, ready.setup.weights.dtype),
-    )
+    dtype = ready.setup.weights.dtype
+    counts = {name: as_total(jnp.asarray(told[name], jnp.int32), dtype) for name in ("rejected", "missing")}
+    waited = as_total(jnp.asarray(gathered.seconds, dtype), dtype)
+    report = dataclasses.replace(report, metrics=report.metrics | counts, time=waited)
     return Outcome(after, report, used, version, told)
 
 

@@ -43,7 +43,10 @@ class DayNight(AbstractAvailability):
         _check_chance("DayNight", high=self.high, low=self.low)
 
     def at(self, round: Int[Array, ""]) -> Float[Array, "..."]:
-        hour = jnp.mod(round.astype(jnp.result_type(float)) + self.phase, self.period)
+        # In two parts: a float32 does not know odd rounds beyond 2^24.
+        dtype = jnp.result_type(float)
+        long, short = (round // 4096 * 4096).astype(dtype), (round % 4096).astype(dtype)
+        hour = jnp.mod(jnp.mod(long, self.period) + short + self.phase, self.period)
         return jnp.where(hour < self.period / 2, self.high, self.low)
 
 

@@ -193,7 +193,7 @@ def in_a_round(case: Case) -> bool:
     for before, after in itertools.pairwise(states):
         if before.participation is None or after.participation is None:
             continue
-        absent = np.asarray(before.participation) == np.asarray(after.participation)
+        absent = before.participation.value() == after.participation.value()
         for was, now in zip(jax.tree.leaves(before.clients), jax.tree.leaves(after.clients), strict=True):
             assert_same(was[absent], now[absent], "memory of absent clients", exact=True)
     return True
