@@ -313,8 +313,7 @@ def _spending(z: float, steps: int, sampling: Sampling, delta: float, grid: floa
         return Spending(math.inf, delta, "none", None, sampling.neighbours, "there is no noise")
     plain = _plain(z, sampling)
     if plain is not None:
-        value = dp_accounting.get_epsilon_gaussian(plain / math.sqrt(steps), delta)
-        return Spending(float(value), delta, "exact", None, sampling.neighbours)
+        return Spending(_gaussian(plain / math.sqrt(steps), delta), delta, "exact", None, sampling.neighbours)
     why = ""
     if delta < max(1e-12, _DELTA_A_STEP * steps):
         why = f"delta={delta:g} is too small for {steps} steps by FFT"
@@ -327,6 +326,12 @@ def _spending(z: float, steps: int, sampling: Sampling, delta: float, grid: floa
             return Spending(value, delta, "pld", used, sampling.neighbours, note)
         why = "the distribution has too heavy a tail"
     return _by_renyi(z, steps, sampling, delta, why)
+
+
+def _gaussian(multiplier: float, delta: float) -> float:
+    """The exact epsilon of one Gaussian release."""
+    with np.errstate(divide="ignore"):  # two terms may agree to the last digit: their difference is 0, its log -inf
+        return float(dp_accounting.get_epsilon_gaussian(multiplier, delta))
 
 
 def _plain(z: float, sampling: Sampling) -> float | None:
@@ -342,8 +347,8 @@ def _by_renyi(z: float, steps: int, sampling: Sampling, delta: float, why: str) 
     """The Renyi accountant's bound; a truncated sample has none, so its amplification is given up."""
     if isinstance(sampling, PoissonSampling) and sampling.truncated:
         # Whatever is drawn, one unit more or less moves the sum by two clips at most.
-        value = dp_accounting.get_epsilon_gaussian(z / 2 / math.sqrt(steps), delta)
-        return Spending(float(value), delta, "exact", None, sampling.neighbours, f"{why}: sampling is not counted")
+        value = _gaussian(z / 2 / math.sqrt(steps), delta)
+        return Spending(value, delta, "exact", None, sampling.neighbours, f"{why}: sampling is not counted")
     relation = {
         ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
         REPLACE: NeighboringRelation.REPLACE_ONE,
