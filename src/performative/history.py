@@ -21,7 +21,8 @@ class History:
 
     theta:         the global model, [repeats, records, ...] per leaf
     rounds:        the round of each record, [records]
-    records:       consensus, time, uploads, samples, communications, distance_to_stable, ... [repeats, records]
+    records:       consensus, time, uploads, samples, communications, distance_to_stable, ... [repeats, records]; what
+                   only a round can have (consensus, server_step, ...) is NaN at the start and where nobody took part
     risk_rounds:   the rounds at which risks were measured, [points]; the start is not among them
     risks:         decoupled_risk, performative_risk and risk_spread (between clients), [repeats, points]
     weights:       p_i, [N]

@@ -40,8 +40,6 @@ def plot_history(history: "History", quantity: str | None = None, ax: Any = None
     name = _pick(history, quantity)
     values = np.asarray(history[name], np.float64)
     rounds = history.risk_rounds if name in history.risks else history.rounds
-    if name == "consensus":  # nothing has been sent at the start, so there is no error to show
-        values, rounds = values[:, 1:], rounds[1:]
     if ax is None:
         from matplotlib.figure import Figure
 

@@ -44,7 +44,7 @@ def history(seed=0, repeats=6, length=31, scale=1.0, diverged=False, **meta):
         rounds=10 * np.arange(length),
         records={
             "distance_to_stable": falling,
-            "consensus": np.concatenate([np.zeros((repeats, 1)), falling[:, 1:] ** 2], axis=1),
+            "consensus": np.concatenate([np.full((repeats, 1), np.nan), falling[:, 1:] ** 2], axis=1),
             "samples": np.tile(40.0 * np.arange(length), (repeats, 1)),
             "time": np.zeros((repeats, length)),
         },

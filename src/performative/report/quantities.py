@@ -64,8 +64,6 @@ def recorded(history: "History") -> dict[str, tuple[np.ndarray, np.ndarray]]:
     for name, values in {**history.records, **history.risks}.items():
         rounds = np.asarray(history.risk_rounds if name in history.risks else history.rounds)
         values = np.asarray(values, np.float64)
-        if name == "consensus":  # nothing has been sent at the start, so there is no error to show
-            values, rounds = values[:, 1:], rounds[1:]
         if values.size and np.any(np.isfinite(values) & (values != 0)):
             found[name] = (rounds, values)
     return found
@@ -75,7 +73,7 @@ def is_total(name: str, values: np.ndarray) -> bool:
     """Whether it counts up from zero in every repeat, as what is summed over rounds does."""
     finite = np.where(np.isfinite(values), values, 0.0)
     known = any(name in names for names in _GROUPS.values())
-    return not known and bool(np.all(finite[:, 0] == 0) and np.all(np.diff(finite, axis=1) >= 0))
+    return not known and bool(np.all(values[:, 0] == 0) and np.all(np.diff(finite, axis=1) >= 0))
 
 
 def groups(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, list[str]]:
