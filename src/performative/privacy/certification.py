@@ -20,6 +20,7 @@ from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled
 from performative.channels import ClippedNoise
 from performative.estimators import Clipped, ClippedModel, Dice, Filtered, Minibatch, Preconditioned, Prox
+from performative.fitted import is_fitted_model
 from performative.participation import Available, Cyclic, FirstK, Full, LocalWork, SchemeOne, SchemeTwo, UniformSteps
 from performative.populations import Sluggish
 from performative.privacy.accounting import Everyone, Spending, WithoutReplacement, epsilons
@@ -114,7 +115,7 @@ def guarantee(
 def _not_covered(problem: Problem, algorithm: Algorithm, theta: Any) -> tuple[str, ...]:
     """What came from people's data before the run began, as far as can be known."""
     start = f"the start is a fitted {type(theta).__name__}: whomever it was fitted to is not protected from that"
-    return (*problem.from_data, *algorithm.from_data, *((start,) if hasattr(theta, "coef_") else ()))
+    return (*problem.from_data, *algorithm.from_data, *((start,) if is_fitted_model(theta) else ()))
 
 
 def read_unit(unit: str | None, algorithm: Algorithm) -> str:
