@@ -31,7 +31,8 @@ def without_version(tmp_path, rounds=2):
 
 
 def test_rows_without_a_version(tmp_path):
-    with pytest.warns(UserWarning, match=rf"any of the 2 rounds.* Round 1: client 0 failed: .*model_version.*{NOTHING}"):
+    first = rf"any of the 2 rounds.* Round 1: client 0 failed: .*model_version.*{NOTHING}"
+    with pytest.warns(UserWarning, match=first):
         history = rehearse(without_version(tmp_path), tmp_path / "books")
     assert history.status == "failed" and "failed" in repr(history)
     assert "model_version" in history.meta["failed"]
