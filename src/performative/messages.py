@@ -118,6 +118,16 @@ MESSAGES: dict[str, Message] = {
         "`Dice`: after the run the error memory of some clients is longer than chance explains.",
         "Raise `memory_clip`; the model that the run settled at is biased.",
     ),
+    "clients-react-differently": Message(
+        "warning",
+        "`PooledJacobian(alike=True)`: after the run clients' own estimates of df/dtheta differ by more than chance.",
+        "Use `alike=False`; with one df/dtheta for all the model settles between the stable and the optimal point.",
+    ),
+    "alike-not-tested": Message(
+        "warning",
+        "`PooledJacobian(alike=True)`: the run says too little of each client's reaction to tell whether they differ.",
+        "Use `alike=False`, which is right either way; or silence it where you know that clients react alike.",
+    ),
     # Tables, models, problems
     "too-few-images": Message(
         "warning",

@@ -3,10 +3,9 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
-
-from performative.types import masked_mean
 
 
 class Moments(eqx.Module):
@@ -30,16 +29,25 @@ class Moments(eqx.Module):
         two noisy f-hat is divided by next to nothing. Nothing moved, nothing known: then it is 0.
         """
         # The decomposition waits for both sums. Begun earlier, beside other work, it takes several times as long.
-        values, vectors = jnp.linalg.eigh(self.gram + 0 * self.cross[0, 0])
-        widest = values[-1]
-        # Below this the eigenvalues are rounding, whatever rtol asks for.
-        rounding = 4 * len(values) * float(jnp.finfo(values.dtype).eps)
-        floor = jnp.maximum(jnp.square(jnp.asarray(rtol, values.dtype)), rounding)
-        keep = (values > floor * widest) & (widest > 0)
-        inverse = jnp.where(keep, 1 / jnp.where(keep, values, 1), 0)
-        pinv = jnp.matmul(vectors * inverse, vectors.T, precision="highest")
-        least = jnp.min(jnp.where(keep, values, jnp.inf))
-        return jnp.matmul(self.cross, pinv, precision="highest"), jnp.sqrt(jnp.where(widest > 0, least, 0))
+        pinv, reach = _invert(self.gram + 0 * self.cross[0, 0], rtol)
+        return jnp.matmul(self.cross, pinv, precision="highest"), reach
+
+
+def _invert(gram: Float[Array, "d d"], rtol: Any) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+    """The pseudo-inverse of dtheta^T dtheta, and the least singular value of dtheta that was kept."""
+    if len(gram) == 1:  # the decomposition of a number costs far more than the rest
+        pinv = jnp.where(gram > 0, 1 / jnp.where(gram > 0, gram, 1), 0)
+        return pinv, jnp.sqrt(jnp.maximum(gram[0, 0], 0))
+    values, vectors = jnp.linalg.eigh(gram)
+    widest = values[-1]
+    # Below this the eigenvalues are rounding, whatever rtol asks for.
+    rounding = 4 * len(values) * float(jnp.finfo(values.dtype).eps)
+    floor = jnp.maximum(jnp.square(jnp.asarray(rtol, values.dtype)), rounding)
+    keep = (values > floor * widest) & (widest > 0)
+    inverse = jnp.where(keep, 1 / jnp.where(keep, values, 1), 0)
+    least = jnp.min(jnp.where(keep, values, jnp.inf))
+    pinv = jnp.matmul(vectors * inverse, vectors.T, precision="highest")
+    return pinv, jnp.sqrt(jnp.where(widest > 0, least, 0))
 
 
 class Window(eqx.Module):
@@ -102,93 +110,103 @@ class Window(eqx.Module):
         )
 
 
-class Tally(eqx.Module):
-    """Sums over the steps of one round: of the models deployed and of the f-hat under them."""
+class Experience(eqx.Module):
+    """All that a client has seen of its reaction: moments about their means, in which later rows count more.
 
-    model: Float[Array, " d"]
-    parameters: Float[Array, " m"]
-    steps: Int[Array, ""]
+        w_t = max(4 / (t + 3), pace),      mean <- mean + w_t (row_t - mean),      likewise for the moments
 
-    def add(self, model: Array, parameters: Array, first: Bool[Array, ""]) -> "Tally":
-        """One more step; the first one starts over."""
+    Row t is the model that was deployed at the client's t-th step and the f-hat under it. With pace = 0 row s has a
+    weight in proportion to s^3: the first steps, taken far away, are soon forgotten, while the rows that count become
+    more for as long as the run lasts. A model owes nothing to the chance in the f-hat under it, so least squares over
+    rows is consistent.
+    """
 
-        def go_on(total: Array) -> Array:
-            return jnp.where(first, 0, total)
+    count: Int[Array, "..."]
+    model: Float[Array, "... d"]
+    parameters: Float[Array, "... m"]
+    moments: Moments
+    spread: Float[Array, "... m"]  # variance of each entry of f-hat
+    crowding: Float[Array, "..."]  # sum of the squared weights, which sum to one
 
-        return Tally(go_on(self.model) + model, go_on(self.parameters) + parameters, go_on(self.steps) + 1)
+    @staticmethod
+    def empty(model: Any, parameters: Any) -> "Experience":
+        d, m = model.shape[0], parameters.shape[0]
+        moments = Moments(jnp.zeros((d, d), model.dtype), jnp.zeros((m, d), parameters.dtype))
+        f = jnp.zeros(m, parameters.dtype)
+        return Experience(jnp.zeros((), jnp.int32), jnp.zeros(d, model.dtype), f, moments, f, jnp.ones((), f.dtype))
+
+    def forget_if(self, stale: Bool[Array, ""]) -> "Experience":
+        """None at all where `stale`, else as it is: the next row then has all of the weight."""
+        return eqx.tree_at(lambda e: e.count, self, jnp.where(stale, 0, self.count))
+
+    def write(self, model: Array, parameters: Array, pace: Float[Array, ""] | float = 0.0) -> "Experience":
+        """One more row."""
+        count = self.count + 1
+        weight = jnp.maximum(4 / (count + 3).astype(model.dtype), pace)
+        stays, apart, change = 1 - weight, model - self.model, parameters - self.parameters
+
+        def mix(before: Array, now: Array) -> Array:
+            return stays * (before + weight * now)
+
+        moments = Moments(
+            mix(self.moments.gram, apart[:, None] * apart), mix(self.moments.cross, change[:, None] * apart)
+        )
+        return Experience(
+            count,
+            self.model + weight * apart,
+            self.parameters + weight * change,
+            moments,
+            mix(self.spread, jnp.square(change)),
+            jnp.square(stays) * self.crowding + jnp.square(weight),
+        )
 
 
 class Sighting(eqx.Module):
-    """What a client tells a server of its reaction in one round.
+    """What a client tells a server of its reaction: moments of all that it has seen, and whether its window is full."""
 
-    The moments of its window; the model that the round began with; the mean model and the mean f-hat of its steps; and
-    whether its window is full.
-    """
-
-    window: Moments
-    start: Float[Array, "... d"]
-    model: Float[Array, "... d"]
-    parameters: Float[Array, "... m"]
+    seen: Experience
     ready: Bool[Array, "..."]
 
 
-class Rounds(eqx.Module):
-    """The last rounds as a server saw them: start, mean model and mean f-hat of each. A ring."""
-
-    start: Float[Array, "R d"]
-    model: Float[Array, "R d"]
-    parameters: Float[Array, "R m"]
-    count: Int[Array, ""]
-
-    @staticmethod
-    def empty(length: int, like: Sighting) -> "Rounds":
-        def rows(leaf: Any) -> Array:
-            return jnp.zeros((length, *leaf.shape), leaf.dtype)
-
-        return Rounds(rows(like.start), rows(like.model), rows(like.parameters), jnp.zeros((), jnp.int32))
-
-    def write(self, start: Array, model: Array, parameters: Array) -> "Rounds":
-        """One more round in place of the oldest."""
-        length = len(self.start)
-        oldest = (jnp.arange(length, dtype=jnp.int32) == self.count % length)[:, None]
-        return Rounds(
-            jnp.where(oldest, start, self.start),
-            jnp.where(oldest, model, self.model),
-            jnp.where(oldest, parameters, self.parameters),
-            self.count + 1,
-        )
-
-    def jacobian(self, rtol: Any) -> Float[Array, "m d"]:
-        """df/dtheta = Cov(f, start) pinv(Cov(model, start)).
-
-        The start stands in for the mean model (an instrumental variable): it owes nothing to what was sampled in the
-        round, while the mean model does, and chance in f-hat would pass for reaction.
-        """
-        filled = jnp.arange(len(self.start), dtype=jnp.int32) < self.count
-
-        def centred(rows: Array) -> Array:
-            return jnp.where(filled[:, None], rows - masked_mean(rows, filled), 0)
-
-        start, model, parameters = (centred(rows) for rows in (self.start, self.model, self.parameters))
-        moved = jnp.matmul(model.T, start, precision="highest")
-        answered = jnp.matmul(parameters.T, start, precision="highest")
-        pinv = jnp.linalg.pinv(moved, rtol=jnp.square(jnp.asarray(rtol, moved.dtype)))
-        return jnp.matmul(answered, pinv, precision="highest")
-
-
 class SharedReaction(eqx.Module):
-    """What a server says of df/dtheta: one estimate a cluster, which are known yet, and whose cluster is which.
+    """What a server says of df/dtheta: one estimate and one spread of models a cluster, and which are known yet.
 
-    `label` is None where there is but one cluster; a client that belongs to none yet has -1.
+    trust: a client's own estimate counts for t * trust after t steps, the server's for 1
+    pace:  the least weight of a new round; 1 / pace rounds count
     """
 
     jacobian: Float[Array, "C m d"]
+    gram: Float[Array, "C d d"]
     known: Bool[Array, " C"]
-    label: Int[Array, " N"] | None
+    trust: Float[Array, ""]
+    pace: Float[Array, ""]
 
-    def choose(self, client: Int[Array, ""] | None) -> tuple[Float[Array, "m d"], Bool[Array, ""]]:
-        """The client's df/dtheta, and whether it is known."""
-        if self.label is None or client is None:
-            return self.jacobian[0], self.known[0]
-        mine = self.label[client]
-        return self.jacobian[mine], self.known[mine] & (mine >= 0)
+    def nearest(self, seen: Experience) -> Int[Array, ""]:
+        """The cluster whose df/dtheta leaves least of the client's f-hat unexplained, each entry by its variance."""
+
+        def left_over(jacobian: Array) -> Array:
+            half = jnp.matmul(jacobian, seen.moments.gram, precision="highest")
+            each = jnp.sum((half - 2 * seen.moments.cross) * jacobian, axis=1)
+            return jnp.sum(jnp.where(seen.spread > 0, each / jnp.where(seen.spread > 0, seen.spread, 1), 0))
+
+        left = jnp.where(self.known, jax.vmap(left_over)(self.jacobian), jnp.inf)
+        return jnp.argmin(left).astype(jnp.int32)
+
+    def choose(
+        self, seen: Experience, ready: Bool[Array, ""], rtol: Any
+    ) -> tuple[Float[Array, "m d"], Bool[Array, ""]]:
+        """The client's df/dtheta, and whether there is one.
+
+            J_i = J + a (cross_i - J gram_i) pinv(a gram_i + (1 - a) gram),      a = t trust / (1 + t trust)
+
+        The ridge estimate around the cluster's J, as if that had been seen in 1 / trust steps.
+        """
+        mine = self.nearest(seen) if len(self.known) > 1 else jnp.zeros((), jnp.int32)
+        jacobian, gram = self.jacobian[mine], self.gram[mine]
+        counts_for = seen.count.astype(gram.dtype) * self.trust
+        share = counts_for / (1 + counts_for)
+        pinv, _ = _invert(share * seen.moments.gram + (1 - share) * gram, rtol)
+        surprise = seen.moments.cross - jnp.matmul(jacobian, seen.moments.gram, precision="highest")
+        own = share * jnp.matmul(surprise, pinv, precision="highest")
+        known = self.known[mine] & (ready if len(self.known) > 1 else True)
+        return jacobian + own, known

@@ -77,7 +77,7 @@ def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
     `problem.pooled()` gives it the data as one client's, as in Izzo, Ying and Zou 2021. On a federation the server
     estimates the one df/dtheta.
     """
-    own = {"estimator": Performative(window), "aggregator": PooledJacobian(memory=window)}
+    own = {"estimator": Performative(window), "aggregator": PooledJacobian(memory=window, alike=True)}
     return _combine("pg", rate, own | _central("pg", parts), parts)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import itertools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,12 @@ from performative.engine.run import (
     read_points,
     read_record_theta,
     repeat_keys,
+    review,
 )
 from performative.engine.setup import check_fit, check_length, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, nearest
 from performative.history import History
+from performative.messages import PerformativeWarning
 from performative.problem import Problem
 
 if TYPE_CHECKING:
@@ -157,7 +160,11 @@ def sweep(
                 fixed, start, watch, length,
                 points=points, limit=limit, label=f"{how.name} x {len(group)}", progress=progress,
             )  # fmt: skip
+            memories = state.clients.estimator, state.server.aggregator
             for place, i in enumerate(group):
+                notes = review(*whole[i], *jax.tree.map(lambda leaf, place=place: leaf[place], memories))
+                for note in notes:
+                    warnings.warn(f"setting {i}: {note}", PerformativeWarning, stacklevel=2)
                 meta = {
                     "algorithm": whole[i][1].name,
                     "config": describe(whole[i][1]),
@@ -166,7 +173,7 @@ def sweep(
                     "dtype": str(first.weights.dtype),
                     "seconds": round(seconds / len(group), 4),
                     "compute": str(compute),
-                }
+                } | ({"notes": notes} if notes else {})
                 histories[i] = write_history(fixed, start, watch, length, chunks, state, meta, place)
     return Sweep(_values(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
 

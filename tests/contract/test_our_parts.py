@@ -1,6 +1,5 @@
 """Every part that ships keeps the contract of its slot."""
 
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -183,15 +182,12 @@ def test_performative_gradients(part, rules):
     ("part", "rules"),
     [
         slowly(pf.aggregators.PooledJacobian(memory=9), set()),
-        slowly(pf.aggregators.PooledJacobian(pf.aggregators.Varp(), clusters=2, memory=9), {"sitting_out"}),
+        slowly(pf.aggregators.PooledJacobian(pf.aggregators.Varp(), clusters=2, alike=True), {"sitting_out"}),
     ],
     ids=["one estimate", "clusters"],
 )
 def test_servers_that_learn_the_reaction(part, rules):
-    # Clusters ask for everyone; who sits out is tested all the same.
-    said = pytest.warns(UserWarning, match=r"clusters=2\) with SchemeTwo") if part.clusters > 1 else nullcontext()
-    with said:
-        found = check_part(part, algorithm=WATCHING, skip=["jit_equals_eager"])
+    found = check_part(part, algorithm=WATCHING, skip=["jit_equals_eager"])
     assert set(found) == FAST | SERVER | {"sweeps", "in_a_round"} | rules
 
 

@@ -10,7 +10,7 @@ import performative as pf
 from performative.engine.setup import on_device
 from performative.families import ClassLocation, Location, Proportions, Slope
 from performative.populations.base import collect
-from performative.reaction import Moments, SharedReaction, Window
+from performative.reaction import Moments, Window
 from performative.risk import decoupled_risk
 from performative.testing.uses import slice_client
 
@@ -150,18 +150,6 @@ def test_directions_without_spread_are_left_out():
         assert np.abs(np.asarray(wild)).max() > 100
         np.testing.assert_allclose(np.asarray(calm) @ np.ones(2), [2.0, 2.0], atol=0.01)
         assert np.all(np.asarray(still) == 0) and reach == 0
-
-
-def test_a_client_gets_the_reaction_of_its_cluster():
-    maps = np.stack([np.eye(2), -2 * np.eye(2), 5 * np.eye(2)])
-    with jax.enable_x64(True):
-        shared = SharedReaction(
-            jnp.asarray(maps), jnp.asarray([True, True, False]), jnp.asarray([1, 0, 2, -1], jnp.int32)
-        )
-        for client, (cluster, known) in enumerate([(1, True), (0, True), (2, False), (-1, False)]):
-            chosen, sure = shared.choose(jnp.asarray(client, jnp.int32))
-            assert bool(sure) is known
-            np.testing.assert_array_equal(chosen, maps[cluster])
 
 
 def first_steps(estimator, rounds, deploy="step"):

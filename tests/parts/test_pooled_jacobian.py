@@ -14,7 +14,7 @@ from performative.engine.round import federated_round
 from performative.engine.setup import init_state, on_device, prepare, read_theta
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled
-from performative.reaction import Moments, Sighting
+from performative.reaction import Experience, Sighting
 from performative.risk import decoupled_risk
 from performative.testing.uses import compiled, slice_client
 from performative.types import Cohort, Upload
@@ -24,27 +24,38 @@ RNG = np.random.default_rng(0)
 CLIENTS, D, M = 5, 2, 3
 
 
-# The regression over rounds.
+# What the server makes of clients' moments.
 
 
-def told(rows, ready, slopes=None):
-    """An upload of every client: the model it began with, its mean model and mean f-hat, whether its window is full.
+def some_moments(slopes=None, rows=30):
+    """What each client has seen: rows of models and of f-hat, which follow the models by its own slope."""
+    slopes = RNG.standard_normal((CLIENTS, M, D)) if slopes is None else slopes
+    models = RNG.standard_normal((CLIENTS, rows, D))
+    parameters = models @ np.swapaxes(slopes, 1, 2) + 0.1 * RNG.standard_normal((CLIENTS, rows, M))
 
-    `slopes` are what the clients' own windows show, one number each.
-    """
-    begin, model, parameters = (jnp.asarray(row) for row in rows)
-    K = len(begin)
-    slopes = jnp.zeros(K) if slopes is None else jnp.asarray(slopes)
-    windows = Moments(jnp.broadcast_to(jnp.eye(D), (K, D, D)), slopes[:, None, None] * jnp.eye(M, D))
-    seen = Sighting(windows, begin, model, parameters, jnp.asarray(ready))
+    @jax.vmap
+    def seen(models, parameters):
+        start = Experience.empty(jnp.zeros(D), jnp.zeros(M))
+        return jax.lax.scan(lambda e, row: (e.write(*row), None), start, (models, parameters))[0]
+
+    return jax.jit(seen)(jnp.asarray(models), jnp.asarray(parameters))
+
+
+def told(seen, ready):
+    """An upload of every client: what it has seen, and whether its window is full."""
     one = jnp.asarray(1, jnp.int32)
-    return jax.vmap(lambda mine: Upload(jnp.zeros(D), one, {"reaction": mine}, {}))(seen)
+    return jax.vmap(lambda mine: Upload(jnp.zeros(D), one, {"reaction": mine}, {}))(Sighting(seen, jnp.asarray(ready)))
 
 
-def some_rows():
-    """Start, mean model and mean f-hat of every client in one round; the mean model owes something to the start."""
-    begin = RNG.standard_normal((CLIENTS, D))
-    return begin, begin + RNG.standard_normal((CLIENTS, D)), RNG.standard_normal((CLIENTS, M))
+def spoilt(upload, active):
+    """NaN in the rows of clients that sit out, which may hold anything."""
+    rows = jnp.asarray(active)
+
+    def spoil(leaf):
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jnp.where(rows.reshape(rows.shape + (1,) * (leaf.ndim - 1)), leaf, jnp.nan) if floating else leaf
+
+    return jax.tree.map(spoil, upload)
 
 
 def begun(part, upload):
@@ -66,74 +77,57 @@ def take_part(part, kept, upload, who):
     return AGGREGATE(part, jnp.zeros(D), upload, who, WEIGHTS, kept)
 
 
-def line(rounds):
-    """Cov(f, start) pinv(Cov(model, start)): for start = model the least squares [df] pinv [dtheta]."""
-    begin, model, parameters = (np.asarray(rows) - np.mean(rows, axis=0) for rows in zip(*rounds, strict=True))
-    return parameters.T @ begin @ np.linalg.pinv(model.T @ begin)
+def test_the_estimate_is_the_regression_over_all_clients():
+    """About each client's own means: levels that differ between clients are no reaction."""
+    part, seen = on_device(PooledJacobian(rtol=1e-6), jnp.float64), some_moments()
+    weight = RNG.uniform(0.1, 1.0, CLIENTS)
+    upload = told(seen, EVERYONE)
+    kept = begun(part, upload)
+    assert not (kept.heard[0] > 0)
+    move, kept = take_part(part, kept, upload, cohort(EVERYONE, weight))
+    gram, cross = (np.einsum("k,kij->ij", weight, leaf) for leaf in (seen.moments.gram, seen.moments.cross))
+    assert np.all(np.asarray(move) == 0) and (kept.heard[0] > 0)
+    np.testing.assert_allclose(kept.jacobian[0], cross @ np.linalg.inv(gram), rtol=1e-8)
+    np.testing.assert_allclose(kept.moments.gram[0], gram / weight.sum(), rtol=1e-10)
 
 
-@pytest.mark.parametrize("memory", [6, 50], ids=["a ring that turns", "a ring not full"])
-def test_the_estimate_is_the_regression_over_the_last_rounds(memory):
-    part = on_device(PooledJacobian(memory=memory, rtol=1e-6), jnp.float64)
-    kept, rounds, full = None, [], 5
-    for r in range(15):
-        rows = some_rows()
-        active = RNG.uniform(size=CLIENTS) < 0.6
-        active[r % CLIENTS] = True
-        weight = RNG.uniform(0.1, 1.0, CLIENTS)
-        rounds.append([np.average(row[active], axis=0, weights=weight[active]) for row in rows])
-        rows = tuple(np.where(active[:, None], row, np.nan) for row in rows)  # inactive rows may hold anything
-        upload = told(rows, np.full(CLIENTS, r >= full), np.where(active, 1.0, np.nan))
-        kept = begun(part, upload) if kept is None else kept
-        move, kept = take_part(part, kept, upload, cohort(active, weight))
-        shared = part.broadcast(kept)["reaction"]
-        assert np.all(np.asarray(move) == 0)
-        assert bool(shared.known[0]) == (r >= full)
-        if r >= full:
-            np.testing.assert_allclose(shared.jacobian[0], line(rounds[-memory:]), rtol=1e-7, atol=1e-9)
-
-
-def test_models_that_stay_as_they_began_give_least_squares():
-    part, kept, rounds = on_device(PooledJacobian(memory=50, rtol=1e-6), jnp.float64), None, []
-    for _ in range(9):
-        begin, _, parameters = some_rows()
-        rounds.append((begin.mean(axis=0), parameters.mean(axis=0)))
-        upload = told((begin, begin, parameters), EVERYONE)
-        kept = begun(part, upload) if kept is None else kept
-        _, kept = take_part(part, kept, upload, cohort(EVERYONE))
-    models, parameters = (np.asarray(rows) - np.mean(rows, axis=0) for rows in zip(*rounds, strict=True))
-    np.testing.assert_allclose(kept.shared.jacobian[0], parameters.T @ np.linalg.pinv(models.T), rtol=1e-8)
-
-
-def grouped():
-    """A server of two clusters after ten rounds of everyone: clients 0 and 1 of one kind, the rest of another."""
-    part = on_device(PooledJacobian(clusters=2, memory=20), jnp.float64)
-    slopes, kept = np.where(np.arange(CLIENTS) < 2, -1.0, -5.0), None
-    for r in range(10):
-        upload = told(some_rows(), EVERYONE & (r > 2), slopes)
-        kept = begun(part, upload) if kept is None else kept
-        _, kept = take_part(part, kept, upload, cohort(EVERYONE))
-        if r == 2:
-            assert not np.any(kept.shared.known) and np.all(np.asarray(kept.shared.jacobian) == 0)
-    return part, kept, slopes
+def test_who_sits_out_counts_with_what_was_said_last():
+    part, seen = on_device(PooledJacobian(rtol=1e-6), jnp.float64), some_moments()
+    upload, kept = told(seen, EVERYONE), None
+    kept = begun(part, upload)
+    for r in range(200):  # one client a round, in turn
+        who = np.arange(CLIENTS) == r % CLIENTS
+        _, kept = take_part(part, kept, spoilt(upload, who), cohort(who, np.ones(CLIENTS)))
+    # A mean with weights (1 - 1/N)^age: none of the five has less than 0.8^4 of the share of another.
+    share = 0.8 ** ((CLIENTS - 1 - np.arange(CLIENTS)) % CLIENTS)
+    gram, cross = (np.einsum("k,kij->ij", share, leaf) for leaf in (seen.moments.gram, seen.moments.cross))
+    np.testing.assert_allclose(kept.jacobian[0], cross @ np.linalg.inv(gram), rtol=1e-6)
+    # Nobody at all, or nobody with a full window: whatever stands in the rows, nothing changes.
+    _, after = take_part(part, kept, spoilt(upload, ~EVERYONE), cohort(~EVERYONE))
+    assert eqx.tree_equal(after, kept)
+    _, after = take_part(part, kept, told(seen, ~EVERYONE), cohort(EVERYONE))
+    assert eqx.tree_equal(after, kept)
 
 
 def test_a_cluster_of_which_nobody_came_keeps_its_estimate():
-    part, kept, slopes = grouped()
-    label = np.asarray(kept.shared.label)
-    assert np.all(kept.shared.known)
-    assert len(np.unique(label[:2])) == len(np.unique(label[2:])) == 1 and label[0] != label[2]
-    for who in (EVERYONE & (np.arange(CLIENTS) < 2), np.arange(CLIENTS) == 4):
-        rows = tuple(np.where(who[:, None], row, np.nan) for row in some_rows())
-        _, after = take_part(part, kept, told(rows, EVERYONE, np.where(who, slopes, np.nan)), cohort(who))
-        came = np.arange(2) == label[np.flatnonzero(who)[0]]
-        np.testing.assert_array_equal(after.shared.jacobian[~came], kept.shared.jacobian[~came])
-        assert np.all(np.asarray(after.shared.jacobian[came]) != np.asarray(kept.shared.jacobian[came]))
-        assert np.all(np.isfinite(after.shared.jacobian)) and np.all(after.shared.label == label)
-    # Nobody at all: whatever stands in the rows, nothing changes.
-    lost = told(tuple(np.full_like(row, np.nan) for row in some_rows()), EVERYONE, np.full(CLIENTS, np.nan))
-    _, after = take_part(part, kept, lost, cohort(~EVERYONE))
-    assert eqx.tree_equal(after, kept)
+    part = on_device(PooledJacobian(clusters=2), jnp.float64)
+    slopes = np.where(np.arange(CLIENTS) < 2, -1.0, -5.0)[:, None, None] * np.eye(M, D)
+    upload = told(some_moments(slopes), EVERYONE)
+    kept = begun(part, upload)
+    one = np.arange(CLIENTS) == 0
+    _, early = take_part(part, kept, spoilt(upload, one), cohort(one))
+    assert not np.any(early.heard)  # one client cannot be split in two
+    _, kept = take_part(part, kept, upload, cohort(EVERYONE))
+    assert np.all(kept.heard > 0)
+    first = np.sort(np.asarray(kept.jacobian)[:, 0, 0])
+    np.testing.assert_allclose(first, [-5.0, -1.0], atol=0.1)
+    for who in (np.arange(CLIENTS) < 2, np.arange(CLIENTS) == 4):
+        news = told(some_moments(slopes), EVERYONE)
+        _, after = take_part(part, kept, spoilt(news, who), cohort(who))
+        changed = np.any(np.asarray(after.jacobian) != np.asarray(kept.jacobian), axis=(1, 2))
+        came = np.abs(np.asarray(kept.jacobian)[:, 0, 0] - slopes[np.flatnonzero(who)[0], 0, 0]) < 1
+        np.testing.assert_array_equal(changed, came)
+        assert np.all(np.isfinite(after.jacobian))
 
 
 # In rounds.
@@ -163,25 +157,28 @@ def two_kinds():
     return pf.Problem(pf.losses.negative_revenue, Pricing(np.linspace(6.0, 8.0, 12), np.repeat([1.0, 5.0], 6), 0.3))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 8])
 def test_one_estimate_is_the_mean_slope(steps):
     """Also where models move on within a round, and the data with them."""
-    algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), local_steps=steps, aggregator=PooledJacobian(memory=20))
-    shared = after_rounds(two_kinds(), algorithm, 20).server.aggregator.shared
+    algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), local_steps=steps, aggregator=PooledJacobian(alike=True))
+    shared = after_rounds(two_kinds(), algorithm, 20).server.aggregator
     np.testing.assert_allclose(np.asarray(shared.jacobian).ravel(), [-3.0], rtol=0.05)
 
 
-@pytest.mark.slow
-def test_clusters_keep_two_kinds_of_clients_apart():
-    algorithm = pf.pofl(0.01, window=5, batch=pf.Fixed(50), aggregator=PooledJacobian(clusters=2))
-    shared = after_rounds(two_kinds(), algorithm, 30, seeds=(0, 1, 2)).server.aggregator.shared
+@pytest.mark.parametrize("who", [pf.Full(), pf.SchemeTwo(4)], ids=["everyone", "four of twelve"])
+def test_clusters_keep_two_kinds_of_clients_apart(who):
+    """Levels differ between clients: who came must not pass for reaction."""
+    algorithm = pf.pofl(0.01, 5, batch=pf.Fixed(50), participation=who, aggregator=PooledJacobian(clusters=2))
+    state = after_rounds(two_kinds(), algorithm, 90, seeds=(0, 1, 2))
+    part = algorithm.aggregator
+    shared = jax.vmap(part.shared)(state.server.aggregator)
     assert np.all(shared.known)
-    label, slopes = np.asarray(shared.label), np.asarray(shared.jacobian).reshape(3, 2)
-    own = np.take_along_axis(slopes, label, axis=1)
+    np.testing.assert_allclose(np.sort(np.asarray(shared.jacobian).reshape(3, 2)), [[-5.0, -1.0]] * 3, rtol=0.1)
+    label = jax.vmap(lambda one, seen: jax.vmap(one.nearest)(seen))(shared, state.clients.estimator.seen)
+    own = np.take_along_axis(np.asarray(shared.jacobian).reshape(3, 2), np.asarray(label), axis=1)
     np.testing.assert_allclose(own, np.tile(np.repeat([-1.0, -5.0], 6), (3, 1)), rtol=0.1)
     # Repeats do not mix: each is the same in other company.
-    again = after_rounds(two_kinds(), algorithm, 30, seeds=(2, 7, 0)).server.aggregator.shared
+    again = after_rounds(two_kinds(), algorithm, 90, seeds=(2, 7, 0)).server.aggregator
     np.testing.assert_allclose(again.jacobian[::2][::-1], shared.jacobian[::2], rtol=1e-9)
 
 
@@ -193,23 +190,20 @@ def test_slips_are_named():
     with pytest.raises(ValueError, match=r"PooledJacobian needs clients that watch"):
         still = pf.estimators.Performative(None, term="pathwise")
         pf.run(two_kinds(), pf.p_fedavg(0.1, estimator=still, aggregator=PooledJacobian()), 1, theta=0.0)
+    with pytest.raises(ValueError, match=r"clusters=3\) groups clients of one round, of which SchemeTwo has 2"):
+        few = pf.pofl(0.1, 5, batch=pf.Fixed(9), participation=pf.SchemeTwo(2), aggregator=PooledJacobian(clusters=3))
+        pf.run(two_kinds(), few, 1, theta=0.0)
+    with pytest.raises(ValueError, match=r"memory=1 rounds cannot tell how data follow 1 parameters"):
+        pf.run(two_kinds(), pf.pofl(0.1, 5, batch=pf.Fixed(9), aggregator=PooledJacobian(memory=1)), 1, theta=0.0)
     for bad, words in (
         ({"clusters": 0}, "clusters must be a whole number >= 1; got 0"),
         ({"memory": 1.5}, "memory must be a whole number >= 1; got 1.5"),
+        ({"alike": 1}, "alike must be True or False; got 1"),
         ({"rtol": np.nan}, "rtol must be finite"),
         ({"rtol": 1.0}, r"rtol must lie in \[0, 1\)"),
     ):
         with pytest.raises(ValueError, match=words):
             PooledJacobian(**bad)
-
-
-def test_clusters_want_everyone():
-    weights, many = np.full(12, 1 / 12), PooledJacobian(clusters=2)
-    with pytest.warns(UserWarning, match=r"clusters=2\) with SchemeTwo: .* Use Full\(\) or clusters=1"):
-        many.check(weights, pf.SchemeTwo(4))
-    # Warnings are errors here: these say nothing.
-    many.check(weights, pf.Full())
-    PooledJacobian().check(weights, pf.SchemeTwo(4))
 
 
 # FedVARP.

@@ -35,3 +35,10 @@ class AbstractAggregator(eqx.Module):
 
     def check(self, weights: Any, participation: Any) -> None:
         """Refuse what this rule cannot serve; called once, before a run."""
+
+    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+        """What the server's memory and that of the clients' estimators give reason to say after a run of R repeats.
+
+        Leaves lead with an axis of repeats; those of `clients` have an axis of clients after it.
+        """
+        return []

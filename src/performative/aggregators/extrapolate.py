@@ -70,6 +70,9 @@ class Extrapolate(AbstractAggregator):
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)
 
+    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+        return self.inner.review(memory, clients, weights)
+
 
 def mean_of_last_two(history: Any) -> PyTree:
     """(theta_T + theta_{T-1}) / 2 of each repeat: the model that FedExP hands out, [repeats, ...] per leaf.

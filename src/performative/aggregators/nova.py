@@ -101,6 +101,9 @@ class Nova(AbstractAggregator):
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)
 
+    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+        return self.inner.review(memory if self.over == "cohort" else memory.inner, clients, weights)
+
 
 def _ratio(above: Array, below: Array) -> Array:
     """above / below, 0 where there is nothing to divide by."""

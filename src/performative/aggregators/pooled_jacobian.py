@@ -1,5 +1,6 @@
-"""The server learns df/dtheta for clients that see too little to learn it alone."""
+"""The server helps clients that see too little to learn df/dtheta alone."""
 
+import functools
 import warnings
 from typing import Any
 
@@ -9,50 +10,67 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from performative.aggregators.alike import Comparison
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
 from performative.errors import check_counts, check_finite
-from performative.reaction import Rounds, SharedReaction, Sighting
-from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, masked_mean, number, whole
+from performative.messages import coded
+from performative.reaction import Moments, SharedReaction, Sighting
+from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, whole
+
+# Steps that the server's df/dtheta counts for: enough to hold a client's first estimates in check (after ten steps both
+# count the same), and gone soon (after a thousand it has one part in a hundred).
+_PRIOR = 10.0
+_ALIKE = 0.2  # of the mean reaction; clients that may differ by more than this have not been seen to be alike
+_ERRORS = 4.0  # standard errors: one false alarm in thirty thousand
 
 
 class PooledMemory(eqx.Module):
-    """The rounds that each cluster saw last, what was made of them, the clusters' centres, and `inner`'s memory."""
+    """The moments of each cluster, in how many rounds it was heard of, its df/dtheta, and `inner`'s memory."""
 
-    seen: Rounds
-    shared: SharedReaction
-    centres: Float[Array, "C p"]
+    moments: Moments
+    heard: Int[Array, " C"]
+    jacobian: Float[Array, "C m d"]
     inner: Memory
 
 
 class PooledJacobian(AbstractAggregator):
-    """Estimate df/dtheta from what all clients saw in the last rounds, and send it back with the model.
+    """Let every client learn df/dtheta from all it has ever seen, around the mean of what the clients have seen.
 
-        df/dtheta = Cov(f_r, start_r) pinv(Cov(theta_r, start_r))      over the last `memory` rounds r
+        J   = sum_i p_i cross_i pinv(sum_i p_i gram_i)                         the server's, sent with the model
+        J_i = J + a_i (cross_i - J gram_i) pinv(a_i gram_i + (1 - a_i) sum_k p_k gram_k)
+        a_i = t_i / (t_i + 10),      gram_i, cross_i: moments of client i's models and f-hat over its t_i steps
 
-    start_r is the model that round r began with, theta_r and f_r the means of the cohort's models and f-hat in it, by
-    the weights of the round. The noise of f-hat averages out over clients, and the baseline is longer than a client's
-    window. Clients send means, never samples.
+    A client's own past goes back much further than its window, so its J_i has less noise; J stands in while it has
+    seen little, and a_i -> 1. Clients send means, never samples. Why not J for all? Its second term is
+    J^T sum_i p_i s_i, which lacks Cov(J_i, s_i). For the squared loss of a mean s_i = -(gradient i), and the whole is
+    (1 - J)^T times the plain gradient: it settles at the stable point, however much clients react.
 
-    clusters: with more than one, clients whose maps differ in slope are kept apart. The server groups their own
-              estimates by k-means (scikit-learn, on the host) once as many as that have a full window; who comes later
-              joins the nearest centre. A client stays where it is.
-    memory:   how many rounds count. Longer averages more noise away; shorter follows a map that bends.
-    Zheng et al. 2024, Sections 4 and 5.3, which leave the estimate itself open. The move is `inner`'s. It needs the
-    estimator `Performative(window=H)`.
-    It needs cohorts that are alike: where only some clients come and their levels of f differ, who came passes for
-    reaction. With `clusters` and partial participation that spoils the slopes, and a warning says so.
+    alike:    True gives all clients of a cluster its J. Far less noise, and right only where they react alike; after
+              a run warnings say where they do not, or where the run cannot tell.
+    clusters: with more than one, each has a J of its own. The server groups the clients' own estimates by k-means
+              (scikit-learn, on the host) once as many as that have a full window; from then on a client goes to the
+              cluster that explains most of its f-hat.
+    memory:   how many rounds count, to follow a world that changes; None lets the memory grow with the run.
+    Of clients that sit out the server has what they sent last, as a mean over as many rounds as it takes to hear of
+    all. The move is `inner`'s. It needs the estimator `Performative(window=H)`.
+    Zheng et al. 2024, Sections 4 and 5.3, which leave the estimate itself open.
     """
 
     inner: AbstractAggregator = Mean()
     clusters: int = whole(default=1)
-    memory: int = whole(default=100)
+    memory: int | None = whole(default=None)
     rtol: Numbers = number(default=1e-2)
+    alike: bool = whole(default=False)
 
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractAggregator):
             raise ValueError(f"PooledJacobian: inner must be an aggregator such as Mean(); got {self.inner!r}.")
-        check_counts(**{"PooledJacobian: clusters": self.clusters, "PooledJacobian: memory": self.memory})
+        if not isinstance(self.alike, bool):
+            raise ValueError(f"PooledJacobian: alike must be True or False; got {self.alike!r}.")
+        check_counts(**{"PooledJacobian: clusters": self.clusters})
+        if self.memory is not None:
+            check_counts(**{"PooledJacobian: memory": self.memory})
         check_finite("PooledJacobian", rtol=self.rtol)
         if is_concrete(self.rtol) and not (self.rtol is not None and np.all(self.rtol >= 0) and np.all(self.rtol < 1)):
             raise ValueError(f"PooledJacobian: rtol must lie in [0, 1); got {self.rtol}.")
@@ -63,44 +81,53 @@ class PooledJacobian(AbstractAggregator):
                 "PooledJacobian needs clients that watch how their data react; use it with the estimator "
                 "Performative(window=H), as pf.pofl and pf.profl have it."
             )
-        told, clusters = extra["reaction"], self.clusters
-        (m, d), dtype = told.window.cross.shape, told.window.cross.dtype
-        if self.memory <= d:
+        told, clusters = extra["reaction"].seen.moments, self.clusters
+        (m, d), dtype = told.cross.shape, told.cross.dtype
+        if self.memory is not None and self.memory <= d:
             raise ValueError(f"PooledJacobian: memory={self.memory} rounds cannot tell how data follow {d} parameters.")
-        seen = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (clusters, *leaf.shape)), Rounds.empty(self.memory, told)
-        )
-        label = None if clusters == 1 else jnp.full(clients, -1, jnp.int32)
-        shared = SharedReaction(jnp.zeros((clusters, m, d), dtype), jnp.zeros(clusters, bool), label)
-        centres = jnp.full((clusters, m * d), jnp.nan, dtype)
-        return PooledMemory(seen, shared, centres, self.inner.init(theta, clients, extra))
+        moments = Moments(jnp.zeros((clusters, d, d), told.gram.dtype), jnp.zeros((clusters, m, d), dtype))
+        heard = jnp.zeros(clusters, jnp.int32)
+        return PooledMemory(moments, heard, jnp.zeros_like(moments.cross), self.inner.init(theta, clients, extra))
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:
-        return {**self.inner.broadcast(memory.inner), "reaction": memory.shared}
+        return {**self.inner.broadcast(memory.inner), "reaction": self.shared(memory)}
+
+    def shared(self, memory: PooledMemory) -> SharedReaction:
+        """What clients are told of df/dtheta."""
+
+        def scalar(value: float) -> Array:
+            return jnp.asarray(value, memory.jacobian.dtype)
+
+        trust, pace = 0.0 if self.alike else 1 / _PRIOR, 0.0 if self.memory is None else 1 / self.memory
+        known = memory.heard > 0
+        return SharedReaction(memory.jacobian, memory.moments.gram, known, scalar(trust), scalar(pace))
 
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
         move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
         told: Sighting = upload.extra["reaction"]
-        here = jnp.ones(told.ready.shape, bool) if cohort.active is None else cohort.active
-        label, centres = self._group(told, cohort, here, memory)
-        mine_now = jnp.zeros(here.shape, jnp.int32) if label is None else jnp.take(label, cohort.ids, mode="clip")
-        enough = min(2 * told.start.shape[1], self.memory - 1)
+        here = told.ready if cohort.active is None else told.ready & cohort.active
+        label = self._group(told, here, self.shared(memory))
+        # Who sits out counts with what was said last: the mean goes over about as many rounds as it takes to hear all.
+        news = jnp.sum(jnp.where(here, jnp.take(weights, cohort.ids, mode="clip"), 0))
 
-        def one(cluster: Array, seen: Rounds, old: Array, known: Array) -> tuple[Rounds, Array, Array]:
-            mine = here & (mine_now == cluster)
+        def one(cluster: Array, kept: Moments, heard: Array, old: Array) -> tuple[Moments, Array, Array]:
+            mine = here & (label == cluster)
             share = jnp.where(mine, cohort.weight, 0)
-            share = share / jnp.where(jnp.sum(share) > 0, jnp.sum(share), 1)
-            means = weighted_sum((told.start, told.model, told.parameters), share, mine)
             came = jnp.sum(share) > 0
-            seen = jax.tree.map(lambda new, old: jnp.where(came, new, old), seen.write(*means), seen)
-            sure = came & jnp.any(mine & told.ready) & (seen.count > enough)
-            return seen, jnp.where(sure, seen.jacobian(self.rtol), old), known | sure
+            mean = weighted_sum(told.seen.moments, share / jnp.where(came, jnp.sum(share), 1), mine)
+            pace = jnp.clip(news, 1 / (heard + 1).astype(news.dtype), 1)
+
+            def learn(now: Array, before: Array) -> Array:
+                return jnp.where(came, before + pace.astype(now.dtype) * (now - before), before)
+
+            kept = jax.tree.map(learn, mean, kept)
+            return kept, jnp.where(came, heard + 1, heard), jnp.where(came, kept.jacobian(self.rtol)[0], old)
 
         clusters = jnp.arange(self.clusters, dtype=jnp.int32)
-        seen, new, known = jax.vmap(one)(clusters, memory.seen, memory.shared.jacobian, memory.shared.known)
-        return move, PooledMemory(seen, SharedReaction(new, known, label), centres, inside)
+        learnt = jax.vmap(one)(clusters, memory.moments, memory.heard, memory.jacobian)
+        return move, PooledMemory(*learnt, inside)
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
         return self.inner.levels(upload, cohort, weights, memory.inner)
@@ -109,52 +136,55 @@ class PooledJacobian(AbstractAggregator):
         self.inner.check(weights, participation)
         if self.clusters > len(weights):
             raise ValueError(f"PooledJacobian(clusters={self.clusters}) has only {len(weights)} clients to group.")
-        if self.clusters > 1 and not participation.everyone:
-            warnings.warn(
-                f"PooledJacobian(clusters={self.clusters}) with {type(participation).__name__}: the clients of a "
-                "cluster that come differ from round to round, which passes for reaction. Use Full() or clusters=1.",
-                UserWarning,
-                stacklevel=2,
+        size = participation.size(len(weights))
+        if self.clusters > size:
+            raise ValueError(
+                f"PooledJacobian(clusters={self.clusters}) groups clients of one round, of which "
+                f"{type(participation).__name__} has {size}; take more of them, or fewer clusters."
             )
 
-    def _group(
-        self, told: Sighting, cohort: Cohort, here: Bool[Array, " K"], memory: PooledMemory
-    ) -> tuple[Int[Array, " N"] | None, Float[Array, "C p"]]:
-        """Every client's cluster, None where there is but one, and the clusters' centres."""
-        label, centres = memory.shared.label, memory.centres
-        if label is None:
-            return None, centres
-        own = jax.vmap(lambda m: m.jacobian(self.rtol)[0].reshape(-1))(told.window)
-        before = jnp.take(label, cohort.ids, mode="clip")
-        new = here & told.ready & (before < 0)
-        shape = jax.ShapeDtypeStruct(before.shape, jnp.int32)
-        found = jax.pure_callback(assign, shape, own, new, centres, vmap_method="broadcast_all")
+    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+        notes = self.inner.review(memory.inner, clients, weights)
+        if not self.alike:
+            return notes
+        found = Comparison.of(memory.jacobian, np.asarray(memory.heard) > 0, clients, weights)
+        kind = "all clients" if self.clusters == 1 else f"the clients of each of {self.clusters} clusters"
+        said = f"PooledJacobian(alike=True) gives {kind} one df/dtheta"
+        if found.excess > _ERRORS:
+            text = (
+                f"{said}, but they react differently: by about {100 * found.differ:.0f} % of the mean reaction. The "
+                "model settles between the stable and the optimal point. Use alike=False."
+            )
+            return [*notes, coded("clients-react-differently", text)]
+        if not found.bound <= _ALIKE:
+            text = (
+                f"{said}, and this run cannot tell whether they react alike: for all it shows they may differ by "
+                f"{100 * min(found.bound, 9.99):.0f} % of the mean reaction. If they do, the model settles between the "
+                "stable and the optimal point. Use alike=False to be right either way, with more noise."
+            )
+            return [*notes, coded("alike-not-tested", text)]
+        return notes
 
-        def centre(cluster: Array, old: Array) -> Array:
-            mine = new & (found == cluster)
-            return jnp.where(jnp.isnan(old) & jnp.any(mine), masked_mean(own, mine), old)
+    def _group(self, told: Sighting, here: Bool[Array, " K"], shared: SharedReaction) -> Int[Array, " K"]:
+        """The cluster of each client of the cohort, -1 where there are none yet."""
+        if self.clusters == 1:
+            return jnp.zeros(here.shape, jnp.int32)
+        own = jax.vmap(lambda seen: seen.moments.jacobian(self.rtol)[0].reshape(-1))(told.seen)
+        shape = jax.ShapeDtypeStruct(here.shape, jnp.int32)
+        grouped = jnp.any(shared.known)
+        split = functools.partial(first_groups, clusters=self.clusters)
+        first = jax.pure_callback(split, shape, own, here & ~grouped, vmap_method="broadcast_all")
+        return jnp.where(grouped, jax.vmap(shared.nearest)(told.seen), first)
 
-        centres = jax.vmap(centre)(jnp.arange(self.clusters, dtype=jnp.int32), centres)
-        return label.at[cohort.ids].set(jnp.where(new, found, before), mode="drop"), centres
 
-
-def assign(maps: Any, new: Any, centres: Any) -> np.ndarray:
-    """Clusters [..., K] of the new ones among clients' maps [..., K, p]; -1 for the others.
-
-    As long as there are no centres [..., C, p] (NaN) k-means groups them, once there are as many as clusters. After
-    that the nearest centre counts.
-    """
-    maps, new, centres = (np.asarray(value) for value in (maps, new, centres))
+def first_groups(maps: Any, new: Any, clusters: int) -> np.ndarray:
+    """Clusters [..., K] of the marked ones among clients' maps [..., K, p], by k-means; -1 where they are too few."""
+    maps, new = np.asarray(maps), np.asarray(new)
     labels = np.full(new.shape, -1, np.int32)
     for at in np.ndindex(*new.shape[:-1]):
         rows = maps[at][new[at]].astype(np.float64)
-        if len(rows) == 0 or not np.all(np.isfinite(rows)):
-            continue
-        if np.all(np.isfinite(centres[at])):
-            apart = np.linalg.norm(rows[:, None] - centres[at].astype(np.float64), axis=-1)
-            labels[at][new[at]] = np.argmin(apart, axis=1)
-        elif len(rows) >= len(centres[at]):
-            labels[at][new[at]] = _k_means(rows, len(centres[at]))
+        if len(rows) >= clusters and np.all(np.isfinite(rows)):
+            labels[at][new[at]] = _k_means(rows, clusters)
     return labels
 
 

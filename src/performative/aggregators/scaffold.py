@@ -60,3 +60,6 @@ class Scaffold(AbstractAggregator):
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)
+
+    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+        return self.inner.review(memory.inner, clients, weights)

@@ -65,3 +65,6 @@ class ServerOpt(AbstractAggregator):
 
     def check(self, weights: Any, participation: Any) -> None:
         self.inner.check(weights, participation)
+
+    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+        return self.inner.review(memory.inner, clients, weights)

@@ -152,11 +152,18 @@ def run(
         } | ({} if footprint is None else {"memory": where + str(footprint)})
         if mesh is not None:
             meta["executor"] = describe_mesh(mesh)
-        notes = algorithm.estimator.review(to_host(state, problem.clients, mesh, 1).clients.estimator)
+        end = to_host(state, problem.clients, mesh, 1)
+        notes = review(problem, algorithm, end.clients.estimator, end.server.aggregator)
         for note in notes:
             warnings.warn(note, PerformativeWarning, stacklevel=2)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
         return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
+
+
+def review(problem: Problem, algorithm: Algorithm, estimator: Any, aggregator: Any) -> list[str]:
+    """What the memories after a run give reason to say; they lead with an axis of repeats."""
+    notes = algorithm.estimator.review(estimator)
+    return notes + algorithm.aggregator.review(aggregator, estimator, problem.client_weights)
 
 
 def estimate_memory(

@@ -16,7 +16,7 @@ from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, collect
-from performative.reaction import Moments, Sighting, Tally, Window
+from performative.reaction import Experience, Moments, Sighting, Window
 from performative.types import (
     Batch,
     Estimate,
@@ -36,10 +36,10 @@ from performative.types import (
 
 
 class Watch(eqx.Module):
-    """What a client remembers of its reaction: past models and what the data then were, and the running round."""
+    """What a client remembers of its reaction: its last models and what the data were under them, and all in sums."""
 
     window: Window
-    tally: Tally
+    seen: Experience
 
 
 class Performative(AbstractEstimator):
@@ -139,8 +139,7 @@ class Performative(AbstractEstimator):
             return family.fit(collect(population, noise, None, population.init(theta, loss), theta))
 
         model, parameters = ravel_pytree(theta)[0], jax.eval_shape(fitted)
-        tally = Tally(jnp.zeros_like(model), jnp.zeros(parameters.shape, parameters.dtype), jnp.zeros((), jnp.int32))
-        return Watch(Window.empty(self.window, model, parameters), tally)
+        return Watch(Window.empty(self.window, model, parameters), Experience.empty(model, parameters))
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         each, gradients = jax.vmap(jax.value_and_grad(local.loss), in_axes=(None, 0))(theta, batch.z)
@@ -151,13 +150,14 @@ class Performative(AbstractEstimator):
             return Estimate(jax.tree.map(jnp.add, first, second), memory, counts)
 
         family = self._family(local.population)
-        window = memory.window
+        window, seen = memory.window, memory.seen
         if self.reset_after is not None:
-            window = window.forget_if(local.clock - window.last > self.reset_after)
+            stale = local.clock - window.last > self.reset_after
+            window, seen = window.forget_if(stale), seen.forget_if(stale)
         here, unflatten = ravel_pytree(local.deployed)
         f = family.fit(batch)
         f = jnp.where(jnp.isnan(f), window.newest()[1], f)  # what this batch says nothing of is as it was
-        jacobian, reach, ready = self._reaction(window, here, f, local)
+        jacobian, reach, ready = self._reaction(window, seen, here, f, local)
         s = self._answer(family, each, batch, f, theta, local)
         reaction = jnp.where(ready, jnp.matmul(s, jacobian, precision="highest"), 0)
         direction = jax.tree.map(jnp.add, first, unflatten(reaction.astype(here.dtype)))
@@ -169,19 +169,16 @@ class Performative(AbstractEstimator):
             "spread": _variance_of_fit(family, batch, f),
             "ready": ready,
         }
-        tally = memory.tally.add(here, f, local.clock == local.broadcast.clock)
-        return Estimate(direction, Watch(window.write(here, f, local.clock), tally), counts, facts)
+        shared = local.broadcast.extra.get("reaction")
+        pace = 0.0 if shared is None else shared.pace / local.broadcast.steps
+        after = Watch(window.write(here, f, local.clock), seen.write(here, f, pace))
+        return Estimate(direction, after, counts, facts)
 
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
         """What the client has seen of its reaction, for a server that pools it."""
         if self.window is None:
             return {}, memory
-        window, tally = memory.window, memory.tally
-        moments = Moments.of(*window.differences(*window.newest()))
-        steps = jnp.maximum(tally.steps, 1).astype(tally.model.dtype)
-        start = ravel_pytree(local.broadcast.deployed)[0]
-        ready = window.count > self.window
-        return {"reaction": Sighting(moments, start, tally.model / steps, tally.parameters / steps, ready)}, memory
+        return {"reaction": Sighting(memory.seen, memory.window.count > self.window)}, memory
 
     def _family(self, population: AbstractPopulation) -> AbstractFamily:
         found = population.family if self.family is None else self.family
@@ -193,7 +190,7 @@ class Performative(AbstractEstimator):
         return found
 
     def _reaction(
-        self, window: Window, here: Array, f: Array, local: Local
+        self, window: Window, seen: Experience, here: Array, f: Array, local: Local
     ) -> tuple[Float[Array, "m d"], Float[Array, ""], Array]:
         """df/dtheta, how far past models reach around the present one, and whether there are enough of them."""
         rows = window.differences(here, f)
@@ -201,8 +198,8 @@ class Performative(AbstractEstimator):
         jacobian, reach = moments.jacobian(self.rtol)
         ready = window.count > len(window.models)
         if "reaction" in local.broadcast.extra:
-            jacobian, known = local.broadcast.extra["reaction"].choose(local.client)
-            ready &= known
+            # Without the batch at hand: chance in it would enter both the slope and s.
+            jacobian, ready = local.broadcast.extra["reaction"].choose(seen, ready, self.rtol)
         return jacobian, reach, ready
 
     def _answer(
