@@ -75,7 +75,8 @@ def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
     """PerfGD as a central learner does it: one df/dtheta for all, E = 1, everyone present.
 
     `problem.pooled()` gives it the data as one client's, as in Izzo, Ying and Zou 2021. On a federation the server
-    estimates the one df/dtheta.
+    estimates the one df/dtheta. It reaches the optimal point where clients react alike, and stops short of it where
+    they do not: for these `pofl`.
     """
     own = {"estimator": Performative(window), "aggregator": PooledJacobian(memory=window, alike=True)}
     return _combine("pg", rate, own | _central("pg", parts), parts)
@@ -93,7 +94,7 @@ def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algori
     """PROFL: POFL on contaminated data, each client leaving out the gradients that do not belong.
 
     With `tolerance`, the expected squared error that is allowed, clients draw only as many samples as it asks for.
-    For small samples let the server learn df/dtheta: `aggregator=pf.aggregators.PooledJacobian()`.
+    For small samples let clients learn df/dtheta from all their past: `aggregator=pf.aggregators.PooledJacobian()`.
     Zheng et al. 2024, Algorithm 1.
     """
     estimator: AbstractEstimator = Filtered(Performative(window))

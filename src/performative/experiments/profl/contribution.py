@@ -49,7 +49,9 @@ def server_side(
     settings = {
         "local": {"algorithm": pf.pofl(rate, window, **common)},
         "server": {
-            "algorithm": pf.pofl(rate, window, aggregator=pf.aggregators.PooledJacobian(memory=memory), **common)
+            "algorithm": pf.pofl(
+                rate, window, aggregator=pf.aggregators.PooledJacobian(memory=memory, alike=True), **common
+            )
         },
     }
     runs = sweep(problem, settings, rounds, start, seed, repeats, optimal=optimal)
