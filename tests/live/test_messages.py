@@ -1,6 +1,9 @@
 """Requests and answers inside Flower's messages, without its processes: who is who, and what is made of errors."""
 
 import json
+import threading
+import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
 
 from performative.live import read_events, serve
-from performative.live.flower import FlowerTransport, client_app, read_registry
+from performative.live.flower import _STUCK, FlowerTransport, client_app, read_registry
 
 
 class Node:
@@ -137,5 +140,67 @@ def test_messages_that_are_void_are_forgotten(tmp_path, registry):
     carrier = FlowerTransport(grid, registry)
     grid.pull_messages = lambda names: []
     serve(made, carrier, tmp_path / "server")
-    carrier.receive(0.2)
-    assert not carrier._waiting
+    for fetch in carrier._fetching:
+        fetch.join(10)
+    assert not any(fetch.is_alive() for fetch in carrier._fetching)
+
+
+class Withholding(LocalGrid):
+    """Node 102 announces its answers and never sends their parts: Flower's `pull_messages` waits for them."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.withheld, self.release = 0, threading.Event()
+
+    def pull_messages(self, message_ids):
+        if any(self.nodes_of.get(name) == 102 for name in message_ids):
+            self.withheld += 1
+            self.release.wait(60)
+            return []
+        return super().pull_messages(message_ids)
+
+    def push_messages(self, messages):
+        names = super().push_messages(messages)
+        self.nodes_of |= dict(zip(names, (m.metadata.dst_node_id for m in messages), strict=True))
+        return names
+
+    nodes_of: ClassVar[dict] = {}
+
+
+def test_a_node_that_withholds_its_answer_holds_up_nobody_else(tmp_path, registry):
+    warm = federation(rounds=1)
+    serve(warm, FlowerTransport(LocalGrid(lambda: warm, tmp_path / "warm"), registry), tmp_path / "warm" / "server")
+    made = federation(rounds=1, timeout=4.0)
+    grid = Withholding(lambda: made, tmp_path)
+    live = serve(made, FlowerTransport(grid, registry), tmp_path / "server")
+    grid.release.set()
+    assert live.status == "completed" and grid.withheld
+    assert live["missing"][0, -1] == 1  # all others were heard
+    assert {event["client"] for event in read_events(tmp_path / "server")} == {2}
+
+
+def test_a_node_that_goes_on_withholding_is_asked_no_more(tmp_path, registry):
+    made = federation(rounds=1)
+    grid = Withholding(lambda: made, tmp_path)
+    carrier = FlowerTransport(grid, registry)
+    carrier.online()
+    for _ in range(_STUCK):
+        carrier.send({2: b"request"}, 0.01)
+    while not all(fetch.overdue() for fetch in carrier._fetching):
+        time.sleep(0.01)
+    asked = len(grid.asked)
+    carrier.send({2: b"request"}, 5.0)
+    (reply,) = carrier.receive(5.0)
+    grid.release.set()
+    assert reply.client == 2 and f"announced {_STUCK} answers and withholds them" in reply.error
+    assert len(grid.asked) == asked
+
+
+def test_a_silent_server_of_flower_is_not_waited_for(tmp_path, registry, monkeypatch):
+    monkeypatch.setattr("performative.live.flower._CALL", 0.05)
+    grid = LocalGrid(lambda: federation(rounds=1), tmp_path)
+    hold = threading.Event()
+    grid.get_nodes = lambda: hold.wait(60)
+    with pytest.raises(TimeoutError, match="did not answer within 0.05 s"):
+        FlowerTransport(grid, registry).online()
+    hold.set()

@@ -4,8 +4,12 @@ A message holds one record with one entry of bytes. Flower carries it, keeps str
 starts processes; who takes part, with what weight, and what is done with the answers is decided by `serve`.
 """
 
+import contextlib
 import json
+import queue
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +27,12 @@ from performative.live.federation import Federation
 from performative.live.transport import AbstractTransport, Reply
 
 _RECORD, _REQUEST, _REPLY = "performative", "request", "reply"
-# Seconds between two looks for answers.
-_POLL = 0.1
+# Seconds between two looks for an answer, and the share of a second that each message waited for takes of Flower's
+# server: with many of them each is looked for less often.
+_POLL, _SHARE = 0.1, 0.02
+# Seconds that a question to Flower's server may take, and how many answers a node may have withheld before it is asked
+# no more (each holds a thread until Flower gives up).
+_CALL, _STUCK = 5.0, 8
 # Flower's codes for what the client itself said: its program could not be loaded, raised, or fell over. Other errors
 # are about the way there, and the client is asked again.
 _CLIENT_ERRORS = (1, 2, 6, 7, 8)
@@ -71,23 +79,32 @@ def read_registry(path: Path) -> dict[bytes, int]:
 
 class FlowerTransport(AbstractTransport):
     """Flower's grid. A node is the client whose registered key it proved to hold; whatever it says of itself is not
-    asked. Nodes with other keys are left alone."""
+    asked. Nodes with other keys are left alone.
+
+    Every answer is fetched by a thread of its own, since Flower waits for all parts of an answer once it is announced:
+    a node that withholds them holds up its own answer and nobody else's.
+    """
 
     def __init__(self, grid: Grid, registry: dict[bytes, int]):
         self._grid, self._registry = grid, registry
         self._nodes: dict[int, int] = {}
-        self._waiting: dict[str, tuple[int, float]] = {}  # by message: the client, and when it is void
+        self._arrived: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
+        self._fetching: list[_Fetch] = []
 
     def online(self) -> set[int]:
         self._nodes = {
             self._registry[node.public_key]: node.node_id
-            for node in self._grid.get_nodes()
+            for node in _within(_CALL, lambda: list(self._grid.get_nodes()))
             if node.public_key in self._registry
         }
         return set(self._nodes)
 
     def send(self, requests: dict[int, bytes], seconds: float) -> None:
-        there = [client for client in requests if client in self._nodes]
+        self._fetching = [fetch for fetch in self._fetching if fetch.is_alive()]
+        stuck = Counter(fetch.client for fetch in self._fetching if fetch.overdue())
+        for client in [client for client in requests if stuck[client] >= _STUCK]:
+            self._arrived.put(Reply(client, None, f"it announced {stuck[client]} answers and withholds them"))
+        there = [client for client in requests if client in self._nodes and stuck[client] < _STUCK]
         messages = [
             Message(
                 RecordDict({_RECORD: ConfigRecord({_REQUEST: requests[client]})}),
@@ -97,33 +114,74 @@ class FlowerTransport(AbstractTransport):
             )
             for client in there
         ]
-        for client, name in zip(there, self._grid.push_messages(messages), strict=True):
+        names = _within(max(_CALL, seconds), lambda: list(self._grid.push_messages(messages))) if messages else []
+        pause = max(_POLL, _SHARE * len(self._fetching + names))
+        for client, name in zip(there, names, strict=True):
             if name:
-                self._waiting[name] = client, time.monotonic() + seconds
+                fetch = _Fetch(self._grid, name, client, time.monotonic() + seconds, pause, self._arrived)
+                self._fetching.append(fetch)
+                fetch.start()
 
     def receive(self, seconds: float) -> list[Reply]:
-        until = time.monotonic() + seconds
-        while True:
-            found = self._pull() if self._waiting else []
-            if found or time.monotonic() >= until:
-                return found
-            time.sleep(min(_POLL, max(0.0, until - time.monotonic())))
-
-    def _pull(self) -> list[Reply]:
-        found = []
-        for message in self._grid.pull_messages(list(self._waiting)):
-            asked = self._waiting.pop(message.metadata.reply_to_message_id, None)
-            if asked is None:
-                continue
-            client, _ = asked
-            if message.has_error():
-                if message.error.code in _CLIENT_ERRORS:
-                    found.append(Reply(client, None, str(message.error.reason)))
-            else:
-                found.append(Reply(client, _bytes_in(message, _REPLY)))
-        now = time.monotonic()
-        self._waiting = {name: asked for name, asked in self._waiting.items() if asked[1] > now}
+        found: list[Reply] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                arrived = self._arrived.get(timeout=0 if found else max(0.0, seconds))
+                if isinstance(arrived, Reply):
+                    found.append(arrived)
+                elif not found and self._arrived.empty():
+                    raise arrived
         return found
+
+
+class _Fetch(threading.Thread):
+    """Waits for the answer to one message, until the message is void."""
+
+    def __init__(self, grid: Grid, name: str, client: int, until: float, pause: float, arrived: queue.SimpleQueue):
+        super().__init__(daemon=True)
+        self.client = client
+        self._grid, self._name, self._until, self._pause, self._arrived = grid, name, until, pause, arrived
+
+    def overdue(self) -> bool:
+        return time.monotonic() > self._until + self._pause
+
+    def run(self) -> None:
+        while time.monotonic() < self._until:
+            try:
+                for message in self._grid.pull_messages([self._name]):
+                    if reply := self._read(message):
+                        self._arrived.put(reply)
+                    return
+            except Exception as error:  # the network may come back within the round
+                self._arrived.put(error)
+            time.sleep(min(self._pause, max(0.0, self._until - time.monotonic())))
+
+    def _read(self, message: Message) -> Reply | None:
+        if not message.has_error():
+            return Reply(self.client, _bytes_in(message, _REPLY))
+        if message.error.code in _CLIENT_ERRORS:
+            return Reply(self.client, None, str(message.error.reason))
+        return None
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> Any:
+    """What the call returns, or TimeoutError: Flower tries again and again where its server does not answer."""
+    box: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            box.put((call(), None))
+        except BaseException as error:
+            box.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        result, error = box.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"Flower's server did not answer within {seconds:.3g} s") from None
+    if error is not None:
+        raise error
+    return result
 
 
 def say_goodbye(address: str, authority: Path, key_file: Path, node: int) -> None:
