@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from performative.files import write_whole
+
 if TYPE_CHECKING:
     import xarray
 
@@ -96,12 +98,10 @@ class History:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write one NetCDF file (compressed, no pickle). The file appears whole or not at all."""
-        target = Path(path)
-        part = target.with_name(f".{target.name}.part")
-        data = self.to_xarray()
+        target, data = Path(path), self.to_xarray()
         packed = {str(name): {"zlib": True} for name, values in data.data_vars.items()}
-        data.to_netcdf(part, engine="h5netcdf", encoding=packed)
-        os.replace(part, target)
+        # In memory first: HDF5 ends the process where the disk is full.
+        write_whole(target, bytes(data.to_netcdf(None, engine="h5netcdf", encoding=packed)))
         return target
 
     @classmethod

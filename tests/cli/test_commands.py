@@ -87,6 +87,59 @@ def test_run_does_what_python_does(file, tmp_path):
     assert "distance to the stable point" in people.stdout and "executor dense" in people.stdout
 
 
+HOSTILE = "[/b] [red]\x1b]0;owned\x07\x1b[2J\u202e"
+
+
+def test_foreign_text_is_plain_and_the_result_is_saved_before_it_is_shown(file, tmp_path):
+    """Brackets are no markup, and a terminal is handed no control characters."""
+    title = json.dumps(HOSTILE)
+    file.write_text(FILE.replace('"a mean that follows the model"', title))
+    out = tmp_path / "out.nc"
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "[/b] [red]␛]0;owned␛[2J\ufffd" in result.output
+    assert not set("\x1b\x07\u202e") & set(result.output)
+    assert pf.History.load(out).status == "completed"
+
+
+def test_a_result_is_on_the_disk_before_the_terminal_breaks(file, tmp_path, monkeypatch):
+    def breaks(*_):
+        raise RuntimeError("the terminal is gone")
+
+    monkeypatch.setattr("performative.cli.summary.table", breaks)
+    result = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "out.nc")])
+    assert result.exit_code == 1 and "the terminal is gone" in result.output
+    assert pf.History.load(tmp_path / "out.nc").status == "completed"
+
+
+FULL_DISK = """
+import resource, signal, sys
+import numpy as np
+import performative as pf
+
+history = pf.History(
+    theta=np.random.default_rng(0).normal(size=(4, 5001)), rounds=np.arange(5001), records={}, risk_rounds=np.arange(0),
+    risks={}, weights=np.ones(1), participation=None, stopped_at=-np.ones(4, int), meta={},
+)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    history.save(sys.argv[1])
+except OSError as error:
+    print("refused:", error)
+"""
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path):
+    """No crash inside HDF5, no half-written file, and an older result stays."""
+    (tmp_path / "out.nc").write_bytes(b"an older result")
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path / "out.nc"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("refused:")
+    assert [p.name for p in tmp_path.iterdir()] == ["out.nc"]
+    assert (tmp_path / "out.nc").read_bytes() == b"an older result"
+
+
 def test_divergence_is_code_1_and_the_history_is_kept(file, tmp_path):
     file.write_text(FILE.replace("rate = 0.1", "rate = 1e9"))
     result = invoke("run", file, "--json", "--out", tmp_path / "h.nc")

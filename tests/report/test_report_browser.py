@@ -112,6 +112,8 @@ def test_a_run_quantities_scales_and_paper(browser, pages):
             layout(page, 0, "yaxis.type") == "log" and layout(page, 0, "title.text") == "distance to the stable point"
         )
         first = page.locator("[data-plot='0']")
+        assert first.locator("[data-title^=Download]").count() == 1  # the bar is there,
+        assert first.locator("[data-title^=Share]").count() == 0  # without the button that uploads
         assert first.locator("path.js-line").count() == 2  # of the mean and of the band
         first.locator("[data-log=y]").click()
         assert layout(page, 0, "yaxis.type") == "linear"

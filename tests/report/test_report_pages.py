@@ -90,6 +90,14 @@ def test_packed_data_cannot_end_its_element():
     assert not set("<>&") & set(text) and json.loads(text) == thing
 
 
+def test_a_page_has_nowhere_to_upload_to(tmp_path):
+    """Plotly's "Share chart" is switched off, and its server is taken out of the script."""
+    text = pf.report.write(made_results.history(), tmp_path / "run.html").read_text()
+    assert "showSendToCloud: false" in text and 'plotlyServerURL: ""' in text
+    assert "plotlyServerURL" in text.split("showSendToCloud: false")[0]  # Plotly still knows the option
+    assert not re.findall(r'"https://[^"]*plotly[^"]*/newchart', text)
+
+
 def test_a_run(tmp_path):
     history = made_results.history()
     path = pf.report.write(history, tmp_path / "run.html")

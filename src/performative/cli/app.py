@@ -81,10 +81,10 @@ def demo(
         if out.exists() and not out.is_dir():
             raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
         outcome = run_demo(quick=quick)
+        paths = write_demo(outcome, out)
         for thing in terminal_tables(outcome):
             reporter.show(thing)
             reporter.show()
-        paths = write_demo(outcome, out)
         for kind, path in paths.items():
             reporter.path(kind, path)
         reporter.result({"status": "completed", **outcome.numbers, "files": {k: str(p) for k, p in paths.items()}})
@@ -120,12 +120,13 @@ def run(
             )
         history = experiment.run(resume=resume)
         result = {"file": str(file), "title": experiment.title, **summary.summarise(history), "out": None}
+        if out is not None:  # before anything is printed: what was computed must not be lost to a broken terminal
+            result["out"] = str(history.save(out))
         reporter.show(summary.table(result, experiment.title or file.name))
         reporter.show(summary.footer(result))
         for line in summary.privacy_lines(result["privacy"]) if "privacy" in result else []:
             reporter.show(line)
         if out is not None:
-            result["out"] = str(history.save(out))
             reporter.path("file", out)
         if result["status"] != "completed":
             first = min(int(r) for r in history.stopped_at if r >= 0)

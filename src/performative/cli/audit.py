@@ -95,11 +95,11 @@ def _tell(reporter: Reporter, report: "AuditReport") -> None:
     reporter.show()
     reporter.show(Text.assemble(("Next: ", "bold"), f"{report.advice.title}. {' '.join(report.advice.reasons)}"))
     if report.advice.code:
-        reporter.people.print(f"  {report.advice.code}", soft_wrap=True, markup=False)
+        reporter.people.print(f"  {report.advice.code}", soft_wrap=True)
     if report.advice.otherwise:
         why, code = report.advice.otherwise
         reporter.show(Text(why))
-        reporter.people.print(f"  {code}", soft_wrap=True, markup=False)
+        reporter.people.print(f"  {code}", soft_wrap=True)
     for line in words.robust_sentences(report.advice):
         reporter.show(Text(line))
     if report.groups is not None:

@@ -41,18 +41,16 @@ class Reporter:
     """
 
     def __init__(self, as_json: bool):
-        from rich.console import Console
-
         self.as_json = as_json
-        self.errors = Console(stderr=True, highlight=False)
-        self.people = self.errors if as_json else Console(highlight=False)
+        self.errors = plain_console(stderr=True)
+        self.people = self.errors if as_json else plain_console()
 
     def show(self, *things: Any) -> None:
         self.people.print(*things)
 
     def path(self, label: str, path: Any) -> None:
         """A path on a line of its own, never wrapped, so that it can be copied."""
-        self.people.print(f"{label:<5}{path}", soft_wrap=True, markup=False)
+        self.people.print(f"{label:<5}{path}", soft_wrap=True)
 
     def result(self, values: dict[str, Any]) -> None:
         if self.as_json:
@@ -63,6 +61,30 @@ class Reporter:
 
         self.errors.print(Text.assemble((f"{word}: ", style), message), soft_wrap=True)
 
+
+def plain_console(stderr: bool = False) -> Any:
+    """A console that shows foreign text as it is: brackets are no markup, and control characters (a terminal would
+    obey them) are shown as their symbols."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Plain(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Any]:
+            for segment in super().render(renderable, options):
+                text = segment.text if segment.control else show_controls(segment.text)
+                yield Segment(text, segment.style, segment.control)
+
+    return Plain(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def show_controls(text: str) -> str:
+    """Control and direction-changing characters as visible symbols, line ends and tabs apart."""
+    return text.translate(_VISIBLE)
+
+
+# U+2400 shows the C0 controls; the rest (C1, bidirectional overrides) becomes the replacement character.
+_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
+_VISIBLE |= dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 
 # What was said before the command's name; the top command sets both anew each time.
 before = {"json": False, "debug": False}

@@ -1,5 +1,6 @@
 """One HTML file with plots to play with: the plotting library, the numbers and the script are inside it."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -47,6 +48,10 @@ class Plots:
         return {"plots": self.views, "palettes": palettes}
 
 
+# Where Plotly's own "Share chart" would upload to: a page sends nothing anywhere.
+_UPLOAD = re.compile(r'"https://[^"]*plotly\.com/newchart"')
+
+
 def page(title: str, lead: str, body: str, plots: Plots, footer: str = "") -> bytes:
     """The whole file. `lead` and `footer` are text, `body` is HTML."""
     from plotly.offline import get_plotlyjs
@@ -57,9 +62,10 @@ def page(title: str, lead: str, body: str, plots: Plots, footer: str = "") -> by
         f'<p class="lead">{escape(lead)}</p></header>\n'
         "<noscript><p>The plots need JavaScript; all tables are here without it.</p></noscript>\n"
     )
+    plotly = _UPLOAD.sub('""', get_plotlyjs())
     scripts = (
         f'\n<script type="application/json" id="data">{packed(plots.data())}</script>'
-        f'\n<script id="plotly">{get_plotlyjs()}</script>\n<script>{_SCRIPT}</script>'
+        f'\n<script id="plotly">{plotly}</script>\n<script>{_SCRIPT}</script>'
     )
     end = f"\n<footer>{escape(footer)}</footer>" if footer else ""
     head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<style>{STYLE}</style>'

@@ -148,6 +148,7 @@ class Plot {
     const config = {
       responsive: true, displaylogo: false, displayModeBar: coarse ? false : "hover", showTips: false,
       modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+      showSendToCloud: false, plotlyServerURL: "",
     };
     Plotly.react(this.canvas, traces, layout, config);
   }

@@ -190,6 +190,14 @@ class TestEndpoint:
         assert headers["Authorization"] == f"Bearer {SECRET}" and headers["Content-Type"] == "application/json"
         assert headers["Idempotency-Key"] == f"2-{deployed(2).fingerprint}"
 
+    def test_a_proxy_of_the_environment_never_sees_what_is_for_this_machine(self, monkeypatch):
+        monkeypatch.delenv("no_proxy")
+        with Service() as proxy, Service() as service:
+            for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"):
+                monkeypatch.setenv(name, proxy.url)
+            Endpoint(service.url, token=SECRET).publish(deployed(1))
+            assert len(service.seen) == 1 and not proxy.seen
+
     def test_passing_faults_are_tried_again(self):
         with Service(503, 429, 500) as service:
             Endpoint(service.url, pause=0.01).publish(deployed(1))

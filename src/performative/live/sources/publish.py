@@ -189,7 +189,10 @@ class Endpoint:
         }
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        opener, content = urllib.request.build_opener(_Refused), deployed.to_json()
+        # A proxy named by the environment would see a model and a token that are for this machine alone.
+        here = _is_here(urlsplit(self.url).hostname or "")
+        ways = (_Refused, urllib.request.ProxyHandler({})) if here else (_Refused,)
+        opener, content = urllib.request.build_opener(*ways), deployed.to_json()
         for attempt in range(self.retries + 1):
             request = urllib.request.Request(self.url, content, headers, method="POST")
             try:
