@@ -1,9 +1,18 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, say whether they were altered, and belong to one process at a time."""
 
+import contextlib
+import hashlib
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+# A sealed file: this, the sha256 of what follows, and what follows.
+_SEAL = b"PFS1"
+_DIGEST = 32
+# Looks at a lock before it counts as held: somebody may just be looking whether it is.
+_TRIES, _PAUSE = 10, 0.05
 
 
 def write_by(path: Path, write: Callable[[Any], object]) -> None:
@@ -28,3 +37,56 @@ def write_by(path: Path, write: Callable[[Any], object]) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """The same for bytes that are there already."""
     write_by(path, lambda file: file.write(content))
+
+
+class Damaged(ValueError):
+    """A file that does not hold the bytes that were written."""
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """Whole, and with a digest in front."""
+    write_whole(path, _SEAL + hashlib.sha256(content).digest() + content)
+
+
+def read_sealed(path: Path) -> bytes:
+    """What `write_sealed` was given; `Damaged` where a single bit of it has changed."""
+    stored = path.read_bytes()
+    digest, content = stored[len(_SEAL) : len(_SEAL) + _DIGEST], stored[len(_SEAL) + _DIGEST :]
+    if not stored.startswith(_SEAL) or hashlib.sha256(content).digest() != digest:
+        raise Damaged(f"{path} was altered or damaged since it was written: its digest does not match.")
+    return content
+
+
+def digest_of(content: bytes) -> str:
+    """sha256, as text."""
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextlib.contextmanager
+def only_one(folder: Path, refusal: str) -> Iterator[None]:
+    """Hold the folder's lock, or raise ValueError with `refusal`.
+
+    The system gives it back when the process ends, however it ends, so no lock outlives its owner. Where the system has
+    no such locks, nothing is held.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # no POSIX system
+        yield
+        return
+    with open(folder / "lock", "a+") as file:
+        for left in reversed(range(_TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    file.seek(0)
+                    owner = file.read(20).strip()
+                    raise ValueError(refusal + (f" (process {owner})" if owner.isdigit() else "")) from None
+                time.sleep(_PAUSE)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

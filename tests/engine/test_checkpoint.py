@@ -90,7 +90,7 @@ def test_no_pickle_and_nothing_half_written(tmp_path):
     )
     book = json.loads((tmp_path / "state.json").read_text())
     names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == sorted([*book["records"], book["state"], "state.json"])
+    assert names == sorted([*book["records"], book["state"], "state.json", "lock"])
     for name in (*book["records"], book["state"]):
         with np.load(tmp_path / name, allow_pickle=False) as file:
             assert all(file[key].dtype != object for key in file.files)

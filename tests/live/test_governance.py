@@ -1,11 +1,14 @@
 """Models are kept by version, may be refused before they are deployed, and can be returned to."""
 
+import jax
 import numpy as np
 import pytest
 from federations import federation, simulated, transport
 
 import performative as pf
+from performative.files import write_sealed
 from performative.live import model_versions, read_events, read_model, read_status, rehearse, rollback, serve
+from performative.live.wire import encode, flatten
 
 
 def test_every_deployed_model_is_kept(tmp_path):
@@ -135,3 +138,24 @@ def test_a_run_that_diverged_can_be_rescued(tmp_path):
 def test_what_a_federation_refuses(options, words):
     with pytest.raises(ValueError, match=words):
         federation(**options)
+
+
+def test_a_model_that_was_altered_is_never_deployed(tmp_path):
+    """Every single flipped bit of a stored model is noticed, and so is a model that is not finite."""
+    made, folder = federation(rounds=2), tmp_path / "server"
+    rehearse(made, tmp_path)
+    path = folder / "models" / "000001.bin"
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(40):
+        altered = bytearray(whole)
+        altered[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        path.write_bytes(altered)
+        with pytest.raises(ValueError, match="altered or damaged"):
+            rollback(made, folder, 1)
+    with made.precision():
+        theta = jax.tree.map(lambda leaf: np.full_like(np.asarray(leaf), np.inf), made.ready.start)
+    write_sealed(path, encode({"version": 1}, flatten(theta, "theta")))
+    with pytest.raises(ValueError, match="not finite"):
+        rollback(made, folder, 1)
+    path.write_bytes(whole)
+    rollback(made, folder, 1)

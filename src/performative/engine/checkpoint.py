@@ -2,12 +2,16 @@
 
 A folder holds `records-NNNNNN.npz`, one file a chunk, and `state.json` + `state-NNNNNN.npz`, which say how many of them
 count. Every file is written beside its place and renamed into it; the JSON file comes last, so it never names what is
-not there. No pickle is written or read.
+not there. It holds the digest of every file and of itself: what was altered, swapped or damaged is refused. One process
+at a time holds the folder. No pickle is written or read.
 """
 
+import contextlib
+import io
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +19,20 @@ import jax
 import numpy as np
 
 from performative.describe import differences
-from performative.files import write_by, write_whole
+from performative.files import Damaged, digest_of, only_one, write_whole
+
+# Names of our own: nothing else in the folder is ever removed or read.
+_ARRAYS = re.compile(r"(state|records)-\d{6}\.npz")
+_UNFINISHED = re.compile(r"\.(state\.json|ledger\.json|(state|records)-\d{6}\.npz)\.part")
 
 
-def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    write_by(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
+    """Write a file of arrays and return its digest."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    content = buffer.getvalue()
+    write_whole(path, content)
+    return digest_of(content)
 
 
 def on_default_device(state: Any) -> Any:
@@ -37,20 +50,47 @@ class Checkpoint:
         self.identity = json.loads(json.dumps(identity))
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"checkpoint={str(self.folder)!r} is a file; give a folder.")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob(".*.part"):  # of a run that was killed while it wrote
-            left.unlink()
         self.book = self.folder / "state.json"
-        if self.book.exists() and not resume:
+        self.resume = resume
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator["Checkpoint"]:
+        """The folder, for this process alone."""
+        name = f"checkpoint={str(self.folder)!r}"
+        with only_one(self.folder, f"{name}: another run is writing there; wait for it, or give another folder."):
+            yield self.opened()
+
+    def opened(self) -> "Checkpoint":
+        """The folder, checked; only then is what a killed run left half written taken away."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.book.exists() and not self.resume:
             raise ValueError(
                 f"checkpoint={str(self.folder)!r} already holds a run; "
                 "give resume=True to go on with it, or another folder."
             )
+        for left in self.folder.iterdir():
+            if _UNFINISHED.fullmatch(left.name):
+                left.unlink()
+        return self
+
+    def read_book(self) -> dict[str, Any] | None:
+        """What `state.json` says; None where there is none, `Damaged` where it was altered."""
+        if not self.book.exists():
+            return None
+        try:
+            book = json.loads(self.book.read_text())
+            digest = book.pop("digest")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Damaged(f"{self.book} is not what a run wrote.") from None
+        if digest != _digest_of_book(book):
+            raise Damaged(f"{self.book} was altered or damaged since it was written: its digest does not match.")
+        return book
 
     @property
     def round(self) -> int:
         """The round that the last checkpoint is at; 0 where there is none."""
-        return json.loads(self.book.read_text())["notes"]["round"] if self.book.exists() else 0
+        book = self.read_book()
+        return 0 if book is None else book["notes"]["round"]
 
     def load(
         self, state: Any, put: Callable[[Any], Any] = on_default_device
@@ -59,37 +99,49 @@ class Checkpoint:
 
         `state` is there for its structure, shapes and dtypes; `put` moves what was stored to the device.
         """
-        if not self.book.exists():
+        book = self.read_book()
+        if book is None:
             return None
-        book = json.loads(self.book.read_text())
         changed = differences(book["identity"], self.identity)
         if changed:
             raise ValueError(
                 f"checkpoint={str(self.folder)!r} belongs to another run; these differ: {'; '.join(changed[:5])}."
             )
         leaves, structure = jax.tree.flatten(state)
-        with np.load(self.folder / book["state"], allow_pickle=False) as file:
-            stored = [file[f"leaf{i}"] for i in range(len(file.files))]
+        found = self._arrays(book, book["state"])
+        stored = [found[f"leaf{i}"] for i in range(len(found))]
         if [(s.shape, s.dtype) for s in stored] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
             raise ValueError(f"checkpoint={str(self.folder)!r} holds arrays of other shapes than this run's.")
-        chunks = []
-        for name in book["records"]:
-            with np.load(self.folder / name, allow_pickle=False) as file:
-                chunks.append({key: file[key] for key in file.files})
+        chunks = [self._arrays(book, name) for name in book["records"]]
         return put(jax.tree.unflatten(structure, stored)), chunks, book["notes"]
+
+    def _arrays(self, book: dict[str, Any], name: str) -> dict[str, np.ndarray]:
+        """The arrays of a file that the book names."""
+        path = self.folder / name
+        if not _ARRAYS.fullmatch(name) or not path.exists():
+            raise Damaged(f"checkpoint={str(self.folder)!r}: state.json names {name!r}, which is not there.")
+        content = path.read_bytes()
+        if digest_of(content) != book["digests"].get(name):
+            raise Damaged(f"{path} was altered or damaged since it was written: its digest does not match.")
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
 
     def save(self, state: Any, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
         """Write the chunks that are not on the disk yet, then the state, then the book that names them."""
         names = [f"records-{i:06d}.npz" for i in range(len(chunks))]
-        known = set(json.loads(self.book.read_text())["records"]) if self.book.exists() else set()
+        known = (self.read_book() or {"digests": {}})["digests"]
+        digests = {}
         for name, chunk in zip(names, chunks, strict=True):
-            if name not in known:
-                _write_arrays(self.folder / name, chunk)
+            digests[name] = known.get(name) or _write_arrays(self.folder / name, chunk)
         leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         current = f"state-{len(chunks):06d}.npz"
-        _write_arrays(self.folder / current, leaves)
-        book = {"identity": self.identity, "state": current, "records": names, "notes": notes}
-        write_whole(self.book, json.dumps(book).encode())
+        digests[current] = _write_arrays(self.folder / current, leaves)
+        book = {"identity": self.identity, "state": current, "records": names, "notes": notes, "digests": digests}
+        write_whole(self.book, json.dumps(book | {"digest": _digest_of_book(book)}).encode())
         for old in self.folder.glob("state-*.npz"):
-            if old.name != current:
+            if _ARRAYS.fullmatch(old.name) and old.name != current:
                 old.unlink()
+
+
+def _digest_of_book(book: dict[str, Any]) -> str:
+    return digest_of(json.dumps(book, sort_keys=True).encode())

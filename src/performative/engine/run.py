@@ -1,5 +1,6 @@
 """`run`: one problem, one algorithm, many repeats."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -90,7 +91,7 @@ def run(
         raise ValueError("resume=True needs checkpoint=, the folder to go on with.")
     check_limit(limit)
     precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
-    with jax.enable_x64(precision == jnp.float64):
+    with jax.enable_x64(precision == jnp.float64), contextlib.ExitStack() as stack:
         mesh = client_mesh() if executor == "sharded" else None
         if privacy is not None and several(mesh):
             raise ValueError("privacy: its books are kept by one process; run this one in a single process.")
@@ -126,6 +127,8 @@ def run(
                 "half": compute.half,
             }
             books = Checkpoint(checkpoint, identity, resume)
+            # Of several processes the first one writes; the others read what it wrote.
+            books = stack.enter_context(books.held()) if jax.process_index() == 0 else books
         ledger = read_ledger(privacy, problem, algorithm, books, theta)
         wanted, rounds = rounds, rounds if ledger is None else ledger.most_rounds(rounds)
         secure = ledger is not None and ledger.secure

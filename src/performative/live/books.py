@@ -6,7 +6,6 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,13 @@ import jax
 import numpy as np
 
 from performative.engine.checkpoint import Checkpoint
-from performative.files import write_whole
+from performative.files import Damaged, read_sealed, write_sealed, write_whole
 from performative.live.wire import decode, encode, flatten, unflatten
 
 _STATUS = "status.json"
 _EVENTS = "events.jsonl"
 _ROUNDS = "rounds.jsonl"
 _RUN = "run.json"
-# Looks at a lock before it counts as held.
-_TRIES = 10
 
 
 class ServerBooks:
@@ -37,7 +34,7 @@ class ServerBooks:
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
         self.folder = Path(folder)
-        self.checkpoint = Checkpoint(folder, identity, resume)
+        self.checkpoint = Checkpoint(folder, identity, resume).opened()
         self.models = self.folder / "models"
         self.models.mkdir(exist_ok=True)
 
@@ -49,8 +46,8 @@ class ServerBooks:
         path = self.folder / _RUN
         told = json.loads(path.read_text()) if path.exists() else {"version": 0}
         if told.get("identity") != identity:
-            book = self.checkpoint.book
-            known = json.loads(book.read_text())["notes"]["run"] if book.exists() else uuid.uuid4().hex
+            book = self.checkpoint.read_book()
+            known = uuid.uuid4().hex if book is None else book["notes"]["run"]
             told = {"run": known, "identity": identity, "version": told["version"]}
             write_whole(path, json.dumps(told).encode())
         return told
@@ -79,7 +76,7 @@ class ServerBooks:
                 return version
             version = max(model_versions(self.folder)) + 1
             path = model_file(self.folder, version)
-        write_whole(path, encode({"version": version, "time": round_time(), **about}, flatten(theta, "theta")))
+        write_sealed(path, encode({"version": version, "time": round_time(), **about}, flatten(theta, "theta")))
         return version
 
 
@@ -109,7 +106,10 @@ def read_model(folder: str | os.PathLike[str], version: int, like: Any) -> Any:
     if not path.exists():
         there = ", ".join(str(v) for v in model_versions(folder)[-10:]) or "none"
         raise ValueError(f"there is no model of version {version} in {path.parent}; the latest there: {there}.")
-    return jax.tree.map(np.asarray, unflatten(like, decode(path.read_bytes())[1], "theta"))
+    theta = jax.tree.map(np.asarray, unflatten(like, decode(read_sealed(path))[1], "theta"))
+    if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(theta)):
+        raise Damaged(f"{path} holds numbers that are not finite; such a model is never deployed.")
+    return theta
 
 
 def model_versions(folder: str | os.PathLike[str]) -> list[int]:
@@ -142,22 +142,6 @@ def read_rounds(folder: str | os.PathLike[str], run: str) -> list[dict[str, Any]
             if told["run"] == run:
                 found[told["round"]] = told
     return [found[number] for number in sorted(found)]
-
-
-@contextlib.contextmanager
-def only_one(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the folder's lock: the system gives it back when the process ends, however it ends."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    with open(Path(folder) / "lock", "a") as file:
-        for left in reversed(range(_TRIES)):  # somebody may just be looking whether it is held
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not left:
-                    raise ValueError(f"another server is at work in {folder}; stop it first.") from None
-                time.sleep(0.05)
-        yield
 
 
 def is_held(folder: str | os.PathLike[str]) -> bool:

@@ -20,8 +20,9 @@ from performative.engine.loop import record_one
 from performative.engine.run import add_ledger, read_ledger
 from performative.engine.setup import check_length
 from performative.errors import check_counts
+from performative.files import only_one
 from performative.history import History
-from performative.live.books import ServerBooks, only_one, read_model, read_rounds, same_model
+from performative.live.books import ServerBooks, read_model, read_rounds, same_model
 from performative.live.federation import Federation, Ready
 from performative.live.round import Outcome, live_round
 from performative.live.transport import AbstractTransport
@@ -63,7 +64,7 @@ def serve(
     `history.status` is "failed" where no round, or none of the last three, used an answer; `history.meta["failed"]`
     says why, and a warning does.
     """
-    with only_one(folder), federation.precision():
+    with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
         ready = federation.ready
         books = ServerBooks(folder, ready.facts, resume)
         ledger = read_ledger(
@@ -154,7 +155,7 @@ def rollback(federation: Federation, folder: str | os.PathLike[str], version: in
 
     Rounds go on counting: nothing that happened is taken out of the books. Memories of clients and aggregator stay.
     """
-    with only_one(folder), federation.precision():
+    with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
         ready = federation.ready
         books = ServerBooks(folder, ready.facts, resume=True)
         began_with = books.begin(ready.identity)

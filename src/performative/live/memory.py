@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.engine.keys import RunKeys, run_keys
-from performative.files import write_whole
+from performative.files import Damaged, read_sealed, write_sealed
 from performative.live.wire import Malformed, decode, encode, flatten, unflatten
 
 _FILE = "memory.bin"
@@ -54,7 +54,7 @@ class MemoryStore:
         if not path.exists():
             return None
         try:
-            about, arrays = decode(path.read_bytes())
+            about, arrays = decode(read_sealed(path))
             if run is not None and about["run"] != run:
                 return None
             return Answered(
@@ -66,7 +66,7 @@ class MemoryStore:
                 unflatten(like, arrays, "after"),
                 arrays["reply"].tobytes(),
             )
-        except (Malformed, KeyError) as error:
+        except (Damaged, Malformed, KeyError) as error:
             raise ValueError(
                 f"{path} does not hold this client's memory: {error}. Move the file away to start this client anew."
             ) from error
@@ -75,7 +75,7 @@ class MemoryStore:
         about = {name: getattr(answered, name) for name in ("run", "round", "accepted", "request")}
         arrays = flatten(answered.before, "before") | flatten(answered.after, "after")
         arrays["reply"] = np.frombuffer(answered.reply, np.uint8)
-        write_whole(self.folder / _FILE, encode(about, arrays))
+        write_sealed(self.folder / _FILE, encode(about, arrays))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
