@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.live.telling import tell_failure
 from performative.live.wire import decode, encode
 
 # Where the worker of this node listens.
@@ -22,7 +23,7 @@ _LONGEST = 1 << 34
 
 
 class Failed(RuntimeError):
-    """What the client's program raised, told by its worker."""
+    """What the server is told of an error of the client's program."""
 
 
 def run_errand(make: Callable[[], Any], app: Path, client: int, folder: Path, request: bytes, seconds: float) -> bytes:
@@ -42,8 +43,12 @@ def run_errand(make: Callable[[], Any], app: Path, client: int, folder: Path, re
         raise TimeoutError("the time was up before the work could begin")
     from performative.live.member import Member
 
-    with _alarm(left):
-        return Member(make(), client, folder).answer(request)
+    try:
+        with _alarm(left):
+            return Member(make(), client, folder).answer(request)
+    except Exception as error:
+        # Flower sends the text of this one to the server; what it comes from is in the node's own log.
+        raise Failed(tell_failure(error)) from error
 
 
 def _ask_worker(path: str, app: Path, client: int, folder: Path, request: bytes, until: float) -> bytes | None:

@@ -20,6 +20,7 @@ from performative.live.federation import Federation, Ready, adds_private_noise
 from performative.live.memory import Answered, MemoryStore, recall, secret_keys_of
 from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import observe
+from performative.live.telling import RequestRefused, log_failure
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
 from performative.types import Broadcast, ClientMemory
 
@@ -47,7 +48,14 @@ class Member:
         self.private = adds_private_noise(federation.algorithm)
 
     def answer(self, request: bytes) -> bytes:
-        """One round's work: a request of the server in, an update out."""
+        """One round's work: a request of the server in, an update out. What goes wrong is in the client's log."""
+        try:
+            return self._answer(request)
+        except Exception as error:
+            log_failure(self.store.folder, error)
+            raise
+
+    def _answer(self, request: bytes) -> bytes:
         with self.federation.precision(), self.store.alone():
             ready = self.federation.ready
             asked, broadcast = self._read(ready, request)
@@ -82,23 +90,26 @@ class Member:
     def _check_once(self, last: Answered, asked: dict[str, Any]) -> None:
         """Refuse a request that came too late, and a second one for the same round where answers are private."""
         if last.round > asked["round"]:
-            raise ValueError(f"the request is void: this client has answered round {last.round} since.")
+            raise RequestRefused(f"the request is void: this client has answered round {last.round} since.")
         if self.private:
-            raise ValueError(
+            raise RequestRefused(
                 f"this client has answered another request for round {last.round}; where noise protects people, a "
                 "round is answered once."
             )
 
     def _read(self, ready: Ready, request: bytes) -> tuple[dict[str, Any], Broadcast]:
-        asked, arrays = decode(request)
+        try:
+            asked, arrays = decode(request)
+        except Malformed as error:
+            raise RequestRefused(f"the request cannot be read: {error}") from error
         kinds = {"run": str, "identity": str, "round": int, "client": int, "accepted": int, "version": int}
         for name, kind in kinds.items():
             if not isinstance(asked.get(name), kind):
-                raise Malformed(f"the request says no {name}")
+                raise RequestRefused(f"the request says no {name}")
         if asked["client"] != self.client:
-            raise ValueError(f"the request is for client {asked['client']}; this is client {self.client}.")
+            raise RequestRefused(f"the request is for client {asked['client']}; this is client {self.client}.")
         if asked["identity"] != ready.identity:
-            raise ValueError(
+            raise RequestRefused(
                 "the server runs another problem, algorithm, start, seed or precision than this client's files say; "
                 "give both the same app folder."
             )

@@ -7,6 +7,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from performative.live.telling import tell_failure
+
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
@@ -36,7 +38,7 @@ class AbstractTransport(ABC):
 class InProcess(AbstractTransport):
     """Clients as threads of this process, for rehearsals: the same bytes go back and forth, without a network.
 
-    `answer(client, request)` is `Member.answer` of that client; what it raises is what the server is told.
+    `answer(client, request)` is `Member.answer` of that client; of what it raises the server is told the kind alone.
     """
 
     def __init__(self, answers: dict[int, Callable[[bytes], bytes]]):
@@ -62,7 +64,7 @@ class InProcess(AbstractTransport):
             try:
                 self._back.put(Reply(client, self._answers[client](request)))
             except Exception as error:
-                self._back.put(Reply(client, None, f"{type(error).__name__}: {error}"))
+                self._back.put(Reply(client, None, tell_failure(error)))
 
     def receive(self, seconds: float) -> list[Reply]:
         try:

@@ -16,6 +16,7 @@ import numpy as np
 
 from performative.live.errand import WORKER, receive_frame, send_frame
 from performative.live.member import Member
+from performative.live.telling import tell_failure
 from performative.live.wire import decode, encode
 
 
@@ -40,7 +41,7 @@ class Worker:
             return encode({"error": ""}, {"reply": np.frombuffer(reply, np.uint8)})
         except Exception as error:
             traceback.print_exc()
-            return encode({"error": f"{type(error).__name__}: {error}"[:2000]}, {})
+            return encode({"error": tell_failure(error)}, {})
 
 
 def load_federation(file: Path) -> Any:

@@ -10,14 +10,17 @@ import jax
 import numpy as np
 
 from performative.errors import check_finite
+from performative.live.telling import Sayable
 from performative.types import Theta
 
 # Whole numbers up to here are exact in JSON readers and in columns of floats.
 LAST_VERSION = 2**53
 
 
-class VersionError(ValueError):
+class VersionError(Sayable, ValueError):
     """A version number that goes back, or that stands for two models."""
+
+    sentence = "the client has published another model under this version, or a later one"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -17,13 +17,16 @@ from performative.live.sources.deployment import Deployed, check_version
 from performative.live.sources.publish import Publisher
 from performative.live.sources.readers import Reader
 from performative.live.sources.rows import NEWER, OLDER, Rows
+from performative.live.telling import Sayable
 from performative.populations import AbstractPopulation
 from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
 from performative.types import Counts, Noise, Numbers, Theta, as_whole, per_client
 
 
-class TooFewRows(RuntimeError):
+class TooFewRows(Sayable, RuntimeError):
     """Not enough rows arrived under a version. `rows` holds those that did, and what was left out."""
+
+    sentence = "too few rows have arrived under this version"
 
     def __init__(self, rows: Rows, minimum: int, waited: float):
         self.rows, self.minimum, self.waited = rows, minimum, waited

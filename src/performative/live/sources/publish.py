@@ -19,13 +19,16 @@ from urllib.parse import urlsplit
 
 from performative.files import write_whole
 from performative.live.sources.deployment import Deployed, VersionError
+from performative.live.telling import Sayable
 
 # Answers of a service that is busy or being restarted: asking again may help.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-class PublishError(RuntimeError):
+class PublishError(Sayable, RuntimeError):
     """The model did not reach the world."""
+
+    sentence = "the model could not be published"
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from performative.live.sources.rows import UNFINISHED, Names, Part, Rows, RowsError, gather, sort_out
+from performative.live.sources.rows import UNFINISHED, Names, Part, Rows, RowsError, Unreadable, gather, sort_out
 
 KINDS = (".csv", ".parquet")
 # Clocks of file systems tick in steps of up to 2 s. A file that was read so soon after a change may change again
@@ -76,7 +76,7 @@ class Folder:
     def read(self, version: int) -> Rows:
         folder = Path(self.path)
         if not folder.is_dir():
-            raise RowsError(f"Folder: {folder} is no folder; create it, or correct path=.")
+            raise Unreadable(f"Folder: {folder} is no folder; create it, or correct path=.")
         seen = {}
         for name in self._files(folder):
             try:
@@ -146,7 +146,7 @@ def _read_csv(path: Path, names: Names) -> tuple[Table, int]:
             ),
         )
     except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error) as error:
-        raise RowsError(f"{path}: cannot be read as CSV: {error}") from error
+        raise Unreadable(f"{path}: cannot be read as CSV: {error}") from error
     return {name: table.column(name) for name in names.columns}, unfinished
 
 
@@ -165,7 +165,7 @@ def _read_parquet(path: Path, names: Names) -> tuple[Table, int]:
                 names.check(parquet.schema_arrow.names, str(path))
                 table = parquet.read(list(names.columns), use_threads=False)
         except (pa.ArrowException, OSError) as error:
-            raise RowsError(f"{path}: cannot be read as Parquet: {error}") from error
+            raise Unreadable(f"{path}: cannot be read as Parquet: {error}") from error
     return {name: table.column(name) for name in names.columns}, 0
 
 
@@ -209,7 +209,7 @@ class Query:
                 result = connection.execute(sqlalchemy.text(self.sql), {"version": version})
                 there, records = list(result.keys()), result.all()
         except sqlalchemy.exc.SQLAlchemyError as error:
-            raise RowsError(f"Query: the database did not answer the query: {error}") from error
+            raise Unreadable(f"Query: the database did not answer the query: {error}") from error
         self._names.check(there, "Query")
         table = {name: [record[place] for record in records] for place, name in enumerate(there)}
         return gather([sort_out(table, self._names, version, "Query")], self._names, version, "a query")

@@ -9,13 +9,34 @@ import numpy as np
 from jaxtyping import Float
 
 from performative.live.sources.deployment import LAST_VERSION
+from performative.live.telling import Sayable
 
 OLDER, NEWER = "an older version", "a newer version"
 UNFINISHED = "a file or line that is not finished"
 
 
-class RowsError(ValueError):
+class RowsError(Sayable, ValueError):
     """Rows that cannot be used without guessing: a version or a column is missing, a file cannot be read."""
+
+    sentence = "the client's rows cannot be used"
+
+
+class NoVersion(RowsError):
+    """A row that does not say under which model it was made."""
+
+    sentence = "rows do not say the version of the model that they were made under"
+
+
+class NoColumn(RowsError):
+    """A table that lacks a column, or has it twice."""
+
+    sentence = "a column is missing from the client's table, or stands there twice"
+
+
+class Unreadable(RowsError):
+    """A file or a database that cannot be read."""
+
+    sentence = "the client's file or database cannot be read"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,14 +104,15 @@ class Names:
         """Refuse a table that lacks one of the columns, or has it twice."""
         missing = [name for name in self.columns if name not in there]
         if missing:
-            raise RowsError(
+            kind = NoVersion if missing == [self.version] else NoColumn
+            raise kind(
                 f"{where}: there is no column {', '.join(map(repr, missing))}; the columns are "
                 f"{', '.join(map(repr, there)) or 'none'}. Every row must carry features"
                 f"{'' if self.label is None else ', label'} and the version of the model that it was made under."
             )
         twice = [name for name in self.columns if list(there).count(name) > 1]
         if twice:
-            raise RowsError(f"{where}: column {twice[0]!r} occurs twice; keep one.")
+            raise NoColumn(f"{where}: column {twice[0]!r} occurs twice; keep one.")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -186,7 +208,7 @@ def _versions(column: np.ndarray, name: str, where: str) -> np.ndarray:
     good = (numbers >= 0) & (numbers <= LAST_VERSION) & (numbers == np.floor(numbers))
     if not np.all(good):
         at, bad = int(np.argmin(good)), int(np.sum(~good))
-        raise RowsError(
+        raise NoVersion(
             f"{where}: row {at + 1} says {str(column[at])!r} in column {name!r}, and {bad} of {len(good)} rows have no "
             "version. It must be the whole number that the model was deployed under: let the scoring service write it "
             "into every row, and take those rows out."
