@@ -9,6 +9,7 @@ from federations import Killed, OneThread, federation, gaussian, members, simula
 
 import performative as pf
 from performative.live import read_events, rehearse, rollback, serve
+from performative.live.telling import RequestRefused
 from performative.live.wire import decode, encode
 
 STEPS = {"rate": 0.1, "batch": pf.Fixed(4)}
@@ -175,3 +176,83 @@ def test_after_a_kill_and_a_rollback_the_round_is_lost_rather_than_answered_twic
     assert all("answered once" in event["reason"] for event in refused)
     assert live.status == "completed"
     assert np.array_equal(live.theta[0, 3], live.theta[0, 0])
+
+
+# --- a client's own books
+
+BUDGET = pf.Privacy(delta=1e-3, epsilon=2.0)
+
+
+def private_rows(noise, **options):
+    """Tables of 40 people; each answer releases one noisy sum of everyone's gradients or of some."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(5, 40))
+    problem = pf.Problem(pf.losses.squared, pf.populations.Database(z, None))
+    algorithm = pf.pcsgd(0.1, clip=1.0, noise_multiplier=noise, batch=pf.Uniform(4), deploy="round")
+    return federation(problem, algorithm, theta=0.0, **options)
+
+
+def asked_again(request, run, round):
+    """The same request in another run or round, as a server that keeps no books would send it."""
+    about, arrays = decode(request)
+    return encode(about | {"run": run, "round": round, "accepted": -1}, arrays)
+
+
+def answers_until_refused(member, request, most=100):
+    """A hostile server: a new run for every request, and no end."""
+    for count in range(most):
+        try:
+            member.answer(asked_again(request, f"run {count}", count % 3))
+        except RequestRefused as refusal:
+            return count, str(refusal)
+    return most, ""
+
+
+def test_a_server_without_a_budget_is_refused(tmp_path):
+    """Privacy is part of what a federation is: a server that knows of none gets no answer."""
+    mine, theirs = private_rows(2.0, rounds=1, privacy=BUDGET), private_rows(2.0, rounds=1)
+    request = captured(theirs, tmp_path / "theirs")[0][0]
+    with pytest.raises(RequestRefused, match=r"another problem, algorithm, .* privacy"):
+        members(mine, tmp_path)[0].answer(request)
+
+
+def test_a_client_keeps_its_own_budget_whatever_the_server_says(tmp_path):
+    made = private_rows(3.0, rounds=1, privacy=BUDGET)
+    request = captured(made, tmp_path)[0][0]
+    promise = pf.privacy.guarantee(made.problem, made.algorithm)
+    most = int(promise.most_rounds(2.0, 1e-3))
+    assert 3 <= most <= 60  # one was answered already, in the run that is captured
+    member = members(made, tmp_path)[0]
+    assert member.answer(request) == member.answer(request)  # the same answer again costs nothing
+    count, refusal = answers_until_refused(member, request)
+    assert 1 + count == most and "own privacy budget, epsilon = 2, is spent" in refusal
+    assert promise.spent(most, 1e-3).epsilon <= 2.0 < promise.spent(most + 1, 1e-3).epsilon
+    # A process that is started anew reads the same books.
+    assert answers_until_refused(members(made, tmp_path)[0], asked_again(request, "new", 0))[0] == 0
+
+
+def test_runs_with_other_noise_are_added_up(tmp_path):
+    weak, strong = private_rows(3.0, rounds=1, privacy=BUDGET), private_rows(30.0, rounds=1, privacy=BUDGET)
+    request = captured(weak, tmp_path)[0][0]
+    member = members(weak, tmp_path)[0]
+    for count in range(3):
+        member.answer(asked_again(request, f"run {count}", 0))
+    spent = pf.privacy.guarantee(weak.problem, weak.algorithm).spent(4, 0.5e-3).epsilon
+    ledger = members(strong, tmp_path)[0].ledger
+    alone = pf.privacy.guarantee(strong.problem, strong.algorithm).most_rounds(2.0 - spent, 0.5e-3)
+    assert ledger.most(ledger.answered()) == alone
+
+
+def test_books_that_were_lost_or_altered_end_the_answers(tmp_path):
+    made = private_rows(3.0, rounds=1, privacy=BUDGET)
+    request = captured(made, tmp_path)[0][0]
+    book = tmp_path / "clients" / "0" / "privacy.bin"
+    kept = book.read_bytes()
+    book.unlink()
+    with pytest.raises(RequestRefused, match="missing or older than its answers"):
+        members(made, tmp_path)[0].answer(asked_again(request, "next", 0))
+    book.write_bytes(kept[:-3] + b"1e9")
+    with pytest.raises(ValueError, match="altered or damaged"):
+        members(made, tmp_path)[0].answer(asked_again(request, "next", 0))
+    book.write_bytes(kept)
+    members(made, tmp_path)[0].answer(asked_again(request, "next", 0))

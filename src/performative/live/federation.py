@@ -137,6 +137,7 @@ class Ready:
             "start": describe(self.start),
             "seed": federation.seed,
             "dtype": str(self.setup.weights.dtype),
+            "privacy": None if federation.privacy is None else dataclasses.asdict(federation.privacy),
         }
         self.facts: dict[str, Any] = facts
         self.identity = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -16,6 +16,7 @@ from performative.engine.loop import client_slice, one_client
 from performative.engine.report import Setup
 from performative.engine.secrets import client_secrets
 from performative.engine.setup import on_device
+from performative.live.budget import OwnLedger
 from performative.live.federation import Federation, Ready, adds_private_noise
 from performative.live.memory import Answered, MemoryStore, recall, secret_keys_of
 from performative.live.sources.deployment import Deployed
@@ -46,6 +47,9 @@ class Member:
         self.store = MemoryStore(folder)
         self.source = None if federation.source is None else federation.source(client)
         self.private = adds_private_noise(federation.algorithm)
+        self.ledger: OwnLedger | None = None
+        if federation.privacy is not None:
+            self.ledger = OwnLedger(self.store.folder, federation.privacy, federation.problem, federation.algorithm)
 
     def answer(self, request: bytes) -> bytes:
         """One round's work: a request of the server in, an update out. What goes wrong is in the client's log."""
@@ -70,6 +74,8 @@ class Member:
             if last is not None and self.private:
                 # Rows that were used are used, whether or not the server took the answer.
                 memory = eqx.tree_at(lambda m: m.batch, memory, last.after.batch, is_leaf=lambda leaf: leaf is None)
+            # Before the work: an answer that a kill cuts off was charged all the same.
+            charged = 0 if self.ledger is None else self.ledger.charge(self.store.charged())
             upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory), mark)
             # Rows that arrived may be counted in longer whole numbers than those that stood for them.
             upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)
@@ -83,7 +89,7 @@ class Member:
             }
             reply = encode(about, flatten(upload, "upload"))
             # Before it leaves: what was sent is never computed a second time.
-            answered = Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply)
+            answered = Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply, charged)
             self.store.save(answered)
             return reply
 
@@ -110,8 +116,8 @@ class Member:
             raise RequestRefused(f"the request is for client {asked['client']}; this is client {self.client}.")
         if asked["identity"] != ready.identity:
             raise RequestRefused(
-                "the server runs another problem, algorithm, start, seed or precision than this client's files say; "
-                "give both the same app folder."
+                "the server runs another problem, algorithm, start, seed, precision or privacy than this client's "
+                "files say; give both the same app folder."
             )
         return asked, unflatten(ready.asked_like[1], arrays, "broadcast")
 

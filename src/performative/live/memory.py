@@ -26,7 +26,8 @@ class Answered:
     """The last round that a client answered.
 
     `before` is its memory as the server knew it then, at round `accepted` (-1: the start); `after` is what it becomes
-    once the server says that it used the answer. `request` is the fingerprint of what was asked.
+    once the server says that it used the answer. `request` is the fingerprint of what was asked, `charged` how many
+    answers the client's own books of privacy held.
     """
 
     run: str
@@ -36,6 +37,7 @@ class Answered:
     before: Any
     after: Any
     reply: bytes
+    charged: int = 0
 
 
 class MemoryStore:
@@ -65,14 +67,20 @@ class MemoryStore:
                 unflatten(like, arrays, "before"),
                 unflatten(like, arrays, "after"),
                 arrays["reply"].tobytes(),
+                about["charged"],
             )
         except (Damaged, Malformed, KeyError) as error:
             raise ValueError(
                 f"{path} does not hold this client's memory: {error}. Move the file away to start this client anew."
             ) from error
 
+    def charged(self) -> int:
+        """Answers that its books of privacy held when the client last answered, in whichever run."""
+        path = self.folder / _FILE
+        return decode(read_sealed(path))[0]["charged"] if path.exists() else 0
+
     def save(self, answered: Answered) -> None:
-        about = {name: getattr(answered, name) for name in ("run", "round", "accepted", "request")}
+        about = {name: getattr(answered, name) for name in ("run", "round", "accepted", "request", "charged")}
         arrays = flatten(answered.before, "before") | flatten(answered.after, "after")
         arrays["reply"] = np.frombuffer(answered.reply, np.uint8)
         write_sealed(self.folder / _FILE, encode(about, arrays))

@@ -1,0 +1,102 @@
+"""A client's own books of privacy: it counts what it has answered, in every run, and refuses by itself.
+
+The server may be wrong, changed or hostile, so nothing that it says enters here. What the client has answered under
+each mechanism is on its own disk before the answer is computed. Runs with the same mechanism compose exactly, different
+ones by adding up their epsilons, with delta shared out equally:
+
+    epsilon = sum over mechanisms g of epsilon_g(answers_g, delta / G) <= the client's budget
+"""
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from performative.files import read_sealed, write_sealed
+from performative.live.telling import RequestRefused
+from performative.privacy.accounting import Everyone, PoissonSampling, WithoutReplacement
+from performative.privacy.certification import Guarantee, guarantee
+from performative.privacy.known_parts import Releases
+from performative.privacy.promise import Privacy
+
+_FILE = "privacy.bin"
+_SAMPLINGS: dict[str, Any] = {kind.__name__: kind for kind in (Everyone, PoissonSampling, WithoutReplacement)}
+# A scheme that draws this client by chance may ask it this many standard deviations more often than on average.
+_UNLIKELY = 6.0
+
+
+class OwnLedger:
+    """What one client may still answer. `folder` is its own; without a budget answers are only counted."""
+
+    def __init__(self, folder: Path, privacy: Privacy, problem: Any, algorithm: Any):
+        self.path, self.privacy = folder / _FILE, privacy
+        self.guarantee: Guarantee = guarantee(problem, algorithm, privacy.unit, privacy.published, privacy.conservative)
+        if privacy.epsilon is not None and not self.guarantee.certified:
+            raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
+        self.key = json.dumps([_plain(one) for one in self.guarantee.releases], sort_keys=True)
+        self._most: tuple[str, float] = ("", 0.0)
+
+    def answered(self) -> dict[str, int]:
+        """Answers so far under each mechanism."""
+        return json.loads(read_sealed(self.path)) if self.path.exists() else {}
+
+    def charge(self, known: int) -> int:
+        """Write one more answer down before it is made, or refuse. Returns how many were charged in all.
+
+        known: how many had been charged when the client last answered; books that hold fewer were lost or replaced
+        """
+        counts = self.answered()
+        if sum(counts.values()) < known:
+            raise RequestRefused(
+                "this client's books of privacy are missing or older than its answers; it answers no more."
+            )
+        mine = counts.get(self.key, 0)
+        if self.privacy.epsilon is not None and mine + 1 > self.most(counts):
+            raise RequestRefused(
+                f"this client's own privacy budget, epsilon = {self.privacy.epsilon:g}, is spent; it answers no more."
+            )
+        write_sealed(self.path, json.dumps({**counts, self.key: mine + 1}).encode())
+        return sum(counts.values()) + 1
+
+    def most(self, counts: dict[str, int]) -> float:
+        """How many answers under this mechanism the budget allows, beside those under others."""
+        assert self.privacy.epsilon is not None
+        others = {key: count for key, count in counts.items() if key != self.key}
+        told = json.dumps(others, sort_keys=True)
+        if self._most[0] != told:
+            delta = self.privacy.delta / (len(others) + 1)
+            left = self.privacy.epsilon - sum(_spent(key, count, delta) for key, count in others.items())
+            self._most = told, _most_answers(self.guarantee, left, delta) if left > 0 else 0.0
+        return self._most[1]
+
+
+def _most_answers(promise: Guarantee, epsilon: float, delta: float) -> float:
+    """Answers of one client that stay within epsilon.
+
+    Where the promise to clients rests on their being drawn by chance, it is made for R rounds, of which this one is
+    asked in R q on average: more than chance explains is refused, unless it would hold without that chance, too.
+    """
+    rounds = promise.most_rounds(epsilon, delta)
+    (one, *_) = promise.releases
+    if promise.unit != "client" or not isinstance(one.sampling, WithoutReplacement):
+        return rounds
+    share = one.sampling.n / one.sampling.rows
+    likely = math.floor(rounds * share + _UNLIKELY * math.sqrt(rounds * share * (1 - share)))
+    return max(Releases(one.noise_multiplier, Everyone()).most_rounds(epsilon, delta), likely)
+
+
+def _spent(key: str, answers: int, delta: float) -> float:
+    """Epsilon of earlier answers under a mechanism that was written down; infinite where none was promised."""
+    releases = tuple(_read(one) for one in json.loads(key))
+    return Guarantee("example", releases).spent(answers, delta).epsilon
+
+
+def _plain(one: Releases) -> dict[str, Any]:
+    sampling = {"kind": type(one.sampling).__name__, **vars(one.sampling)}
+    return {"z": one.noise_multiplier, "sampling": sampling, "each": str(one.each), "most": one.most}
+
+
+def _read(told: dict[str, Any]) -> Releases:
+    sampling = dict(told["sampling"])
+    return Releases(told["z"], _SAMPLINGS[sampling.pop("kind")](**sampling), Fraction(told["each"]), told["most"])
