@@ -14,6 +14,7 @@ from performative.live.books import first_version, is_held, model_versions, read
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
 from performative.live.loopback.commands import FederationError, tail
+from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
 from performative.live.worker import load_federation
@@ -103,12 +104,15 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
         "resume": resume,
         "rounds": rounds or 0,
     }
-    began = time.time()
-    number = submit(site, app, config)
+    began, number = time.time(), None
     try:
+        with interrupts_held():
+            number = submit(site, app, config)
         told = _wait_for_end(site, number, folder, began, tell)
     except KeyboardInterrupt:
-        stop_run(site, number)
+        if number is not None:
+            with interrupts_held():
+                stop_run(site, number)
         raise
     return _result(folder, told) | {"flower_run": number}
 

@@ -5,14 +5,17 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr", reason="the extra performative[flower] is not installed")
 
+from performative.live import app as apps
 from performative.live.loopback import processes
 from performative.live.loopback.census import living, members, send, started, wait_for
 from performative.live.loopback.commands import environment
+from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 
 
@@ -92,3 +95,62 @@ def test_run_configuration_reaches_toml_unchanged():
 def test_stop_of_a_site_that_never_was_does_nothing(tmp_path):
     processes.stop(Site(tmp_path / "nowhere"))
     assert not (tmp_path / "nowhere").exists()
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupt_is_held_until_what_was_begun_is_done():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        interrupt()
+        done.append("finished")
+    assert done == ["finished"]
+    with interrupts_held():
+        pass
+    with pytest.raises(ValueError, match="its own"), interrupts_held():  # an error of what is inside goes first
+        interrupt()
+        raise ValueError("its own")
+
+
+def test_an_interrupt_during_submit_stops_the_run(tmp_path, monkeypatch):
+    stopped = []
+    monkeypatch.setattr(processes, "running", lambda site: {"superlink": 1})
+
+    def submit(site, app, config):
+        interrupt()
+        return 7
+
+    monkeypatch.setattr(processes, "submit", submit)
+    monkeypatch.setattr(processes, "stop_run", lambda site, number: stopped.append(number))
+    with pytest.raises(KeyboardInterrupt):
+        apps.run(tmp_path, resume=False, rounds=None, tell=print)
+    assert stopped == [7]
+
+
+def test_an_interrupted_start_takes_back_what_it_started(tmp_path, monkeypatch):
+    site = Site(tmp_path / "site")
+    children = []
+
+    def superlink(site):
+        mark = os.environ | {"PERFORMATIVE_SITE": str(site.folder)}
+        children.append(subprocess.Popen(["sleep", "60"], env=mark, start_new_session=True))
+        interrupt()
+        return True
+
+    monkeypatch.setattr(processes, "_start_superlink", superlink)
+    with pytest.raises(KeyboardInterrupt):
+        processes.start(site, 2, timeout=5.0)
+    (child,) = children
+    assert child.wait(10) == -signal.SIGTERM and not members(site)
+
+
+def test_an_interrupt_during_imports_is_one_line(tmp_path):
+    (tmp_path / "jax.py").write_text("raise KeyboardInterrupt\n")
+    root = str(Path(processes.__file__).parents[3])
+    run = [sys.executable, "-c", "import performative_command; performative_command.main()", "--version"]
+    ended = subprocess.run(
+        run, env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), root])}, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (130, "error: interrupted.\n")

@@ -72,6 +72,7 @@ def flwr(site: Site, *arguments: str, seconds: float = 60.0) -> dict[str, Any]:
             capture_output=True,
             text=True,
             timeout=seconds,
+            start_new_session=True,  # Ctrl-C is for us to handle: a command that it cut off may have done its work
         )
     except subprocess.TimeoutExpired as late:
         raise FederationError(f"`flwr {arguments[0]}` gave no answer within {seconds:g} s.") from late

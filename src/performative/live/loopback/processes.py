@@ -27,6 +27,7 @@ from performative.files import write_whole
 from performative.live.loopback.census import end, identity, living, members, recorded, send, session, wait_for
 from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
 from performative.live.loopback.commands import FederationError, command, flwr, spawn, tail
+from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import CONNECTION, Site
 
 
@@ -106,39 +107,60 @@ def start(
     if deadline is not None and not 0 < deadline < math.inf:
         raise ValueError(f"deadline must be a positive number of seconds or None; got {deadline!r}.")
     site.prepare()
+    settings = {"worker": list(worker), "warm": list(warm), "door": door, "deadline": deadline}
     with _alone(site):
         if site.prepare(clients):  # what runs knows the old certificates
             _stop(site)
-        until = time.monotonic() + timeout
-        restarted = _start_superlink(site)
-        missing = [client for client in range(clients) if not living(recorded(site, f"client-{client}"))]
-        for client in missing:
-            _end_node(site, client)
-        settings = {"clients": missing, "worker": list(worker), "warm": list(warm), "door": door, "deadline": deadline}
-        settings["blas_threads"] = os.environ.get("OPENBLAS_NUM_THREADS")
-        # The imports of the doors run while the SuperLink starts and the keys are registered.
-        keeper = _open_doors(site, settings) if missing else None
+        before = members(site)
         try:
-            if not wait_for(lambda: answers(site) or not living(recorded(site, "superlink")), until - time.monotonic()):
-                raise FederationError(
-                    f"the SuperLink gave no answer within {timeout:g} s; {tail(site.log('superlink'))}"
-                )
-            if not living(recorded(site, "superlink")):
-                raise FederationError(f"the SuperLink ended while it started; {tail(site.log('superlink'))}")
-            _register(site, clients)
-        except BaseException:
-            if keeper:
-                send(identity(keeper.pid), signal.SIGKILL)
+            _start(site, clients, settings, timeout)
+        except KeyboardInterrupt:
+            with interrupts_held():
+                _take_back(site, before)
             raise
-        if keeper and keeper.stdin:
-            with keeper.stdin, contextlib.suppress(BrokenPipeError):  # its log is shown when nobody comes online
-                keeper.stdin.write(b"go\n")
-        if restarted:  # a node would notice after up to 20 s
-            for client in set(range(clients)) - set(missing):
-                if entry := recorded(site, f"client-{client}"):
-                    send(entry, signal.SIGHUP)
-            time.sleep(0.2)
-        _wait_online(site, clients, until, timeout)
+
+
+def _take_back(site: Site, before: list[dict[str, Any]]) -> None:
+    """End what was started since: an interrupted start leaves what ran, and nothing else."""
+    end([process for process in members(site) if process not in before], 6.0)
+    for path in (site.folder / "processes").glob("*.json"):
+        if not living(json.loads(path.read_text())):
+            path.unlink()
+
+
+def _start(site: Site, clients: int, settings: dict[str, Any], timeout: float) -> None:
+    """What `start` does, within its lock."""
+    until = time.monotonic() + timeout
+    with interrupts_held():
+        restarted = _start_superlink(site)
+    missing = [client for client in range(clients) if not living(recorded(site, f"client-{client}"))]
+    for client in missing:
+        _end_node(site, client)
+    settings = {"clients": missing, **settings, "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS")}
+    # The imports of the doors run while the SuperLink starts and the keys are registered.
+    keeper: subprocess.Popen[bytes] | None = None
+    try:
+        if missing:
+            with interrupts_held():
+                keeper = _open_doors(site, settings)
+        if not wait_for(lambda: answers(site) or not living(recorded(site, "superlink")), until - time.monotonic()):
+            raise FederationError(f"the SuperLink gave no answer within {timeout:g} s; {tail(site.log('superlink'))}")
+        if not living(recorded(site, "superlink")):
+            raise FederationError(f"the SuperLink ended while it started; {tail(site.log('superlink'))}")
+        _register(site, clients)
+    except BaseException:
+        if keeper:
+            send(identity(keeper.pid), signal.SIGKILL)
+        raise
+    if keeper and keeper.stdin:
+        with keeper.stdin, contextlib.suppress(BrokenPipeError):  # its log is shown when nobody comes online
+            keeper.stdin.write(b"go\n")
+    if restarted:  # a node would notice after up to 20 s
+        for client in set(range(clients)) - set(missing):
+            if entry := recorded(site, f"client-{client}"):
+                send(entry, signal.SIGHUP)
+        time.sleep(0.2)
+    _wait_online(site, clients, until, timeout)
 
 
 def _start_superlink(site: Site) -> bool:
