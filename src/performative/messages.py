@@ -162,6 +162,11 @@ MESSAGES: dict[str, Message] = {
         "Give the population the count that `pf.partition.tables` or `pf.tables.write` returned with the table.",
     ),
     # Runs
+    "function-made-anew": Message(
+        "warning",
+        "The same lines made a loss function again and again, holding other values each time; each is compiled anew.",
+        "Define the function once, or make it an `equinox.Module` whose numbers are leaves.",
+    ),
     # Federation
     "nothing-was-learned": Message(
         "warning",

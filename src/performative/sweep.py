@@ -18,8 +18,8 @@ from performative.engine.chunk import Frozen, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
 from performative.engine.layout import choose_compute
+from performative.engine.programs import cache_compilations, same_function
 from performative.engine.run import (
-    cache_compilations,
     check_limit,
     find_targets,
     pick_executor,
@@ -129,6 +129,7 @@ def sweep(
         raise ValueError(f'sweep runs settings side by side; use pf.run(..., executor="{executor}") on one of them.')
     with jax.enable_x64(precision == jnp.float64):
         cache_compilations()
+        problem = dataclasses.replace(problem, loss=same_function(problem.loss))
         start = read_theta(problem, theta, precision)
         ready, whole = [], []
         found: dict[int, Any] = {}  # settings that share a problem share its points

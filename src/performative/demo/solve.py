@@ -17,7 +17,7 @@ from performative.batches import Fixed
 from performative.client_axis import client_axes
 from performative.demo.outcome import Model, Outcome
 from performative.engine import run
-from performative.engine.run import cache_compilations
+from performative.engine.programs import cache_compilations
 from performative.engine.setup import on_device
 from performative.history import History
 from performative.participation import SchemeTwo

@@ -22,6 +22,7 @@ from performative.engine.clock import Clock
 from performative.engine.drive import drive
 from performative.engine.layout import Footprint, choose_compute, measure_footprint, set_compute
 from performative.engine.processes import agree, several
+from performative.engine.programs import cache_compilations, same_function
 from performative.engine.report import Setup
 from performative.engine.secrets import check_grid, secret_keys
 from performative.engine.setup import check_fit, check_length, on_device, on_mesh, place_start, prepare, read_theta
@@ -190,6 +191,7 @@ def make_ready(
 ) -> tuple[Setup, Any, Targets]:  # fmt: skip
     """Checked, cast and on the device: the setup, the start, and the points to measure distances to."""
     cache_compilations()
+    problem = dataclasses.replace(problem, loss=same_function(problem.loss))
     ready = prepare(problem, algorithm, clock, consensus)
     setup = on_device(ready, precision) if mesh is None else on_mesh(ready, precision, mesh)
     start = read_theta(problem, theta, precision)
@@ -281,16 +283,6 @@ def _inside(problem: Problem, point: Any) -> Any:
     if point is None or problem.domain is None:
         return point
     return point if np.allclose(np.asarray(problem.domain.project(jnp.asarray(point))), point, rtol=1e-6) else None
-
-
-def cache_compilations() -> None:
-    """Keep compiled programs between processes, unless a place is set already or PERFORMATIVE_CACHE=off."""
-    wish = os.environ.get("PERFORMATIVE_CACHE")
-    if _CONFIG.jax_compilation_cache_dir is not None or wish == "off":
-        return
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    jax.config.update("jax_compilation_cache_dir", wish or str(home / "performative" / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def read_dtype(dtype: str | None) -> Any:
