@@ -1,4 +1,4 @@
-"""Compiled programs of one process: kept on disk, let go before memory maps run out, and not made again without need."""
+"""Compiled programs of one process: kept on disk, let go before memory maps run out, not made again without need."""
 
 import os
 import types
@@ -61,8 +61,8 @@ def same_function(function: Any) -> Any:
         known.append(weakref.ref(function))  # once is enough
         warn(
             "function-made-anew",
-            f"the loss {function.__qualname__!r} has been made {_MANY + 1} times, holding something else each time, and "
-            "each is compiled again. Define it once, or make it an equinox module whose numbers are leaves.",
+            f"the loss {function.__qualname__!r} has been made {_MANY + 1} times, holding something else each time, "
+            "and each is compiled again. Define it once, or make it an equinox module whose numbers are leaves.",
             stacklevel=4,
         )
     return function

@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import jax
