@@ -35,7 +35,7 @@ class OwnLedger:
         if privacy.epsilon is not None and not self.guarantee.certified:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
         self.key = json.dumps([_plain(one) for one in self.guarantee.releases], sort_keys=True)
-        self._most: tuple[str, float] = ("", 0.0)
+        self._most: tuple[str, float | int] = ("", 0.0)
 
     def answered(self) -> dict[str, int]:
         """Answers so far under each mechanism."""
@@ -59,7 +59,7 @@ class OwnLedger:
         write_sealed(self.path, json.dumps({**counts, self.key: mine + 1}).encode())
         return sum(counts.values()) + 1
 
-    def most(self, counts: dict[str, int]) -> float:
+    def most(self, counts: dict[str, int]) -> float | int:
         """How many answers under this mechanism the budget allows, beside those under others."""
         assert self.privacy.epsilon is not None
         others = {key: count for key, count in counts.items() if key != self.key}
@@ -71,7 +71,7 @@ class OwnLedger:
         return self._most[1]
 
 
-def _most_answers(promise: Guarantee, epsilon: float, delta: float) -> float:
+def _most_answers(promise: Guarantee, epsilon: float, delta: float) -> float | int:
     """Answers of one client that stay within epsilon.
 
     Where the promise to clients rests on their being drawn by chance, it is made for R rounds, of which this one is
