@@ -31,14 +31,16 @@ def without_version(tmp_path, rounds=2):
 
 
 def test_rows_without_a_version(tmp_path):
-    first = rf"any of the 2 rounds.* Round 1: client 0 failed: .*model_version.*{NOTHING}"
+    first = rf"any of the 2 rounds.* Round 1: client 0 failed: NoVersion: rows do not say the version.*{NOTHING}"
     with pytest.warns(UserWarning, match=first):
         history = rehearse(without_version(tmp_path), tmp_path / "books")
     assert history.status == "failed" and "failed" in repr(history)
-    assert "model_version" in history.meta["failed"]
+    assert "NoVersion" in history.meta["failed"]
     assert np.all(history.theta == history.theta[:, :1])
     told = read_status(tmp_path / "books" / "server")
-    assert told["state"] == "failed" and "model_version" in told["why"]
+    assert told["state"] == "failed" and "NoVersion" in told["why"]
+    # The details are the client's own: which column, in which file.
+    assert "'model_version'" in (tmp_path / "books" / "clients" / "0" / "client.log").read_text()
     history.save(tmp_path / "history.nc")
     assert pf.History.load(tmp_path / "history.nc").status == "failed"
 
@@ -65,7 +67,7 @@ def mute(rounds):
     [
         ({0, 1, 2, 3, 4}, "failed", r"any of the 5 rounds, so the model is still the start\. Round 1: client 0 failed"),
         ({2, 3, 4}, "failed", r"the last 3 of 5 rounds, so the model is that of round 2\. Round 3: client 0 failed"),
-        ({0, 1, 4}, "completed", r"3 of 5 rounds used no answer .*; the first, round 1: client 0 failed: .*disk of 0"),
+        ({0, 1, 4}, "completed", r"3 of 5 rounds used no answer .*; the first, round 1: client 0 failed: OSError"),
         (set(), "completed", None),
     ],
 )
@@ -128,7 +130,7 @@ def test_the_command_ends_with_code_1(tmp_path):
     result = CliRunner().invoke(app, ["federation", "rehearse", "--app", str(tmp_path), "--json"])
     told = json.loads(result.stdout)
     assert (result.exit_code, told["status"]) == (1, "failed")
-    assert "the table of people is locked" in told["error"]["message"]
+    assert "client 0 failed: RuntimeError" in told["error"]["message"]
     assert "nothing-was-learned" not in result.stderr  # one message is enough
 
 
@@ -139,4 +141,4 @@ def test_status_tells_of_a_run_that_failed(tmp_path):
         serve(made, transport(made, tmp_path, mute({0})), pf.live.app.server_folder(tmp_path))
     result = CliRunner().invoke(app, ["federation", "status", "--app", str(tmp_path), "--json"])
     assert (result.exit_code, json.loads(result.stdout)["status"]) == (1, "failed")
-    assert "disk of 0" in result.stdout
+    assert "client 0 failed: OSError" in result.stdout

@@ -5,12 +5,14 @@ client's own disk, in `client.log`; what travels holds nothing that data could h
 """
 
 import contextlib
+import logging
 import os
 import time
 import traceback
 from pathlib import Path
 
 LOG = "client.log"
+_logger = logging.getLogger("performative.live.client")
 # A log that has grown so long begins anew; the one before is kept.
 _LONGEST = 1 << 20
 _WHERE = "the client's own log says more"
@@ -47,6 +49,7 @@ def tell_failure(error: BaseException) -> str:
 def log_failure(folder: str | os.PathLike[str], error: BaseException) -> None:
     """All of an error, in the client's folder, for its owner alone."""
     path = Path(folder) / LOG
+    _logger.warning("%s: %s", Path(folder).name, error)  # on the client's own screen, where it has one
     with contextlib.suppress(OSError):  # a disk that is full must not hide the error itself
         if path.exists() and path.stat().st_size > _LONGEST:
             os.replace(path, path.with_name(f"{LOG}.old"))
