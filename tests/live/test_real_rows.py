@@ -117,3 +117,17 @@ quorum = 2
         (tmp_path / "wrong.toml").write_text(text.replace("timeout = 5", wrong))
         with pytest.raises(ValueError, match=words):
             load(tmp_path / "wrong.toml")
+
+
+def test_a_promise_does_not_count_the_sampling_of_rows_that_it_cannot_see(tmp_path):
+    # The stand-in has 1,000 rows a client and the source 12: one in 200 would be claimed where one in 3 is drawn.
+    stand_in = pf.populations.Strategic(np.zeros((CLIENTS, 1000, 2)), np.tile([0, 1], (CLIENTS, 500)), 0.0)
+    problem = pf.Problem(pf.losses.logistic(penalty=0.1), stand_in)
+    private = pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=pf.Uniform(5), deploy="round")
+    source = live_federation(tmp_path).source
+    made = Federation(problem, private, 2, dtype="float64", source=source, privacy=pf.Privacy(1e-5))
+    live = rehearse(made, tmp_path / "books")
+    assert live["epsilon"][0, -1] == pf.privacy.spent(4.0, 2, 1e-5).epsilon
+    assert any("how many rows arrive is no secret" in line for line in live.meta["privacy"]["assumes"])
+    simulated = pf.privacy.guarantee(problem, private).spent(2, 1e-5).epsilon
+    assert simulated < live["epsilon"][0, -1] / 2

@@ -158,3 +158,41 @@ def test_the_command_tells_it(tmp_path):
     file.write_text(FILE.replace("STANDARDISE", "standardise = { income = [45000, 12000], cards = [4, 2] }"))
     told = json.loads(CliRunner().invoke(app, ["privacy", "spent", str(file), "--json"]).stdout)
     assert told["not_covered"] == [] and told["epsilon"] < 10
+
+
+@pytest.mark.parametrize(
+    ("batch", "times"),
+    [(pf.Uniform(5), 1), (pf.Poisson(0.1, 9), 1), (pf.Shuffled(5), 1), (pf.batches.Whole(), 1), (pf.Fixed(3), 3)],
+)
+def test_rows_that_are_not_the_problems_count_in_full(batch, times):
+    private = pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=batch, local_steps=2)
+    told = guarantee(problem(standardise=KNOWN), private, unseen_rows=True)
+    assert told.spent(5, 1e-5).epsilon == pf.privacy.spent(4.0 / times, 10, 1e-5).epsilon
+
+
+class Again(pf.batches.AbstractBatch):
+    """The same row over and over."""
+
+    def expected(self, population):
+        return 5.0
+
+    def draw(self, key, standing_key, population, theta, steps, memory):
+        return population.draw(key, (steps, 5), theta, np.zeros((steps, 5), np.int32)), None
+
+
+def test_a_sampler_of_ones_own_is_not_certified_by_any_way():
+    # Dice's conservative bound, and populations without a table, took it for one that draws a row once.
+    dice = pf.dicesgd(0.1, clip=1.0, memory_clip=1.0, noise_multiplier=40.0, batch=Again())
+    endless = pf.Problem(pf.losses.squared, pf.populations.Gaussian(0.0, 0.0, 1.0))
+    for told in (
+        guarantee(problem(standardise=KNOWN), dice, conservative=True),
+        guarantee(endless, pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=Again())),
+        guarantee(endless, pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=Again()), unseen_rows=True),
+    ):
+        assert told.why == ("how the batch Again picks rows is not known to the accountant",)
+
+
+def test_dice_needs_batches_of_a_known_size():
+    dice = pf.dicesgd(0.1, clip=1.0, memory_clip=1.0, noise_multiplier=40.0, batch=pf.Poisson(0.1, 9))
+    told = guarantee(problem(standardise=KNOWN), dice, conservative=True, unseen_rows=True)
+    assert not told.certified and "batches of any size" in told.why[0]

@@ -204,8 +204,9 @@ def make_ready(
 
 
 def read_ledger(
-    privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None, theta: Any = None
-) -> Any:
+    privacy: Any, problem: Problem, algorithm: Algorithm, books: Checkpoint | None, theta: Any = None,
+    unseen_rows: bool = False,
+) -> Any:  # fmt: skip
     """The books of privacy, with what an earlier part of the run has spent; None where none are kept."""
     if privacy is None:
         if books is not None and books.round > 0 and (books.folder / BOOK).exists():
@@ -215,7 +216,7 @@ def read_ledger(
 
     if not isinstance(privacy, Privacy):
         raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
-    ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta)
+    ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta, unseen_rows)
     for told in ledger.guarantee.not_covered if ledger.guarantee.certified else ():
         warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.", stacklevel=3)
     ledger.resume(0 if books is None else books.round)

@@ -68,8 +68,9 @@ def serve(
         ready = federation.ready
         books = ServerBooks(folder, ready.facts, resume)
         ledger = read_ledger(
-            federation.privacy, federation.problem, federation.algorithm, books.checkpoint, federation.theta
-        )
+            federation.privacy, federation.problem, federation.algorithm, books.checkpoint, federation.theta,
+            unseen_rows=federation.source is not None,
+        )  # fmt: skip
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
         check_length(wanted, federation.algorithm)

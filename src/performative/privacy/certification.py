@@ -17,7 +17,7 @@ import numpy as np
 
 from performative.aggregators import Mean
 from performative.algorithm import Algorithm
-from performative.batches import Fixed, Poisson, Shuffled
+from performative.batches import Poisson, Shuffled, Whole
 from performative.channels import ClippedNoise
 from performative.estimators import Clipped, ClippedModel, Dice, Filtered, Minibatch, Preconditioned, Prox
 from performative.fitted import is_fitted_model
@@ -29,6 +29,7 @@ from performative.privacy.known_parts import (
     Uncertified,
     certified_rows,
     exactly,
+    most_times,
     one_number,
     protection,
     releases_of,
@@ -83,6 +84,7 @@ def guarantee(
     published: tuple[str, ...] = (),
     conservative: bool = False,
     theta: Any = None,
+    unseen_rows: bool = False,
 ) -> Guarantee:
     """What this algorithm promises on this problem, per round.
 
@@ -93,6 +95,8 @@ def guarantee(
     conservative: for `Dice`, take the bound that holds whatever its memory replays: T releases without sampling, each
                   moved by up to 2 (C1 + n C2)
     theta:        the start, where there is one: a fitted model was fitted to somebody
+    unseen_rows:  the rows are not the problem's but come from elsewhere (`Federation(source=...)`): how many there are
+                  is not known, so that no sampling is counted
     """
     unit = read_unit(unit, algorithm)
     if isinstance(published, str):
@@ -105,7 +109,7 @@ def guarantee(
         if published:
             raise Uncertified(f"{', '.join(published)} would be published without noise")
         _check_choice(algorithm)
-        per = _for_clients if unit == "client" else _for_examples
+        per = _for_clients if unit == "client" else _for_unseen if unseen_rows else _for_examples
         releases = per(problem, algorithm, conservative, assumes)
     except Uncertified as reason:
         return Guarantee(unit, (), (str(reason),), tuple(assumes), uncovered)
@@ -147,9 +151,8 @@ def _for_examples(
 ) -> tuple[Releases, ...]:
     """Each local step is a release. A client may be asked in every round, so every round counts."""
     batch = algorithm.batch
-    tables = exactly(certified_rows, problem.population)
+    tables, times = exactly(certified_rows, problem.population), most_times(batch)
     size = float(np.max(np.asarray(batch.expected(problem.population))))
-    times = batch.n if type(batch) is Fixed else 1  # how often one person can be in one batch
     multiplier, sampled = exactly(protection, algorithm.estimator, size, times, conservative)
     if multiplier == 0:
         raise Uncertified("there is no noise")
@@ -169,6 +172,17 @@ def _for_examples(
         sizes = [min(tables)]  # people of the smallest table are drawn most often
     found = [releases_of(batch, rows, multiplier) for rows in sizes]
     return tuple(dataclasses.replace(step, each=step.each * steps) for step in found)
+
+
+def _for_unseen(problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]) -> tuple[Releases, ...]:
+    """Anybody may be in every batch, as often as the batch allows."""
+    batch, times = algorithm.batch, most_times(algorithm.batch)
+    size = math.inf if type(batch) in (Poisson, Whole) else float(batch.n)  # a share of rows that are not known
+    multiplier, sampled = exactly(protection, algorithm.estimator, size, times, conservative)
+    if multiplier == 0:
+        raise Uncertified("there is no noise, or not enough for batches of any size")
+    assumes.append("how many rows arrive is no secret, and nobody has two of them under one model")
+    return (Releases(multiplier / times if sampled else multiplier, Everyone(), Fraction(algorithm.steps)),)
 
 
 def _for_clients(

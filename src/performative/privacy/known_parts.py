@@ -68,6 +68,13 @@ class Releases:
         return math.floor(most_steps(self.after(1), epsilon, delta) / self.each)
 
 
+def most_times(batch: AbstractBatch) -> int:
+    """How often one row can be in one batch."""
+    if type(batch) not in (Fixed, Poisson, Shuffled, Uniform, Whole):
+        raise Uncertified(f"how the batch {type(batch).__name__} picks rows is not known to the accountant")
+    return batch.n if type(batch) is Fixed else 1
+
+
 def releases_of(batch: AbstractBatch | None, rows: int | None, noise_multiplier: float) -> Releases:
     """What a step with such a batch releases. `None` is a batch of everyone."""
     if batch is None:

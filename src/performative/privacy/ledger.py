@@ -25,10 +25,13 @@ class Ledger:
     `wasted` counts rounds whose noise was drawn and lost: they were spent all the same.
     """
 
-    def __init__(self, privacy: Privacy, problem: Any, algorithm: Any, folder: Path | None = None, theta: Any = None):
+    def __init__(
+        self, privacy: Privacy, problem: Any, algorithm: Any, folder: Path | None = None, theta: Any = None,
+        unseen_rows: bool = False,
+    ):  # fmt: skip
         self.privacy = privacy
         self.guarantee: Guarantee = guarantee(
-            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta
+            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows
         )
         if privacy.epsilon is not None and not self.guarantee.certified:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
