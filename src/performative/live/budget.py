@@ -29,9 +29,11 @@ _UNLIKELY = 6.0
 class OwnLedger:
     """What one client may still answer. `folder` is its own; without a budget answers are only counted."""
 
-    def __init__(self, folder: Path, privacy: Privacy, problem: Any, algorithm: Any):
+    def __init__(self, folder: Path, privacy: Privacy, problem: Any, algorithm: Any, unseen_rows: bool = False):
         self.path, self.privacy = folder / _FILE, privacy
-        self.guarantee: Guarantee = guarantee(problem, algorithm, privacy.unit, privacy.published, privacy.conservative)
+        self.guarantee: Guarantee = guarantee(
+            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, unseen_rows=unseen_rows
+        )
         if privacy.epsilon is not None and not self.guarantee.certified:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
         self.key = json.dumps([_plain(one) for one in self.guarantee.releases], sort_keys=True)

@@ -49,7 +49,8 @@ class Member:
         self.private = adds_private_noise(federation.algorithm)
         self.ledger: OwnLedger | None = None
         if federation.privacy is not None:
-            self.ledger = OwnLedger(self.store.folder, federation.privacy, federation.problem, federation.algorithm)
+            parts = federation.privacy, federation.problem, federation.algorithm
+            self.ledger = OwnLedger(self.store.folder, *parts, unseen_rows=federation.source is not None)
 
     def answer(self, request: bytes) -> bytes:
         """One round's work: a request of the server in, an update out. What goes wrong is in the client's log."""
