@@ -258,7 +258,7 @@ def _deal(
             count=None if np.all(count == count[0]) else count,
             response="evade" if rule.private else "linear",
         )
-        return Problem(loss, population, weights=count / len(y), from_data=SCALED_BY_ROWS)
+        return Problem(loss, population, weights=count / len(y), from_data=(SCALED_BY_ROWS,))
 
     return StrategicTables(problem(*train), problem(*test))
 

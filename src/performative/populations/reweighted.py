@@ -221,7 +221,8 @@ def _read_rows(name: str, x: Any, y: Any, count: Any) -> tuple[Any, np.ndarray, 
 def _read_held_out(held_out: Any, x: Any, classes: int) -> tuple[Any, np.ndarray, np.ndarray]:
     if not isinstance(held_out, (tuple, list)) or len(held_out) not in (2, 3):
         raise ValueError(f"Reweighted: held_out must be (x, y) or (x, y, count); got {type(held_out).__name__}.")
-    apart, labels, real = _read_rows("held_out's ", *held_out[:2], held_out[2] if len(held_out) == 3 else None)
+    count = held_out[2] if len(held_out) == 3 else None
+    apart, labels, real = _read_rows("held_out's ", held_out[0], held_out[1], count)
     if len(apart) != len(x) or apart.shape[2:] != x.shape[2:] or apart.dtype != x.dtype:
         raise ValueError(
             f"Reweighted: held_out's x must hold rows of the same clients, shape and dtype as x, {x.dtype} "

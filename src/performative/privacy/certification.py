@@ -176,7 +176,8 @@ def _for_examples(
 
 def _for_unseen(problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]) -> tuple[Releases, ...]:
     """Anybody may be in every batch, as often as the batch allows."""
-    batch, times = algorithm.batch, most_times(algorithm.batch)
+    batch: Any = algorithm.batch
+    times = most_times(batch)
     size = math.inf if type(batch) in (Poisson, Whole) else float(batch.n)  # a share of rows that are not known
     multiplier, sampled = exactly(protection, algorithm.estimator, size, times, conservative)
     if multiplier == 0:
