@@ -190,7 +190,8 @@ def make_ready(
 ) -> tuple[Setup, Any, Targets]:  # fmt: skip
     """Checked, cast and on the device: the setup, the start, and the points to measure distances to."""
     cache_compilations()
-    problem = dataclasses.replace(problem, loss=same_function(problem.loss))
+    if isinstance(problem, Problem):  # anything else is refused by what follows
+        problem = dataclasses.replace(problem, loss=same_function(problem.loss))
     ready = prepare(problem, algorithm, clock, consensus)
     setup = on_device(ready, precision) if mesh is None else on_mesh(ready, precision, mesh)
     start = read_theta(problem, theta, precision)
