@@ -19,7 +19,7 @@ def expected_files() -> set[str]:
     found = {path for path in PACKAGE.rglob("*.py")}
     for pattern in DATA:
         found |= {path for path in PACKAGE.glob(pattern) if path.is_file()}
-    return {f"performative/{path.relative_to(PACKAGE).as_posix()}" for path in found}
+    return {f"performative/{path.relative_to(PACKAGE).as_posix()}" for path in found} | {"performative_command.py"}
 
 
 def check_wheel(path: Path, project: dict) -> list[str]:
@@ -38,7 +38,7 @@ def check_wheel(path: Path, project: dict) -> list[str]:
             wrong.append(f"{path.name} lacks the licence")
         metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
         points = archive.read(f"{info}/entry_points.txt").decode()
-    if "performative = performative.cli:main" not in points:
+    if "performative = performative_command:main" not in points:
         wrong.append(f"{path.name} does not install the command `performative`")
     return wrong + check_metadata(metadata, project)
 
