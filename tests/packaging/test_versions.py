@@ -39,7 +39,7 @@ def test_the_citation_file_has_what_its_format_asks_for():
 
 
 def test_the_command_is_the_one_that_is_installed():
-    assert PROJECT["scripts"] == {"performative": "performative.cli:main"}
+    assert PROJECT["scripts"] == {"performative": "performative_command:main"}
     assert app.info.name == PROJECT["name"] == "performative"
 
 
