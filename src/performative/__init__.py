@@ -1,6 +1,6 @@
 """Federated learning when deploying the model changes the data."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 from performative import (
     aggregators,
