@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import performative
-from performative.messages import MESSAGES, PerformativeWarning, coded, warn
+from performative.messages import MESSAGES, PerformativeWarning, coded, page, warn
 
 SOURCE = Path(performative.__file__).parent
 TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "messages.md"
 
 
 def given():
@@ -35,6 +36,10 @@ def test_each_message_has_a_test():
     tests = "\n".join(p.read_text() for p in sorted(TESTS.rglob("*.py")) if p != Path(__file__))
     untested = [code for code in MESSAGES if code not in tests]
     assert not untested, f"no test names {untested}: pytest.raises(..., match='code') or pytest.warns"
+
+
+def test_the_page_is_that_of_the_index():
+    assert PAGE.read_text() == page(), "make it again: make messages"
 
 
 def test_codes_read_as_words_and_lines_say_what_to_do():

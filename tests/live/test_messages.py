@@ -139,7 +139,8 @@ def test_messages_that_are_void_are_forgotten(tmp_path, registry):
     grid = LocalGrid(lambda: made, tmp_path)
     carrier = FlowerTransport(grid, registry)
     grid.pull_messages = lambda names: []
-    serve(made, carrier, tmp_path / "server")
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        serve(made, carrier, tmp_path / "server")
     for fetch in carrier._fetching:
         fetch.join(10)
     assert not any(fetch.is_alive() for fetch in carrier._fetching)
