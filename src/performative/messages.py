@@ -98,6 +98,11 @@ MESSAGES: dict[str, Message] = {
         "Give the problem a domain or the loss a penalty, or use `repeated_gradient_descent`.",
     ),
     # Certificates, plans, scoreboards
+    "no-variance": Message(
+        "refusal",
+        "`plan`: the population holds outliers without a variance (`Outliers(law='cauchy')`).",
+        "Plan for the clean population, or compare settings by medians with `pf.sweep`.",
+    ),
     # Theory
     # Privacy, samplers
     "privacy-not-covered": Message(

@@ -10,6 +10,7 @@ import performative as pf
 from performative.plan.choices import longest_step
 from performative.plan.near import look_around
 from performative.plan.pilots import last_exit
+from performative.plan.recursion import errors, has_moments
 from performative.plan.settings import LocalMaps, Setting, rounds_to
 
 RNG = np.random.default_rng(0)
@@ -90,6 +91,58 @@ def test_the_linear_model_is_exact_for_quadratic_problems(scheme, k, decay, depl
     )  # fmt: skip
     exact = np.flatnonzero(moments.mse <= accuracy**2)[0]
     assert abs(rounds - exact) <= 1 + 0.12 * exact
+
+
+@pytest.mark.parametrize("scheme, k", [("full", None), ("one", 3), ("two", 5)])
+@pytest.mark.parametrize("deploy", ["step", "round"])
+def test_the_recursion_is_that_of_the_theory_in_one_dimension(scheme, k, deploy):
+    near = look_around(PROBLEM, 0.5)
+    for decay in (None, 40.0):
+        setting = Setting(3, scheme, k, 2, 0.05, decay)
+        moments = pf.theory.gaussian_moments(
+            MEAN, SENSITIVITY, 1.0, setting.eta(np.arange(3 * 50)), local_steps=3, batch=2, start=0.5, scheme=scheme,
+            k=k, deploy=deploy,
+        )  # fmt: skip
+        np.testing.assert_allclose(errors(near, setting, 50, deploy), np.sqrt(moments.mse), rtol=1e-9)
+
+
+VECTORS = {
+    "a matrix, one mean a client": pf.populations.Gaussian(
+        MEAN[:3], np.random.default_rng(3).normal(0, 0.3, (3, 2, 2)), 1.0
+    ),
+    "a scale by coordinate": pf.populations.Gaussian(MEAN[:3], 0.4, np.array([[0.1, 1.0], [2.0, 0.5], [1.0, 1.0]])),
+    "a sensitivity by coordinate": pf.populations.Gaussian(
+        MEAN[:3], np.array([[0.1, 0.8], [-2.0, 0.5], [0.4, 0.4]]), 1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors_are_planned_exactly_and_the_plan_does_what_it_says(name):
+    problem = pf.Problem(pf.losses.squared, VECTORS[name], [0.5, 0.2, 0.3])
+    start = np.array([3.0, -3.0])
+    accuracy = 0.2 * float(np.linalg.norm(pf.stable_point(problem) - start))
+    plan = pf.plan(problem, pf.Cost(), accuracy, theta=start, local_steps=(1, 4), batches=(2,))
+    assert plan.method == "exact recursion" and plan.reached <= accuracy
+    history = pf.run(
+        problem, plan.algorithm, plan.rounds, theta=start, repeats=2000, risk=False, consensus=False, seed=5
+    )
+    square = np.square(history["distance_to_stable"])
+    exact = errors(look_around(problem, start), plan.choice.setting, plan.rounds, "step")
+    # Four standard errors at the last round, for 2,000 repeats.
+    spread = np.std(square[:, -1], ddof=1) / np.sqrt(2000)
+    assert abs(np.mean(square[:, -1]) - exact[-1] ** 2) < 4 * spread
+    assert exact[-1] == pytest.approx(plan.reached)
+
+
+def test_what_has_exact_moments():
+    gaussian, prices = PROBLEM.population, pf.cases.pricing_demands(clients=2, goods=2)
+    table = pf.populations.Database(np.ones((2, 5)), pf.populations.shifts.Linear(0.3))
+    assert has_moments(PROBLEM) and has_moments(prices)
+    assert has_moments(pf.Problem(pf.losses.quadratic(0.5), table))
+    assert not has_moments(pf.Problem(pf.losses.squared, gaussian, domain=pf.Box(-50.0, 50.0)))
+    assert not has_moments(pf.Problem(pf.losses.squared, pf.populations.Sluggish(gaussian, 0.5)))
+    assert not has_moments(pf.cases.house_pricing(clients=2))  # its noise depends on the model
 
 
 def test_the_longest_step_is_the_edge_of_stability():

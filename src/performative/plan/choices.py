@@ -39,6 +39,8 @@ def settings(
 def longest_step(maps: LocalMaps, local_steps: int) -> float:
     """About the longest constant step with which rounds of everyone settle, and no client swings."""
     cap = 2.0 / maps.near.steepest
+    if maps.near.size == 0:
+        return cap
     step = cap
     while step > 1e-12 and not _settles(maps, local_steps, step):
         step /= 2

@@ -12,15 +12,19 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from performative.client_axis import client_axes
-from performative.messages import PerformativeWarning
+from performative.messages import PerformativeWarning, coded
+from performative.populations import Outliers
 from performative.problem import Problem
 from performative.risk import NODES
 from performative.solve.landscape import Landscape, survey
 from performative.solve.roots import allowed
 from performative.solve.stable import stable_point
+from performative.solve.worlds import remembers
 
 # Matrices of second derivatives by client: above, a plan would take longer than the run.
 _LARGEST = 64
+# A direction in which all derivatives together are below this share of the largest is one that nothing notices.
+_FLAT = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,6 +36,10 @@ class Near:
     H, C:   derivatives of client i's gradient in its own model and in the deployed one, [N, d, d]
     noise:  covariance of one sample's gradient at theta_PS, [N, d, d]
     sizes:  norms of samples' gradients at theta_PS and at the start, for the choice of a clip
+    distance: |u_0|; steepest: the largest norm of a client's derivative
+    travel: where the edge of the domain holds the stable point in some directions, the sum of step lengths until the
+            gradient has pressed the model against it; all else is then about the other directions
+    remembers: whether the data depend on past models, which these derivatives do not see
     """
 
     stable: Any
@@ -42,6 +50,10 @@ class Near:
     C: np.ndarray
     noise: np.ndarray
     sizes: np.ndarray
+    distance: float
+    steepest: float
+    travel: float = 0.0
+    remembers: bool = False
 
     @property
     def clients(self) -> int:
@@ -59,18 +71,20 @@ class Near:
     @property
     def kappa(self) -> float:
         """The least real part of J's eigenvalues: how fast small steps settle. Above 0 where they do."""
-        return float(np.linalg.eigvals(self.slope).real.min())
-
-    @property
-    def steepest(self) -> float:
-        """The largest norm of a client's derivative."""
-        return float(
-            max(np.linalg.norm(self.H, 2, axis=(1, 2)).max(), np.linalg.norm(self.H + self.C, 2, axis=(1, 2)).max())
-        )
+        return float(np.linalg.eigvals(self.slope).real.min(initial=self.steepest))
 
 
 def look_around(problem: Problem, theta: Any = None) -> Near:
-    """Solve for the stable point and take derivatives there. `theta` is where learning will start."""
+    """Solve for the stable point and take derivatives there. `theta` is where learning will start.
+
+    Where the edge of the domain holds the point, the linear model is that of the directions that are left.
+    """
+    if _has_no_variance(problem.population):
+        text = (
+            "plan: Outliers(law='cauchy') have no variance, so that no setting has a root mean square error to plan "
+            "for. Plan for the clean population, or compare a few settings with pf.sweep."
+        )
+        raise ValueError(coded("no-variance", text))
     with jax.enable_x64(True):
         land, start = survey(problem, theta)
         if land.size > _LARGEST:
@@ -82,18 +96,56 @@ def look_around(problem: Problem, theta: Any = None) -> Near:
             warnings.simplefilter("ignore", PerformativeWarning)  # a point that repels: `kappa` says so
             stable = stable_point(problem, start=theta)
         x = land.flat(stable)
-        view = land.equilibrium()
-        if land.domain is not None and np.max(np.abs(view.gradient(x))) > 1e2 * allowed(view, x):
-            raise ValueError(
-                "plan: the stable point lies on the edge of the domain, where no linear model holds. Compare a few "
-                "settings with pf.sweep and pf.compare instead."
-            )
+        gradient = land.equilibrium().gradient(x)
         pull, H, J, noise, sizes = (np.asarray(part) for part in _derivatives(land, jnp.asarray(x)))
         at_start = np.asarray(_derivatives(land, jnp.asarray(start))[4])
+        held, free, bend = _directions(land, x, gradient)
+        remembered = remembers(land.problem, land.like)
+    away = np.asarray(start) - x
+    steepest = max(np.linalg.norm(m, 2, axis=(1, 2)).max() for m in (H, J))
+    # The gradient at the edge points outward along `held`, and moves the model by that much for each unit of step.
+    travel = float(np.max(np.abs(away @ held) / np.maximum(np.abs(gradient @ held), 1e-300), initial=0.0))
+    free = free @ _noticed(free, pull, H, J, noise)
+    own = free.T @ H @ free + bend * np.eye(free.shape[1])
     return Near(
-        stable, np.asarray(start) - x, np.asarray(problem.client_weights, np.float64), pull, H, J - H, noise,
-        np.concatenate([sizes.ravel(), at_start.ravel()]),
+        stable, away @ free, np.asarray(problem.client_weights, np.float64), pull @ free, own,
+        free.T @ (J - H) @ free, free.T @ noise @ free, np.concatenate([sizes.ravel(), at_start.ravel()]),
+        float(np.linalg.norm(away)), float(max(steepest, 1.0 / travel if travel > 0 else 0.0)), travel, remembered,
     )  # fmt: skip
+
+
+def _has_no_variance(population: Any) -> bool:
+    parts = jax.tree.leaves(population, is_leaf=lambda part: isinstance(part, Outliers))
+    return any(isinstance(part, Outliers) and part.law == "cauchy" for part in parts)
+
+
+def _noticed(free: np.ndarray, pull: np.ndarray, *matrices: np.ndarray) -> np.ndarray:
+    """Directions among the free ones that some gradient has or depends on, [f, n].
+
+    The others (a constant added to all class scores) stay where they are for good, and are no part of the error.
+    """
+    if free.shape[1] == 0:
+        return np.eye(0)
+    inside = [free.T @ m @ free for m in matrices]
+    rows = [part.reshape(-1, free.shape[1]) for m in inside for part in (m, np.swapaxes(m, 1, 2))]
+    _, sizes, right = np.linalg.svd(np.concatenate([pull @ free, *rows]), full_matrices=False)
+    return right[sizes > _FLAT * max(sizes[0], 1e-300)].T
+
+
+def _directions(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Directions that the edge of the domain holds at x, [d, h], and those that are free, [d, d - h].
+
+    The last number is what the edge adds to the curvature of the free ones: 0 where it is flat.
+    """
+    d, view = len(x), land.equilibrium()
+    if land.domain is None or np.max(np.abs(gradient)) <= 1e2 * allowed(view, x):
+        return np.zeros((d, 0)), np.eye(d), 0.0
+    small = 1e-6 / np.linalg.norm(gradient)
+    D = land.project_slope(x - small * gradient)
+    values, vectors = np.linalg.eigh((D + D.T) / 2)
+    held = values < 0.5
+    bend = float(np.mean(1.0 - values[~held])) / small if np.any(~held) else 0.0
+    return vectors[:, held], vectors[:, ~held], bend
 
 
 @eqx.filter_jit

@@ -36,7 +36,8 @@ class Plan:
                linear model
     method:    how the time of the choice was found: "exact recursion", "pilot runs" or "linear model"
     algorithm: ready for pf.run(problem, plan.algorithm, plan.rounds)
-    reached:   the error to expect; above `accuracy` where privacy keeps it out of reach
+    reached:   the error to expect, None where only the linear model was asked; above `accuracy` where privacy keeps it
+               out of reach
     """
 
     accuracy: float

@@ -1,61 +1,63 @@
-"""How long settings really take: by the exact recursion where there is one, else by short runs."""
+"""How long settings really take, by short runs."""
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
 from performative.engine.run import run
-from performative.losses import squared
 from performative.participation.first_k import AbstractLatency
 from performative.plan.settings import Setting
-from performative.populations import Gaussian
 from performative.problem import Problem
-from performative.theory.gaussian import gaussian_moments
 
 # Samples that one pilot may draw.
 _BUDGET = 2e8
 _REPEATS = 32
+# How much longer than predicted a pilot runs and its least rounds, one try after the other; and what the second half of
+# a run must leave of the error for the next try.
+_TRIES, _FALLING = ((1.5, 20), (5.0, 100), (15.0, 500)), 0.97
 
 
-def is_exact(problem: Problem, setting: Setting) -> bool:
-    """Whether the moments of a run are known: Gaussian data, squared loss, one parameter, no domain, no clipping."""
-    population: Any = problem.population
-    plain = type(population) is Gaussian and problem.loss is squared and problem.domain is None
-    return plain and np.ndim(population.mean) <= 1 and setting.scheme != "first" and setting.clip is None
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What a setting came to: the rounds it needs (infinite where it does not get there), and the error then.
+
+    spread: the standard error of that error, over the pilot's repeats; 0 where it is exact
+    """
+
+    rounds: float
+    error: float
+    spread: float = 0.0
+    repeats: int = 0
 
 
-def exact_rounds(
-    problem: Problem, setting: Setting, start: float, accuracy: float, rounds: float, deploy: str
-) -> float:
-    """Rounds after which the exact root mean square error stays at or below `accuracy`."""
-    population: Any = problem.population
-    count = math.ceil(1.5 * rounds) + 2
-    moments = gaussian_moments(
-        population.mean, population.sensitivity, population.scale,
-        setting.eta(np.arange(count * setting.local_steps)), local_steps=setting.local_steps,
-        weights=np.asarray(problem.client_weights), batch=setting.batch, start=start, scheme=setting.scheme,
-        k=setting.k, deploy=deploy,
-    )  # fmt: skip
-    return last_exit(np.sqrt(moments.mse), np.arange(count + 1), accuracy)
-
-
-def pilot_rounds(
+def pilot(
     problem: Problem, setting: Setting, theta: Any, stable: Any, accuracy: float, rounds: float, deploy: str,
     latency: AbstractLatency | None, seed: int,
-) -> float:  # fmt: skip
-    """The same by a run of a few repeats, half as long again as was predicted."""
-    count = math.ceil(1.5 * rounds) + 2
-    work = (setting.k or problem.clients) * setting.local_steps * setting.batch
-    repeats = int(np.clip(_BUDGET / (work * count), 1, _REPEATS))
-    history = run(
-        problem, setting.algorithm(latency, deploy), count, theta=theta, seed=seed, repeats=repeats, stable=stable,
-        risk=False, consensus=False, record_theta="last", every=max(1, count // 200), progress=False,
-    )  # fmt: skip
-    if history.status != "completed":
-        return math.inf
-    error = np.sqrt(np.mean(np.square(history["distance_to_stable"]), axis=0))
-    return last_exit(error, history.rounds, accuracy)
+) -> Trial:  # fmt: skip
+    """A run of a few repeats, half as long again as was predicted; longer while the error is still on its way."""
+    for stretch, least in _TRIES:
+        count = max(math.ceil(stretch * rounds) + 2, least)
+        work = (setting.k or problem.clients) * setting.local_steps * setting.batch
+        repeats = int(np.clip(_BUDGET / (work * count), 1, _REPEATS))
+        history = run(
+            problem, setting.algorithm(latency, deploy), count, theta=theta, seed=seed, repeats=repeats, stable=stable,
+            risk=False, consensus=False, record_theta="last", every=max(1, count // 200), progress=False,
+        )  # fmt: skip
+        if history.status != "completed":
+            break
+        square = np.square(history["distance_to_stable"])
+        error = np.sqrt(np.mean(square, axis=0))
+        needed = last_exit(error, history.rounds, accuracy)
+        if math.isfinite(needed):
+            at = int(np.flatnonzero(history.rounds == needed)[0])
+            spread = np.std(square[:, at], ddof=1) / math.sqrt(repeats) if repeats > 1 else math.nan
+            # d sqrt(m) = dm / (2 sqrt(m)); an error of 0 has none.
+            return Trial(needed, float(error[at]), float(spread / (2 * error[at])) if error[at] > 0 else 0.0, repeats)
+        if not error[-1] < _FALLING * error[len(error) // 2]:
+            break
+    return Trial(math.inf, math.inf, repeats=repeats)
 
 
 def last_exit(error: np.ndarray, rounds: np.ndarray, accuracy: float) -> float:

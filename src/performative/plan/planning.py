@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from performative.errors import check_counts
@@ -13,8 +12,9 @@ from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.cost import Cost
 from performative.plan.near import Near, look_around
 from performative.plan.outcome import Option, Plan
-from performative.plan.pilots import exact_rounds, is_exact, pilot_rounds
+from performative.plan.pilots import Trial, last_exit, pilot
 from performative.plan.private import private_options
+from performative.plan.recursion import errors, is_exact
 from performative.plan.settings import LocalMaps, rounds_to
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
@@ -54,8 +54,8 @@ def plan(
     pilots:      whether the best settings are tried in short runs where no exact recursion is known
 
     All settings are ranked by the moments of the problem's linear model at the stable point; the best of different
-    kinds are then followed exactly (Gaussian data, squared loss) or in pilot runs, and the fastest is chosen. Far
-    from the stable point the ranking is as good as the linear model is.
+    kinds are then followed exactly (places that follow the model linearly, with the squared loss or prices) or in pilot
+    runs, and the fastest is chosen. Far from the stable point the ranking is as good as the linear model is.
     """
     if not (isinstance(accuracy, (int, float, np.number)) and math.isfinite(accuracy) and accuracy > 0):
         raise ValueError(f"plan: accuracy must be a positive distance to the stable point; got {accuracy!r}.")
@@ -77,10 +77,10 @@ def plan(
             f"plan: small steps do not settle at the stable point (the slope there is {near.kappa:.3g}): no setting "
             "of P-FedAvg will. pf.certify(problem) says more."
         )
-    if float(np.linalg.norm(near.start)) <= accuracy:
+    if near.distance <= accuracy:
         raise ValueError(
-            f"plan: the start is already {np.linalg.norm(near.start):.3g} from the stable point, within accuracy = "
-            f"{accuracy:g}; ask for more, or give another theta."
+            f"plan: the start is already {near.distance:.3g} from the stable point, within accuracy = {accuracy:g}; "
+            "ask for more, or give another theta."
         )
     if privacy is not None:
         return private_options(problem, near, cost, accuracy, privacy, clip, local_steps, batches, deploy)
@@ -90,11 +90,35 @@ def plan(
             f"plan: no setting comes within accuracy = {accuracy:g}; allow larger batches or more local steps, or a "
             "larger accuracy."
         )
-    ranked, method = _look_closely(problem, near, cost, accuracy, ranked, theta, deploy, pilots, seed)
+    ranked, method, trial, untried = _look_closely(problem, near, cost, accuracy, ranked, theta, deploy, pilots, seed)
     return Plan(
-        accuracy, float(np.linalg.norm(near.start)), ranked[0], ranked[1] if len(ranked) > 1 else None,
-        tuple(ranked), method, ranked[0].setting.algorithm(cost.latency, deploy), cost, near.clients,
+        accuracy, near.distance, ranked[0], ranked[1] if len(ranked) > 1 else None, tuple(ranked), method,
+        ranked[0].setting.algorithm(cost.latency, deploy), cost, near.clients,
+        reached=None if trial is None else trial.error, notes=_notes(near, method, trial, untried),
     )  # fmt: skip
+
+
+def _notes(near: Near, method: str, trial: Trial | None, untried: int) -> tuple[str, ...]:
+    """What the prediction rests on, where that is less than exact."""
+    others = f"The linear model holds {untried} more for faster than that; they were not tried."
+    more = (others,) if untried else ()
+    if method == "exact recursion":
+        return more
+    if trial is not None and trial.repeats:
+        tried = (
+            f"After so many rounds the error was {trial.error:.3g} ± {trial.spread:.2g} (standard error) in "
+            f"{trial.repeats} pilot run{'s' if trial.repeats > 1 else ''}."
+        )
+        return (tried, *more)
+    said = "No run has tried this: the linear model at the stable point is exact for quadratic problems only."
+    missing = []
+    if near.remembers:
+        missing.append(
+            "The data remember past models; the linear model takes them for settled, so its times are short."
+        )
+    if near.travel > 0:
+        missing.append("The stable point lies on the edge of the domain; the way there is a rough guess.")
+    return (said, *missing)
 
 
 def _rank(
@@ -124,33 +148,43 @@ def _rank(
 def _look_closely(
     problem: Problem, near: Near, cost: Cost, accuracy: float, ranked: list[Option], theta: Any, deploy: str,
     pilots: bool, seed: int,
-) -> tuple[list[Option], str]:  # fmt: skip
-    """The leading settings with the time that they really take, until no other is predicted to be faster."""
-    if not pilots and not is_exact(problem, ranked[0].setting):
-        return ranked, "linear model"
-    start = float(near.start[0] + np.ravel(jax.tree.leaves(near.stable)[0])[0])
-    seen: list[Option] = []
-    trials, exact = 0, True
+) -> tuple[list[Option], str, Trial | None, int]:  # fmt: skip
+    """The leading settings with the time that they really take, until no other is predicted to be faster.
+
+    Also how the fastest was looked at, what came of it, and how many that are predicted to be faster were not tried.
+    """
+    seen: list[tuple[Option, Trial]] = []
     for number, option in enumerate(ranked):
-        known = is_exact(problem, option.setting)
-        if (not known and (not pilots or trials == _PILOTS)) or number == _EXACT:
+        exact = is_exact(problem, near, option.setting, option.rounds)
+        if number == _EXACT or (not exact and (not pilots or sum(t.repeats > 0 for _, t in seen) == _PILOTS)):
             break
-        if len(seen) > 1 and min(o.time for o in seen) <= option.time:
+        if len(seen) > 1 and min(o.time for o, _ in seen) <= option.time:
             break
-        if known:
-            rounds = exact_rounds(problem, option.setting, start, accuracy, option.rounds, deploy)
+        if exact:
+            trial = _follow(near, option, accuracy, deploy)
         else:
-            trials, exact = trials + 1, False
-            rounds = pilot_rounds(
+            trial = pilot(
                 problem, option.setting, theta, near.stable, accuracy, option.rounds, deploy, cost.latency, seed
             )
-        seen.append(dataclasses.replace(option, rounds=rounds, time=rounds * option.round_time))
-    found = sorted((o for o in seen if math.isfinite(o.time)), key=lambda o: o.time)
+        seen.append((dataclasses.replace(option, rounds=trial.rounds, time=trial.rounds * option.round_time), trial))
+    if not seen:
+        return ranked, "linear model", None, 0
+    found = sorted((pair for pair in seen if math.isfinite(pair[0].time)), key=lambda pair: pair[0].time)
     if not found:
         raise ValueError(
             f"plan: none of the {len(seen)} best settings came within accuracy = {accuracy:g} in a pilot run: this far "
             "from the stable point the linear model misleads. Ask for another accuracy, or start nearer (theta)."
         )
-    rest = [option for option in ranked[len(seen) :] if option.time >= found[0].time]
-    later = sorted([*found[1:], *rest], key=lambda o: o.time)
-    return [found[0], *later], "exact recursion" if exact else "pilot runs"
+    best, trial = found[0]
+    rest = [option for option in ranked[len(seen) :] if option.time >= best.time]
+    later = sorted([*(option for option, _ in found[1:]), *rest], key=lambda o: o.time)
+    untried = len(ranked) - len(seen) - len(rest)
+    return [best, *later], "pilot runs" if trial.repeats else "exact recursion", trial, untried
+
+
+def _follow(near: Near, option: Option, accuracy: float, deploy: str) -> Trial:
+    """By the exact recursion: the rounds after which the error stays at or below `accuracy`."""
+    count = math.ceil(1.5 * option.rounds) + 2
+    error = errors(near, option.setting, count, deploy)
+    needed = last_exit(error, np.arange(count + 1), accuracy)
+    return Trial(needed, float(error[int(needed)]) if math.isfinite(needed) else math.inf)

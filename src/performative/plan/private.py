@@ -38,6 +38,11 @@ def private_options(
         raise ValueError(f"plan: a client has {rows} rows; batches must hold a size of at most that, got {batches}.")
     if clip is not None and not (math.isfinite(clip) and clip > 0):
         raise ValueError(f"plan: clip must be a positive length of a gradient; got {clip}.")
+    if near.travel > 0:
+        raise ValueError(
+            "plan: with privacy the stable point must lie inside of the domain; here it lies on its edge, where noise "
+            "moves it inward by an amount that no formula here gives. Compare a few settings with pf.sweep instead."
+        )
     bound = float(np.quantile(near.sizes, _KEPT)) if clip is None else float(clip)
     found: list[tuple[float, Option]] = []
     maps = LocalMaps(near, deploy)
@@ -77,7 +82,7 @@ def private_options(
         f"Not in epsilon: {_LOOKED}. Plan on public or made-up data like these to keep to it.",
     )
     return Plan(
-        accuracy, float(np.linalg.norm(near.start)), ranked[0], kinds[1] if len(kinds) > 1 else None,
+        accuracy, near.distance, ranked[0], kinds[1] if len(kinds) > 1 else None,
         tuple(kinds), "linear model",
         dataclasses.replace(first.algorithm(cost.latency, deploy), from_data=(_LOOKED,)),
         cost, near.clients, reached, notes,

@@ -34,6 +34,12 @@ class Setting:
         """The step of local step t: `rate`, or rate / (1 + t / decay), which is harmonic(rate * decay, decay)."""
         return np.full(np.shape(t), self.rate) if self.decay is None else self.rate / (1 + np.asarray(t) / self.decay)
 
+    def steps_over(self, travel: float) -> float:
+        """Local steps until the lengths of all steps add up to `travel`."""
+        if self.decay is None:
+            return travel / self.rate
+        return self.decay * math.expm1(min(travel / (self.rate * self.decay), 700.0))
+
     def participation(self, latency: AbstractLatency | None) -> AbstractParticipation:
         if self.k is None:
             return participation.Full()
@@ -106,22 +112,28 @@ class LocalMaps:
         if key not in self._kept:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            self._kept[key] = self._find(eta)
+            self._kept[key] = local_maps(self.near, eta, self.deploy)
         return self._kept[key]
 
-    def _find(self, eta: np.ndarray) -> tuple[np.ndarray, ...]:
-        near, d, N = self.near, self.near.size, self.near.clients
-        eye = np.eye(d)
-        own = near.H if self.deploy == "round" else near.H + near.C
-        power, total = np.broadcast_to(eye, (N, d, d)), np.zeros((N, d, d))
-        samples, unit = np.zeros((N, d, d)), np.zeros((N, d, d))
-        for length in eta:
-            keep = eye - length * own
-            back = np.swapaxes(keep, 1, 2)
-            power, total = keep @ power, keep @ total + length * eye
-            samples, unit = keep @ samples @ back + length**2 * near.noise, keep @ unit @ back + length**2 * eye
-        A = power - eye if self.deploy != "round" else power - eye - total @ near.C
-        return A, np.einsum("ijk,ik->ij", total, near.pull), samples, unit
+
+def local_maps(near: Near, eta: np.ndarray, deploy: str) -> tuple[np.ndarray, ...]:
+    """A_i, b_i and the covariances that one sample a step, and one unit of noise a step, leave after the steps eta.
+
+    eta: [E], or [E, R, 1, 1, 1] for R rounds at once, which then lead the results
+    """
+    d, N = near.size, near.clients
+    eye, times = np.eye(d), np.multiply if d == 1 else np.matmul  # products of single numbers are quicker so
+    own = near.H if deploy == "round" else near.H + near.C
+    power, total = np.broadcast_to(eye, (N, d, d)), np.zeros((N, d, d))
+    samples, unit = np.zeros((N, d, d)), np.zeros((N, d, d))
+    for length in eta:
+        keep = eye - length * own
+        back = np.swapaxes(keep, -1, -2)
+        power, total = times(keep, power), times(keep, total) + length * eye
+        samples = times(times(keep, samples), back) + length**2 * near.noise
+        unit = times(times(keep, unit), back) + length**2 * eye
+    A = power - eye if deploy != "round" else power - eye - times(total, near.C)
+    return A, np.einsum("...ijk,ik->...ij", total, near.pull), samples, unit
 
 
 def round_map(maps: LocalMaps, setting: Setting, eta: np.ndarray) -> RoundMap:
@@ -142,8 +154,17 @@ def rounds_to(maps: LocalMaps, setting: Setting, accuracy: float, limit: float =
     """Rounds until the root mean square of |theta - theta_PS| is at most `accuracy`; infinite where it never is.
 
     Exact for a quadratic problem and a constant rate, but for the spread that a span of rounds adds, which is taken
-    at its start. A harmonic rate is held over spans in which it falls by less than a tenth.
+    at its start. A harmonic rate is held over spans in which it falls by less than a tenth. Where the edge of the
+    domain holds the stable point, no less than it takes to get there.
     """
+    near = maps.near
+    there = float(math.ceil(setting.steps_over(near.travel) / setting.local_steps))
+    if near.size == 0:
+        return max(there, 1.0)
+    return max(there, _rounds_to(maps, setting, accuracy, limit))
+
+
+def _rounds_to(maps: LocalMaps, setting: Setting, accuracy: float, limit: float) -> float:
     near = maps.near
     u, S = near.start.copy(), np.zeros((near.size, near.size))
     done, target, span = 0, accuracy**2, 1
