@@ -8,6 +8,7 @@ import numpy as np
 
 import performative as pf
 from performative.populations import AbstractPopulation, Gaussian
+from performative.populations.gaussian import AbstractLocation
 from performative.populations.nodes import standard_nodes
 from performative.types import Numbers
 
@@ -36,6 +37,47 @@ class Bistable(AbstractPopulation):
 
     def nodes(self, theta: Any, count: int) -> Any:
         return standard_nodes((), count)
+
+
+class Threshold(AbstractPopulation):
+    """People whose normal threshold lies below theta + 1/2 give `gain` more, in jumps.
+
+    E Z = gain (Phi(theta + 1/2) - Phi(1/2)): theta = 0 is stable, and retraining multiplies errors by 0.352 gain there.
+    """
+
+    gain: Numbers = pf.number()
+
+    def model_shape(self) -> Any:
+        return ()
+
+    def draw(self, key: Any, shape: Any, theta: Any, rows: Any = None) -> Any:
+        return jax.random.normal(key, shape, theta.dtype)
+
+    def sample(self, noise: Any, world: Any, theta: Any) -> Any:
+        return self.gain * (jnp.where(noise < theta + 0.5, 1.0, 0.0) - 0.6914624612740131)
+
+
+class Bent(AbstractLocation):
+    """Normal data around a place that the model bends: the slope is not all of it."""
+
+    sensitivity: Numbers = pf.per_client()
+    scale: Numbers = pf.per_client()
+
+    @property
+    def level(self) -> Any:
+        return jnp.zeros(())
+
+    @property
+    def slope(self) -> Any:
+        return self.sensitivity
+
+    def location(self, theta: Any) -> Any:
+        return self.sensitivity * 3.0 * jnp.tanh(theta)
+
+
+def two_wells(theta: Any, z: Any) -> Any:
+    """(theta^2 - 1)^2 / 4 + theta z / 10: minima near -1 and 1, the first one lower where z > 0."""
+    return jnp.square(jnp.square(theta) - 1.0) / 4.0 + 0.1 * theta * z
 
 
 class Tree(AbstractPopulation):

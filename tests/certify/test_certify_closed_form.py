@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from certify_problems import MEAN, SENSITIVITY, WEIGHTS, Bistable, Tree, gaussian
+from certify_problems import MEAN, SENSITIVITY, WEIGHTS, Bistable, Threshold, Tree, gaussian, two_wells
 
 import performative as pf
 from performative.certify import certify
@@ -84,19 +84,52 @@ def test_two_basins():
     assert "the start decides" in c.verdict and "(repelling)" in words(c)
 
 
-@pytest.mark.parametrize("start", [-1.0, -1.9, -2.5])
-def test_of_several_points_the_one_that_retraining_reaches(start):
-    """eps = 1.5 on [-3, 3]: -2 repels, and the start decides between the ends, not how near they are."""
+@pytest.mark.parametrize(("start", "nearest", "reached"), [(-1.0, -3.0, 3.0), (2.0, 3.0, 3.0), (-2.5, -3.0, -3.0)])
+def test_of_several_points_the_nearest_that_attracts_as_stable_point_has_it(start, nearest, reached):
+    """eps = 1.5 on [-3, 3]: -2 repels. Both name the end that is near; where retraining ends is said beside it."""
     problem = pf.Problem(pf.losses.squared, Gaussian([1.0], [1.5], 1.0), domain=pf.Box(-3.0, 3.0))
-    end = pf.repeated_risk_minimization(problem, start, 40)[-1]
-    assert certify(problem, theta=start).stable == pytest.approx(end)
-    assert end == (-3.0 if start < -2 else 3.0)
+    c = certify(problem, theta=start)
+    assert c.stable == pf.stable_point(problem, start=start) == nearest and c.reached == reached
+    assert pf.repeated_risk_minimization(problem, start, 40)[-1] == pytest.approx(reached)
+    assert "of several the attracting one nearest to the start" in words(c) and "so the start decides" in c.verdict
+    ends = "there" if nearest == reached else f"at {reached:g}"
+    assert f"Exact retraining from the start ends {ends}." in words(c)
 
 
 def test_on_the_edge_of_settling():
     """eps = -1: retraining swings for ever."""
     said = certify(pf.Problem(pf.losses.squared, Gaussian([1.0], [-1.0], 1.0)), theta=0.3)
-    assert said.verdict.startswith("On the edge") and "neither shrinks nor grows" in str(said)
+    assert said.verdict.startswith("On the edge") and "to first order it neither shrinks nor grows" in str(said)
+    assert said.attracting is None
+
+
+@pytest.mark.parametrize("gain", [1.5, 5.0])
+def test_people_who_cross_a_threshold_are_not_judged_by_derivatives(gain):
+    """Retraining multiplies errors by 0.352 gain, the derivative of every sample is 0."""
+    c = certify(pf.Problem(pf.losses.squared, Threshold(gain)), samples=256)
+    if c.stable is not None:  # a sum of steps need not have a root
+        assert c.jumps and c.attracting is None and c.settles is None and "cross a threshold" in words(c)
+    assert c.verdict.startswith("Not known") and not c.proved
+
+
+def test_an_optimal_point_that_derivatives_do_not_see_is_not_named():
+    """The risk falls by crossing people's thresholds, which no sample's derivative knows of."""
+    c = certify(pf.Problem(pf.losses.squared, Threshold(1.5)), samples=256)
+    assert c.optimal is None and np.isnan(c.relative_cost)
+
+
+def test_a_lower_minimum_elsewhere_is_told():
+    """Two wells; the stable point lies in the one that is less deep."""
+    c = certify(pf.Problem(two_wells, Gaussian([1.0], [0.1], 1.0)), theta=0.9, samples=256)
+    assert c.stable > 0.5 and c.attracting and c.deeper is not None and c.deeper < -0.5
+    assert "only where training stays nearby" in c.verdict and "risk is lower at" in words(c)
+
+
+def test_the_best_that_was_found_is_not_called_optimal():
+    known = certify(gaussian())
+    found = certify(pf.Problem(pf.losses.squared, Bistable()), theta=0.1)
+    assert known.optimal_known and "The optimal point is" in words(known)
+    assert not found.optimal_known and "The best point that was found is" in words(found)
 
 
 @pytest.mark.slow

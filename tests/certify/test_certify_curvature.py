@@ -3,7 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from certify_problems import strategic
+from certify_problems import gaussian, strategic
+from scipy import stats
 
 import performative as pf
 from performative.certify import certify
@@ -68,8 +69,26 @@ def test_training_error_of_a_mean_is_that_of_the_mean():
     c = certify(pf.Problem(pf.losses.squared, Database(z, Linear(0.4)), p))
     expected = np.sqrt(np.sum(p**2 * [np.var(table) / len(table) for table in z]))
     np.testing.assert_allclose(c.error, expected)
-    assert c.error_source == "sampling" and c.detectable == (c.static_gap > expected)
+    assert c.error_source == "sampling"
+    np.testing.assert_allclose(c.chance, stats.norm.cdf(-c.static_gap / (2 * expected)))
     assert certify(pf.Problem(pf.losses.squared, Gaussian(np.ones(2), 0.4, 1.0))).error is None
+
+
+@pytest.mark.parametrize(("error", "shows"), [(0.1, True), (0.2, None), (0.5, False)])
+def test_an_effect_shows_drowns_or_lies_between(error, shows):
+    """m = 2.3 and eps = 0.14: static and stable are 0.374 apart."""
+    c = certify(gaussian(), error=error)
+    assert c.detectable is shows and c.error_source == "given"
+    said = {True: "the effect shows", None: "may or may not show", False: "cannot be told from noise"}
+    assert said[shows] in str(c)
+
+
+def test_the_training_error_is_that_along_the_way():
+    """One coordinate is loud and stays, one is quiet and follows: the effect shows beside the noise of the first."""
+    z = np.random.default_rng(0).normal([0.0, 1.0], [50.0, 0.1], size=(1, 400, 2))
+    c = certify(pf.Problem(pf.losses.squared, Database(z, Linear(np.array([[0.0, 0.5]])))), theta=[0.0, 0.0])
+    np.testing.assert_allclose(c.error, np.std(z[0, :, 1]) / 20, rtol=0.01)
+    assert c.static_gap < np.std(z[0, :, 0]) / 20 and c.detectable
 
 
 def test_house_prices_have_the_curvature_of_their_features():

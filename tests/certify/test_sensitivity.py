@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from certify_problems import Bent
 from scipy import stats
 from untold import Untold
 
@@ -51,6 +52,13 @@ def test_what_populations_tell(population, expected):
     assert (found is None) == (expected is None)
     if expected is not None:
         np.testing.assert_allclose(found, expected)
+
+
+def test_what_a_subclass_does_is_not_known():
+    """The slope of `Bent` is not how its data move."""
+    assert known_sensitivity(Bent(np.array([0.2, 0.3]), 1.0)) is None
+    c = certify(pf.Problem(pf.losses.squared, Bent(np.array([0.2, 0.3]), 1.0)), theta=0.5, samples=256)
+    assert c.sensitivity_source == "estimated" and not c.proved
 
 
 def test_a_translation_is_found_without_error():

@@ -30,23 +30,33 @@ class Certificate:
     threshold:   mu / L
     sufficient:  eps_bar < mu / L; None where the limits do not decide it, or nothing was computed
 
-    What holds near the stable point, necessary and sufficient there:
+    What holds near the stable point, of several the attracting one nearest to the start; necessary and sufficient
+    there:
 
-    contraction: spectral radius of d Phi / d theta, Phi the retraining map; NaN where Phi is not defined
+    contraction: spectral radius of d Phi / d theta, Phi the retraining map; NaN where Phi is not defined.
+                 contraction_error: its standard error, from the draws that expectations are taken over
     multiplier:  what one retraining multiplies an error by, signed where that is one real number
-    attracting:  whether retraining settles there from nearby; settles: whether small gradient steps do
+    attracting:  whether retraining settles there from nearby; settles: whether small gradient steps do. None where
+                 that cannot be told
     on_edge:     whether the point lies on the edge of the domain, held there by a gradient that points outside
+    jumps:       whether the data jump as the model moves, so that derivatives at the point say nothing of it
+    deeper:      a model with a lower risk on the data of the stable point: training that finds the lowest minimum
+                 leaves the stable point. None where none was found
     others:      further equilibria that were found. unique: True where that is proved, False where there are
                  others, None where no other was found (no proof), or none at all
+    reached:     where there are others, the point that exact retraining from the start ends at; None where that is
+                 none of them, or was not tried
 
     What it costs, at theta_0 = start:
 
     stable, optimal, static: points shaped like the model, None where there is none; static is what training once on
                  the data of the start gives, or the model that was handed in
     *_risk:      performative risks f(theta; theta); NaN where there is no point
-    distance:    |stable - optimal|; relative_cost: (stable_risk - optimal_risk) / |optimal_risk|
-    static_gap:  |static - stable|; error: of training, as stated or from the sizes of the tables; detectable:
-                 static_gap > error, None where one of them is not known
+    distance:    |stable - optimal|; relative_cost: (stable_risk - optimal_risk) / |optimal_risk|. optimal_known:
+                 whether the optimal point has a closed form; else it is the best that was found
+    static_gap:  |static - stable|; error: standard deviation of training along that way, as stated or from the sizes
+                 of the tables; chance: that a model trained anew lies nearer to the wrong one of the two; detectable:
+                 True where that is at most 5 %, False where it is 30 % or more, None between, or where it is not known
     """
 
     clients: int
@@ -71,13 +81,17 @@ class Certificate:
     threshold: float
     sufficient: bool | None
     contraction: float
+    contraction_error: float
     multiplier: float
     attracting: bool | None
     settles: bool | None
     on_edge: bool
+    jumps: bool
     stable: Theta
     optimal: Theta
     static: Theta
+    reached: Theta
+    deeper: Theta
     start: Theta
     distance: float
     stable_risk: float
@@ -87,6 +101,7 @@ class Certificate:
     static_gap: float
     error: float | None
     error_source: str | None
+    chance: float
     detectable: bool | None
     others: tuple[Solution, ...]
     stateful: bool
@@ -94,6 +109,7 @@ class Certificate:
     no_optimal: str | None = None
     no_static: str | None = None
     falls_far_out: bool = False
+    optimal_known: bool = False
 
     @property
     def contracts(self) -> bool:

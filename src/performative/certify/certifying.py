@@ -15,7 +15,7 @@ from performative.certify.curvature import measure_curvature
 from performative.certify.known_sensitivity import known_sensitivity
 from performative.certify.points import Points, find_points
 from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
-from performative.certify.training import sampling_error
+from performative.certify.training import chance_of_mistake, sampling_error, shows
 from performative.engine.progress import progress_bar
 from performative.engine.run import cache_compilations
 from performative.messages import PerformativeWarning
@@ -41,9 +41,11 @@ def certify(
         eps_bar = sum_i p_i eps_i < mu / L      sufficient: one stable point, which attracts from every start
         rho(d Phi / d theta) < 1                necessary and sufficient for a stable point to attract from nearby
 
-    theta:   the model in the world's hands before anything is learnt, None for zeros
+    theta:   the start: the model in the world's hands before anything is learnt, None for zeros. Of several stable
+             points the attracting one nearest to the start is judged, as in `stable_point`
     static:  the model that was learnt once, None for the minimiser of the risk on the data of `theta`
-    error:   how far off training is, in the units of theta; None for what the sizes of the clients' tables say
+    error:   standard deviation of training along the way from the static to the stable model, in the units of theta;
+             None for what the sizes of the clients' tables say
     seed:    of the draws that sensitivities are estimated from, where the population does not tell them
     samples: draws a client for that, fewer where there are many clients
     progress: show a bar; None shows one on a terminal
@@ -69,8 +71,8 @@ def certify(
         sensitivity = _sensitivity(problem, land, points, around, radius, samples, seed)
         begin("training error")
         source = None if error is None else "given"
-        if error is None and points.stable is not None:
-            error = sampling_error(land, points.stable)
+        if error is None and points.stable is not None and points.static is not None:
+            error = sampling_error(land, points.stable, points.static - points.stable)
             source = None if error is None else "sampling"
         update(len(_STEPS), str)
         return _certificate(problem, land, points, curvature, sensitivity, error, source)
@@ -95,11 +97,12 @@ def _certificate(
     elif high < threshold or low >= threshold:  # neither where the threshold is not a number
         sufficient = bool(high < threshold)
     gap = _distance(points.static, points.stable)
+    chance = chance_of_mistake(gap, error)
     shaped: dict[str, Any] = {
         name: None if x is None else land.shaped(x)
-        for name, x in (("stable", points.stable), ("optimal", points.optimal), ("static", points.static))
+        for name, x in ((name, getattr(points, name)) for name in ("stable", "optimal", "static", "reached", "deeper"))
     }
-    risk: dict[str, Any] = {f"{name}_risk": _risk(land, getattr(points, name)) for name in shaped}
+    risk: dict[str, Any] = {f"{n}_risk": _risk(land, getattr(points, n)) for n in ("stable", "optimal", "static")}
     return Certificate(
         clients=problem.clients,
         mu=curvature.mu, L=curvature.L, L_theta=curvature.L_theta, L_data=curvature.L_data,
@@ -109,17 +112,17 @@ def _certificate(
         eps_bar=mean, eps_bar_lower=low, eps_bar_upper=high, 
         eps_max=float(np.max(eps.value[np.asarray(problem.client_weights) > 0])),
         threshold=threshold, sufficient=sufficient,
-        contraction=points.contraction, multiplier=points.multiplier, attracting=points.attracting,
-        settles=points.settles, on_edge=points.on_edge,
+        contraction=points.contraction, contraction_error=points.contraction_error, multiplier=points.multiplier,
+        attracting=points.attracting, settles=points.settles, on_edge=points.on_edge, jumps=points.jumps,
         start=land.shaped(points.start), **shaped, **risk,
         distance=_distance(points.stable, points.optimal),
         relative_cost=_relative(risk["stable_risk"], risk["optimal_risk"]),
         static_gap=gap, error=error, error_source=source,
-        detectable=None if error is None or math.isnan(gap) else bool(gap > error),
+        chance=chance, detectable=shows(chance),
         others=points.others,
         stateful=_stateful(land),
         no_stable=points.no_stable, no_optimal=points.no_optimal, no_static=points.no_static,
-        falls_far_out=points.falls_far_out,
+        falls_far_out=points.falls_far_out, optimal_known=points.optimal_known,
     )  # fmt: skip
 
 

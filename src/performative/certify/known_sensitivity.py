@@ -4,8 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from performative.populations import Classes, Contaminated, Database, Mixture, Outliers, Sluggish, Strategic
-from performative.populations.gaussian import AbstractLocation
+from performative.populations import (
+    Classes,
+    Contaminated,
+    Database,
+    Gaussian,
+    Mixture,
+    Outliers,
+    Pricing,
+    Sluggish,
+    Strategic,
+)
 from performative.populations.pooled import Pooled
 from performative.populations.shares import Constant
 from performative.populations.shifts import sensitivity_of
@@ -36,27 +45,29 @@ def _parts(population: Any) -> list[_Part] | None:
     """The groups of samples that move together, None where that is not all that theta does."""
     clients = population.clients
     whole = np.ones(clients)
-    if isinstance(population, AbstractLocation):
+    # Exact types: what a subclass does with its samples is not known.
+    kind: Any = type(population)
+    if kind in (Gaussian, Pricing):
         return [(whole, _by_client(population.slope, clients))]
-    if isinstance(population, Outliers):
+    if kind is Outliers:
         return [(whole, np.zeros(clients))]
-    if isinstance(population, Database):
+    if kind is Database:
         slope = sensitivity_of(population.shift)
         return None if slope is None else [(whole, _by_client(slope, clients))]
-    if isinstance(population, Strategic):
+    if kind is Strategic:
         return _strategic(population)
-    if isinstance(population, Classes):
+    if kind is Classes:
         moves = np.broadcast_to(np.asarray(population.sensitivity, np.float64), (clients, population.classes))
         return [(np.asarray(population.share, np.float64)[:, k], -moves[:, k]) for k in range(population.classes)]
-    if isinstance(population, Sluggish):
+    if kind is Sluggish:
         return _parts(population.inner)  # once the data have settled
-    if isinstance(population, Contaminated):
+    if kind is Contaminated:
         fraction = np.broadcast_to(np.asarray(population.fraction, np.float64), clients)
         return _mix([1.0 - fraction, fraction], [population.inner, population.outlier])
-    if isinstance(population, Mixture) and isinstance(population.share, Constant):
+    if kind is Mixture and type(population.share) is Constant:
         shares = [np.broadcast_to(np.asarray(e, np.float64), clients) for e in population.share.share.entries]
         return _mix(shares, list(population.groups))
-    if isinstance(population, Pooled):
+    if kind is Pooled:
         return _pooled(population)
     return None
 

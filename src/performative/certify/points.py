@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from performative.certify.nearby import lower_minimum, reaction_jumps, risk_still_falls
 from performative.messages import PerformativeWarning, code_of
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, survey
@@ -20,8 +21,10 @@ from performative.solve.stable import equilibria
 
 # Other equilibria that the region takes in.
 _NEAREST = 4
-# Retrainings that show which of several points the start leads to, and the largest model for which they are tried.
+# Retrainings that show where the start leads where there are several points, and the largest model they are tried for.
 _RETRAININGS, _SMALL = 30, 64
+# As close to 1 a contraction factor cannot be told from it.
+_EDGE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,15 +36,20 @@ class Points:
     optimal: np.ndarray | None = None
     static: np.ndarray | None = None
     contraction: float = float("nan")
+    contraction_error: float = 0.0
     multiplier: float = float("nan")
     attracting: bool | None = None
     settles: bool | None = None
     on_edge: bool = False
+    jumps: bool = False
+    deeper: np.ndarray | None = None
     others: tuple[Solution, ...] = ()
+    reached: np.ndarray | None = None
     no_stable: str | None = None
     no_optimal: str | None = None
     no_static: str | None = None
     falls_far_out: bool = False
+    optimal_known: bool = False
 
     @property
     def centre(self) -> np.ndarray:
@@ -58,7 +66,7 @@ class Points:
 def find_points(
     problem: Problem, land: Landscape, start: np.ndarray, static: Any, begin: Callable[[str], None]
 ) -> Points:
-    """All points that can be found. Of several stable points the one that retraining from the start leads to.
+    """All points that can be found. Of several stable points the attracting one nearest to the start is `stable`.
 
     Call it inside `jax.enable_x64(True)`, as all that uses the landscape.
     """
@@ -78,8 +86,10 @@ def find_points(
     begin("stable points")
     try:
         listed = equilibria(problem, start=theta)
-        best = _reached(problem, land, theta, listed)
+        best = ([point for point in listed if point.attracting is not False] or list(listed))[0]
         found |= _about_stable(land, best) | {"others": tuple(point for point in listed if point is not best)}
+        if len(listed) > 1 and land.size <= _SMALL:
+            found["reached"] = _reached(problem, land, theta, listed)
     except ValueError as refusal:
         found["no_stable"] = _reason(refusal)
     begin("optimal point")
@@ -87,45 +97,55 @@ def find_points(
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", PerformativeWarning)
         try:
-            found["optimal"] = land.flat(optimal_point(problem, start=near))
+            best_found: Any = optimal_point(problem, start=near, report=True)
+            found["optimal"], found["optimal_known"] = land.flat(best_found.theta), best_found.method == "closed form"
+            if not found["optimal_known"] and risk_still_falls(land, found["optimal"]):
+                del found["optimal"]
+                found["no_optimal"] = (
+                    "the optimal point is not known: descent by derivatives ends where the performative risk still "
+                    "falls, since samples jump as the model moves"
+                )
         except ValueError as refusal:
             found["no_optimal"] = _reason(refusal)
     found["falls_far_out"] = any(code_of(w.message) == "risk-falls-far-out" for w in said)
     return Points(**found)
 
 
-def _reached(problem: Problem, land: Landscape, theta: Any, listed: Any) -> Solution:
-    """Where retraining from the start ends; where it ends at none of them the attracting one nearest to the start."""
-    attracting = [point for point in listed if point.attracting is not False]
-    if len(attracting) > 1 and land.size <= _SMALL:
-        try:
-            end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS, spells=None)))
-            gaps = [float(np.linalg.norm(land.flat(point.theta) - end)) for point in attracting]
-            return attracting[int(np.argmin(gaps))]
-        except ValueError:  # nothing to retrain to
-            pass
-    return (attracting or list(listed))[0]
+def _reached(problem: Problem, land: Landscape, theta: Any, listed: Any) -> np.ndarray | None:
+    """The point that exact retraining from the start ends at, None where that is none of those listed."""
+    try:
+        end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS, spells=None)))
+    except ValueError:  # nothing to retrain to
+        return None
+    points = [land.flat(point.theta) for point in listed]
+    nearest = points[int(np.argmin([np.linalg.norm(x - end) for x in points]))]
+    return nearest if np.linalg.norm(nearest - end) <= 1e-3 * (1.0 + np.linalg.norm(nearest)) else None
 
 
 def _about_stable(land: Landscape, point: Solution) -> dict[str, Any]:
     x, view = land.flat(point.theta), land.equilibrium()
+    # Inside of the domain the gradient of a stable point is zero.
+    on_edge = bool(land.domain is not None and np.max(np.abs(view.gradient(x))) > 1e2 * allowed(view, x))
+    curvature = land.curvature(x, x)
+    jumps = not on_edge and reaction_jumps(land, x, curvature)
+    # What derivatives say of a reaction that jumps is worth nothing.
+    told = not jumps and not abs(point.contraction - 1.0) <= _EDGE
     return {
         "stable": x,
         "contraction": point.contraction,
-        "multiplier": _multiplier(land, x, point.contraction),
-        "attracting": point.attracting,
-        "settles": point.settles,
-        # Inside of the domain the gradient of a stable point is zero.
-        "on_edge": bool(land.domain is not None and np.max(np.abs(view.gradient(x))) > 1e2 * allowed(view, x)),
+        "multiplier": _multiplier(land.size, curvature, point.contraction),
+        "attracting": point.attracting if told else None,
+        "settles": None if jumps else point.settles,
+        "on_edge": on_edge,
+        "jumps": jumps,
+        "deeper": lower_minimum(land, x),
     }
 
 
-def _multiplier(land: Landscape, x: np.ndarray, factor: float) -> float:
+def _multiplier(d: int, hessian: np.ndarray | None, factor: float) -> float:
     """The eigenvalue of d Phi with the largest modulus where it is real and no domain is in the way; else its size."""
-    hessian = land.curvature(x, x) if np.isfinite(factor) else None
-    if hessian is None or not np.all(np.isfinite(hessian)):
+    if hessian is None or not np.all(np.isfinite(hessian)) or not np.isfinite(factor):
         return factor
-    d = land.size
     values = np.linalg.eigvals(-np.linalg.pinv(hessian[:d, :d], rcond=1e-9) @ hessian[:d, d:])
     largest = values[np.argmax(np.abs(values))]
     if abs(abs(largest) - factor) > 1e-6 * (1.0 + factor) or abs(largest.imag) > 1e-9 * (1.0 + factor):

@@ -1,5 +1,6 @@
-"""How far off a model is that was trained on as many people as the population holds."""
+"""How far off a model is that was trained on as many people as the population holds, and whether an effect shows."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -13,20 +14,22 @@ from performative.certify.client_data import as_model, split_clients
 from performative.risk import NODES
 from performative.solve.landscape import Landscape
 
+# Chances to take one model for the other below which an effect shows, and above which it drowns.
+_SHOWS, _DROWNS = 0.05, 0.3
 # Below this share of the largest curvature a direction is flat, and what is learnt there is anybody's guess.
 _FLAT = 1e-10
 
 
-def sampling_error(land: Landscape, x: np.ndarray) -> float | None:
-    """Root mean square of |theta_hat - theta| for training to the minimum on samples of the tables' sizes.
+def sampling_error(land: Landscape, x: np.ndarray, way: np.ndarray) -> float | None:
+    """Standard deviation of theta_hat along `way` for training to the minimum on samples of the tables' sizes.
 
-        E |theta_hat - theta|^2 = trace(H^-1 V H^-1),      V = sum_i p_i^2 Cov_i(grad l) / rows_i
+        Cov(theta_hat) = H^-1 V H^-1,      V = sum_i p_i^2 Cov_i(grad l) / rows_i
 
     H and Cov_i at theta = deployed = x; the limit of many rows, as if the tables were samples of more people. None
-    where clients hold no tables, or the risk is flat, or there are too many parameters for H.
+    where there is no way, clients hold no tables, the risk is flat, or there are too many parameters for H.
     """
     population: Any = land.problem.population
-    if population.capacity is None or not land.dense:
+    if population.capacity is None or not land.dense or not np.any(way):
         return None
     d = land.size
     H = land.own_curvature(x, x)
@@ -34,8 +37,27 @@ def sampling_error(land: Landscape, x: np.ndarray) -> float | None:
     if values[0] <= _FLAT * abs(values[-1]) or values[-1] <= 0:
         return None
     spread = np.asarray(_spread(land, jnp.asarray(x)))
-    inverse = np.linalg.inv(H)
-    return float(np.sqrt(max(np.trace(inverse @ spread @ inverse), 0.0)))
+    along = np.linalg.solve(H, way / np.linalg.norm(way))
+    return float(np.sqrt(max(along @ spread @ along, 0.0)))
+
+
+def chance_of_mistake(gap: float, error: float | None) -> float:
+    """The chance that a model trained anew lies nearer to the wrong one of two models that are `gap` apart.
+
+    Phi(-gap / (2 error)),      the error normal, with standard deviation `error` along the way between them
+    """
+    from scipy import stats
+
+    if error is None or math.isnan(gap):
+        return math.nan
+    return float(stats.norm.cdf(-gap / (2 * error))) if error > 0 else 0.5 * (gap == 0)
+
+
+def shows(chance: float) -> bool | None:
+    """Whether an effect shows: None where it may or may not, or the chance is not known."""
+    if chance <= _SHOWS:
+        return True
+    return False if chance >= _DROWNS else None
 
 
 @eqx.filter_jit

@@ -14,23 +14,29 @@ _PAPER = "Jin et al. 2024, Proposition 2.8"
 
 def verdict(c: "Certificate") -> str:
     """One sentence: does retraining settle?"""
-    if c.stable is None:
-        return "Retraining has nowhere to settle: no stable point was found."
     if c.proved:
         settled = ", where the data settle before each retraining" if c.stateful else ""
-        return f"Retraining settles at the only stable point, whatever the start{settled}: this is proved."
+        lost = "" if c.stable is not None else "; the search did not find the point"
+        return f"Retraining settles at the only stable point, whatever the start{settled}: this is proved{lost}."
+    if c.stable is None:
+        return "Not known to settle anywhere: no stable point was found."
+    if c.jumps:
+        return "Not known: a stable point was found, but near it the data jump as the model moves."
     if c.attracting is None:
-        return "A stable point was found, but whether retraining settles there was not computed."
+        return _undecided(c)
+    others = "; there are other equilibria, so the start decides" if c.others else ""
     if math.isnan(c.contraction):
-        steps = "small gradient steps settle at the stable point" if c.settles else "small gradient steps run away, too"
-        return f"Retraining to the minimum is not defined at the stable point; {steps}."
-    if not c.attracting and abs(c.contraction - 1.0) <= 1e-9:
-        return "On the edge: near the stable point retraining neither settles nor runs away."
+        steps = "small gradient steps settle there from nearby" if c.settles else "small gradient steps run away, too"
+        return f"Retraining to the minimum is not defined at the stable point; {steps}{others}."
     if not c.attracting:
-        steps = "but small gradient steps settle there" if c.settles else "and small gradient steps do so, too"
-        return f"Not contracting: retraining runs away from the stable point, {steps}."
+        return f"Not contracting: retraining runs away from the stable point, {_steps(c)}{others}."
+    if c.deeper is not None:
+        return (
+            "Retraining settles at the stable point from nearby only where training stays nearby: on its data the risk "
+            f"has a lower minimum elsewhere{others}."
+        )
     if c.others:
-        return "Retraining settles at the stable point from nearby; there are other equilibria, so the start decides."
+        return f"Retraining settles at the stable point from nearby{others}."
     if c.contracts:
         known = c.mu_exact and c.L_exact
         return (
@@ -38,6 +44,23 @@ def verdict(c: "Certificate") -> str:
             f"{'the sensitivity was' if known else 'mu, L and the sensitivity were'} measured."
         )
     return "Retraining settles at the stable point from nearby; no theorem promises that it gets there from far away."
+
+
+def _undecided(c: "Certificate") -> str:
+    if math.isnan(c.contraction):
+        return "A stable point was found, but whether retraining settles there was not computed."
+    if c.contraction_error > 0:
+        return (
+            f"Not known: the contraction factor at the stable point, {c.contraction:.3g} ± {c.contraction_error:.2g}, "
+            "cannot be told from 1."
+        )
+    return "On the edge: to first order retraining neither settles at the stable point nor runs away from it."
+
+
+def _steps(c: "Certificate") -> str:
+    if c.settles is None:
+        return "and whether small gradient steps do so, too, is not known"
+    return "but small gradient steps settle there" if c.settles else "and small gradient steps do so, too"
 
 
 def reasons(c: "Certificate") -> dict[str, list[str]]:
@@ -84,7 +107,8 @@ def _promised(c: "Certificate") -> list[str]:
 
 
 def _so(c: "Certificate") -> str:
-    so = "retraining contracts from every start, and there is one stable point only"
+    settled = ", where the data settle before each," if c.stateful else ""
+    so = f"retraining{settled} contracts from every start, and there is one stable point only"
     return so if c.proved else f"{so}, if the numbers hold beyond where they were measured"
 
 
@@ -111,17 +135,25 @@ def _where(c: "Certificate") -> list[str]:
 def _measured(c: "Certificate") -> list[str]:
     if c.stable is None:
         return [_sentence(c.no_stable or "no stable point was found")]
-    where = f"The stable point is {_model(c.stable)}"
+    which = ", of several the attracting one nearest to the start" if c.others and c.attracting is not False else ""
+    where = f"The stable point is {_model(c.stable)}{which}"
     said = [where + (", on the edge of the domain." if c.on_edge else ".")]
     said.append(_retraining(c))
+    if c.deeper is not None:
+        said.append(
+            f"On its data the risk is lower at {_model(c.deeper)}: training that looks everywhere leaves the point."
+        )
     if c.settles is not None:
-        does = "settle there" if c.settles else "run away from it"
+        does = "settle there from nearby" if c.settles else "run away from it"
         said.append(f"Small gradient steps (P-FedAvg, gradient descent) {does}.")
     if c.others:
         kinds = [_kind(point.attracting) for point in c.others[:4]]
         more = f" and {len(c.others) - 4} more" if len(c.others) > 4 else ""
         listed = "; ".join(f"{_model(p.theta)} ({kind})" for p, kind in zip(c.others, kinds, strict=False))
         said.append(f"Other equilibria that were found: {listed}{more}.")
+        if c.reached is not None:
+            here = jax.tree.all(jax.tree.map(np.array_equal, c.reached, c.stable))
+            said.append(f"Exact retraining from the start ends {'there' if here else f'at {_model(c.reached)}'}.")
     elif c.unique is None:
         said.append("No other equilibrium was found, which is no proof that there is none.")
     return said
@@ -129,20 +161,28 @@ def _measured(c: "Certificate") -> list[str]:
 
 def _retraining(c: "Certificate") -> str:
     factor = c.contraction
-    if c.attracting is None:
-        return "The model has too many parameters for the contraction factor to be computed."
+    if c.jumps:
+        return (
+            "A small move of the model changes the data otherwise than the derivative of a sample says: people cross a "
+            "threshold. The contraction factor means nothing there; `repeated_risk_minimization` shows what happens."
+        )
+    if c.attracting is None and math.isnan(factor):
+        return "The contraction factor was not computed: too many parameters, or derivatives that are not finite."
     if math.isnan(factor):
         return "There the risk that training sees has no minimum of its own, so there is nothing to retrain to."
     if factor < 1e-9:
         return "Near it errors are gone after a few retrainings, at most one for each parameter (contraction factor 0)."
+    if c.attracting is None and c.contraction_error > 0:
+        by = f"{factor:.3g} ± {c.contraction_error:.2g}"
+        return f"Near it one retraining multiplies the error by {by}, which may be above or below 1."
     error = "the error" if np.size(jax.tree.leaves(c.stable)[0]) == 1 else "the most stubborn part of the error"
     by = f"Near it one retraining multiplies {error} by {c.multiplier:.3g}"
     if c.attracting:
         times = max(1, math.ceil(math.log(0.01) / math.log(factor)))
         often = f"about {times} retrainings leave 1 % of it" if times > 1 else "one retraining leaves 1 % of it or less"
         return f"{by}, so that {often}."
-    if factor <= 1.0 + 1e-9:
-        return f"{by}: it neither shrinks nor grows."
+    if c.attracting is None:
+        return f"{by}: to first order it neither shrinks nor grows."
     return f"{by}: it {'overshoots, and the error grows' if c.multiplier < 0 else 'runs away'}."
 
 
@@ -151,11 +191,13 @@ def _costs(c: "Certificate") -> list[str]:
     if c.optimal is None:
         said.append(_sentence(c.no_optimal or "no optimal point was found"))
     else:
-        said.append(f"The optimal point is {_model(c.optimal)}, with risk {_number(c.optimal_risk)} once deployed.")
+        what = "The optimal point is" if c.optimal_known else "The best point that was found is"
+        said.append(f"{what} {_model(c.optimal)}, with risk {_number(c.optimal_risk)} once deployed.")
         if c.falls_far_out:
             said.append("It is a local one: from some starts the risk keeps falling far out.")
     if c.stable is not None and c.optimal is not None and c.distance <= 1e-8 * (1.0 + _size(c.stable)):
-        said.append("The stable point is optimal, too: stability costs nothing.")
+        which = "optimal, too" if c.optimal_known else "that point"
+        said.append(f"The stable point is {which}: stability costs nothing.")
     elif c.stable is not None and c.optimal is not None:
         away = f"The stable point is {_number(c.distance)} away from it"
         left = c.stable_risk - c.optimal_risk
@@ -180,9 +222,11 @@ def _detection(c: "Certificate") -> list[str]:
     if c.error is None:
         return [f"{gap}. Whether that shows depends on the training error; state it as `error`."]
     source = "as stated" if c.error_source == "given" else "from the sizes of the clients' tables"
-    than = "more" if c.detectable else "no more"
-    shows = "shows" if c.detectable else "cannot be told from noise"
-    return [f"{gap}, {than} than the training error of {_number(c.error)} ({source}): the effect {shows}."]
+    shows = {True: "shows", False: "cannot be told from noise", None: "may or may not show"}[c.detectable]
+    return [
+        f"{gap}. Along that way the training error is {_number(c.error)} ({source}), and a model trained anew lies "
+        f"nearer to the wrong one of the two with a chance of {c.chance:.2g}: the effect {shows}."
+    ]
 
 
 def _limits(c: "Certificate") -> str:

@@ -1,0 +1,88 @@
+"""What derivatives at a point do not see: data that jump, and a lower minimum elsewhere."""
+
+from typing import Any
+
+import numpy as np
+
+from performative.losses import CrossEntropy, Logistic, Quadratic, Ridge, linear_scores, negative_revenue, squared
+from performative.solve.landscape import Landscape
+from performative.solve.minimise import minimise, nearer
+from performative.solve.roots import escaped, scatter
+
+# Distances from the point in units of 1 + |x|, and how far what happens there may be from what the derivative says, as
+# a share of the curvature. A smooth reaction differs by the square of the distance.
+_STEPS = ((1e-2, 0.1), (1e-1, 0.5))
+_FLAT = ((1e-2, 0.02),)
+_DIRECTIONS, _STARTS = 4, 8
+# A risk is lower elsewhere by more than this share of itself.
+_LOWER = 1e-8
+
+
+def reaction_jumps(land: Landscape, x: np.ndarray, curvature: np.ndarray | None) -> bool:
+    """Whether the data react otherwise than the derivative of the sample says; `curvature` is that of f at (x, x).
+
+        |grad_1 f(x; b) - grad_1 f(x; a) - C (b - a)| > tolerance max(|H|, |C|) |b - a|,      a, b on both sides of x
+
+    So it is where people cross a threshold of the model: each sample stays or jumps, and its derivative is 0.
+    """
+    if curvature is None or not np.all(np.isfinite(curvature)):
+        return False
+    d = land.size
+    H, C = curvature[:d, :d], curvature[:d, d:]
+    scale = max(np.linalg.norm(H, 2), np.linalg.norm(C, 2))
+    for a, b, tolerance in _pairs(land, x):
+        change = land.value(x, b)[1][:d] - land.value(x, a)[1][:d]
+        if np.linalg.norm(change - C @ (b - a)) > tolerance * scale * np.linalg.norm(b - a):
+            return True
+    return False
+
+
+def risk_still_falls(land: Landscape, x: np.ndarray) -> bool:
+    """Whether the performative risk is not flat at x, where descent by derivatives has ended inside of the domain.
+
+    |f(b; b) - f(a; a)| / |b - a| > tolerance |d^2 f(theta; theta)| (1 + |x|)
+    """
+    view = land.performative()
+    slope = view.slope(x)
+    if slope is None or not np.all(np.isfinite(slope)) or np.max(np.abs(view.gradient(x))) > 1e-6:
+        return False
+    scale = np.linalg.norm(slope, 2) * (1.0 + np.linalg.norm(x))
+    return any(
+        abs(view.value(b) - view.value(a)) > tolerance * scale * np.linalg.norm(b - a)
+        for a, b, tolerance in _pairs(land, x, _FLAT)
+    )
+
+
+def lower_minimum(land: Landscape, x: np.ndarray) -> np.ndarray | None:
+    """A model with a lower risk on the data of x than x has, None where none was found: x is a local minimum there."""
+    if _is_convex(land.problem.loss) or not land.dense:
+        return None
+    view = land.decoupled(x)
+    level = view.value(x)
+    for start in nearer(land, lambda land: land.decoupled(x), scatter(land, x, _STARTS)):
+        found = minimise(land, view, start)
+        if not escaped(start, found) and view.value(found) < level - _LOWER * (1.0 + abs(level)):
+            return found
+    return None
+
+
+def _is_convex(loss: Any) -> bool:
+    """Losses that are known to be convex in theta."""
+    if isinstance(loss, CrossEntropy):
+        return loss.model is linear_scores
+    if isinstance(loss, Ridge):
+        return bool(np.all(np.asarray(loss.penalty) >= 0))
+    return loss is squared or loss is negative_revenue or isinstance(loss, (Quadratic, Logistic))
+
+
+def _pairs(land: Landscape, x: np.ndarray, steps: Any = _STEPS) -> Any:
+    """Models on both sides of x, and what is allowed there."""
+    rng = np.random.default_rng(0)
+    for _ in range(1 if len(x) == 1 else _DIRECTIONS):
+        way = rng.standard_normal(len(x))
+        way /= np.linalg.norm(way)
+        for reach, tolerance in steps:
+            length = reach * (1.0 + np.linalg.norm(x))
+            a, b = land.project(x - length * way), land.project(x + length * way)
+            if np.any(a != b):
+                yield a, b, tolerance
