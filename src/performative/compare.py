@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 
 from performative.history import History
@@ -71,7 +72,10 @@ def compare(
 
     Repeat r of one run is held against repeat r of the other, which takes the shared luck out of the difference.
     `baseline` compares all others to one run; without it every pair is compared. With m pairs the intervals are
-    Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method.
+    Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method. Both take differences for normal; where
+    all of them are the same number (a metric that counts), repeats of the same sign are all that is known: the chance
+    of that is 2^(1 - repeats), and the interval is infinite where that is not enough. Runs in which nothing is random
+    are compared exactly.
     """
     from scipy import stats
 
@@ -108,15 +112,24 @@ def compare(
     for first, second in pairs:
         gap = values[first] - values[second]
         mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(repeats))
+        half = quantile * error
         if error > 0:
             raw.append(float(2 * stats.t.sf(abs(mean) / error, repeats - 1)))
+        elif mean == 0 or not (is_random(histories[first]) or is_random(histories[second])):
+            raw.append(float(mean == 0))
         else:
-            raw.append(1.0 if mean == 0 else 0.0)
-        rows.append((first, second, mean, mean - quantile * error, mean + quantile * error))
+            raw.append(2.0 ** (1 - repeats))
+            half = 0.0 if raw[-1] * len(pairs) <= 1 - level else np.inf
+        rows.append((first, second, mean, mean - half, mean + half))
     corrected = holm(np.asarray(raw))
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
     differences = [Difference(*row, p_value=float(p)) for row, p in zip(rows, corrected, strict=True)]
     return Comparison(name, level, {n: float(v.mean()) for n, v in values.items()}, differences)
+
+
+def is_random(history: History) -> bool:
+    """Whether repeats end at different models."""
+    return any(np.any(leaf != leaf[:1]) for leaf in map(np.asarray, jax.tree.leaves(history.final)))
 
 
 def holm(p: np.ndarray) -> np.ndarray:

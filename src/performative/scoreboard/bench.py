@@ -1,6 +1,6 @@
 """Measuring linear classifiers on people who react to them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,8 @@ from performative.client_axis import client_axes
 from performative.engine.setup import check_fit, on_device
 from performative.problem import Problem
 from performative.risk import NODES, decoupled_risk
+
+_DRAWS = 9999
 
 
 class Bench:
@@ -55,21 +57,24 @@ class Bench:
         rates = self._rates(np.full(self._label.shape, answer), self._label, self._share)
         return rates | {"believed": rates["accuracy"]}
 
-    def paired(self, first: Float[np.ndarray, " d"], second: Float[np.ndarray, " d"]) -> tuple[float, float]:
-        """Accuracy of the first model less the second's, and its standard error over people (NaN without a table).
-
-        Each person is held against himself; people are drawn client by client, whose weights are fixed.
-        """
+    def paired(self, first: Float[np.ndarray, " d"], second: Float[np.ndarray, " d"]) -> "Gain":
+        """Accuracy of the first model less the second's. Each person is held against himself; people are drawn client
+        by client, whose weights are fixed."""
         right = []
         for theta in (first, second):
             told, label, share = self._verdicts(theta, theta)
             right.append((told == (label > 0)).astype(np.float64))
         gain = right[0] - right[1]
         mean = np.sum(share * gain, axis=1, keepdims=True)
+        total = float(np.sum(self._weights * mean))
+        if self.people is None:
+            return Gain(total, float("nan"), float("nan"))
         spread = np.sum(share * np.square(gain - mean), axis=1, keepdims=True)
         count = np.sum(share > 0, axis=1, keepdims=True)
         error = float(np.sqrt(np.sum(np.square(self._weights) * spread / count)))
-        return float(np.sum(self._weights * mean)), float("nan") if self.people is None else error
+        here = share > 0
+        better, worse = np.sum(here & (gain > 0), axis=1), np.sum(here & (gain < 0), axis=1)
+        return Gain(total, error, sign_test(better, worse, self._weights[:, 0] / count[:, 0]))
 
     def _verdicts(self, theta: np.ndarray, deployed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         with jax.enable_x64(True):
@@ -86,6 +91,31 @@ class Bench:
             "true_positive": float(hit / ones) if ones > 0 else float("nan"),
             "true_negative": float(passed / zeros) if zeros > 0 else float("nan"),
         }
+
+
+class Gain(NamedTuple):
+    """A difference of accuracies, its standard error over people, and the chance of one as large without a difference.
+
+    The last two are NaN where people are not counted.
+    """
+
+    value: float
+    error: float
+    chance: float
+
+
+def sign_test(better: np.ndarray, worse: np.ndarray, weight: np.ndarray) -> float:
+    """The chance of a gain as large as sum_i weight_i (better_i - worse_i) if those who change were as likely to gain.
+
+    better, worse: people of client i whom only the first, only the second model gets right. With one weight for all
+    this is McNemar's exact test; it holds for few people too, unlike a normal limit. Over fixed draws.
+    """
+    changed = better + worse
+    draws = np.random.default_rng(0).binomial(changed, 0.5, (_DRAWS, len(changed)))
+    moved = np.abs((2 * draws - changed) @ weight)
+    # A draw that is as large up to rounding counts; the people seen count as one of the draws, so that it is exact.
+    as_large = np.sum(moved >= abs((better - worse) @ weight) * (1 - 1e-12))
+    return float((1 + as_large) / (1 + _DRAWS))
 
 
 def performative_risk(problem: Problem, theta: Float[np.ndarray, " d"]) -> float:

@@ -14,7 +14,7 @@ from performative.engine.setup import read_theta
 from performative.errors import check_counts
 from performative.history import History
 from performative.problem import Problem
-from performative.scoreboard.bench import Bench, performative_risk
+from performative.scoreboard.bench import Bench, Gain, performative_risk
 from performative.scoreboard.result import COLUMNS, Line, Scoreboard, Way
 from performative.solve import Solution, equilibria, optimal_point, repeated_risk_minimization
 
@@ -85,14 +85,15 @@ def scoreboard(
         *(_line(name, [score(end) for end in _ends(history)]) for name, history in histories.items()),
     ]
     here = "stable" in points
-    gain, error = bench.paired(points["stable"], points["static"]) if here else (np.nan, np.nan)
+    gain = bench.paired(points["stable"], points["static"]) if here else Gain(np.nan, np.nan, np.nan)
     return Scoreboard(
         lines=tuple(lines),
         points=points,
-        ways={name: _way(_ends(history), points) for name, history in histories.items()},
+        ways={name: way(_ends(history), points, len(histories)) for name, history in histories.items()},
         gap=_distance(points["static"], points["stable"]) if here else np.nan,
-        accuracy_gain=gain,
-        accuracy_error=error,
+        accuracy_gain=gain.value,
+        accuracy_error=gain.error,
+        accuracy_chance=gain.chance,
         people=bench.people,
         held_out=held_out is not None,
         repeats=int(repeats),
@@ -199,8 +200,11 @@ def _line(name: str, scores: list[dict[str, float]]) -> Line:
     return Line(name, {c: float(v.mean()) for c, v in columns.items()}, errors)
 
 
-def _way(ends: list[np.ndarray], points: dict[str, np.ndarray]) -> Way:
-    """Where ends lie along the line from static to stable, with Student's interval of their mean."""
+def way(ends: list[np.ndarray], points: dict[str, np.ndarray], together: int = 1) -> Way:
+    """Where ends lie along the line from static to stable, with Student's interval of their mean.
+
+    `together`: intervals that hold at once (Bonferroni), since the best of several algorithms is looked at.
+    """
     from scipy import stats
 
     line = points["stable"] - points["static"] if "stable" in points else np.zeros(1)
@@ -209,5 +213,5 @@ def _way(ends: list[np.ndarray], points: dict[str, np.ndarray]) -> Way:
     place = np.array([(end - points["static"]) @ line / (line @ line) for end in ends])
     if len(ends) < 2:
         return Way(float(place.mean()), float("inf"))
-    quantile = stats.t.ppf((1 + _LEVEL) / 2, len(ends) - 1)
+    quantile = stats.t.ppf(1 - (1 - _LEVEL) / (2 * together), len(ends) - 1)
     return Way(float(place.mean()), float(quantile * place.std(ddof=1) / np.sqrt(len(ends))))

@@ -28,7 +28,10 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """Where the repeats of an algorithm end on the line from static (0) to stable (1): mean, half its 95 % interval."""
+    """Where the repeats of an algorithm end on the line from static (0) to stable (1): mean, half its 95 % interval.
+
+    The intervals of all algorithms on a board hold together.
+    """
 
     mean: float
     half: float
@@ -53,6 +56,8 @@ class Scoreboard:
     gap:            |static - stable|
     accuracy_gain:  accuracy at the stable point less that of the static baseline, both after people reacted
     accuracy_error: its standard error over people, each held against himself; NaN where people are not counted
+    accuracy_chance: of a gain as large if those whose answer changes were as likely to gain as to lose (a sign test);
+                    of people who are trained on, to whom the models are fitted, it says little
     people:         how many the rates are measured on, None where the population has no table
     held_out:       whether these were kept apart
     rounds:         of each algorithm
@@ -66,6 +71,7 @@ class Scoreboard:
     gap: float
     accuracy_gain: float
     accuracy_error: float
+    accuracy_chance: float
     people: int | None
     held_out: bool
     repeats: int
@@ -137,7 +143,7 @@ class Scoreboard:
         farther = [name for name in self.ways if self[name].values["distance_to_stable"] > self.gap]
         return (
             f"{apart}; the performative effect {verdict} by these repeats. "
-            f"On the way from static (0) to stable (1) they end at {', '.join(told)} (95 %)."
+            f"On the way from static (0) to stable (1) they end at {', '.join(told)} (95 % together)."
             + (f" Farther from stable than the static baseline is: {', '.join(farther)}." if farther else "")
         )
 
@@ -145,8 +151,11 @@ class Scoreboard:
         gain = f"In accuracy stable less static is {100 * self.accuracy_gain:+.2f}"
         if not np.isfinite(self.accuracy_error):
             return f"{gain} points."
-        sure = "more" if abs(self.accuracy_gain) > 1.96 * self.accuracy_error else "no more"
-        return f"{gain} ± {100 * self.accuracy_error:.2f} points: {sure} than chance among that many people."
+        gain = f"{gain} ± {100 * self.accuracy_error:.2f} points"
+        if not self.held_out:
+            return f"{gain} among the people trained on; whether others gain takes `held_out`."
+        sure = "more" if self.accuracy_chance <= 0.05 else "no more"
+        return f"{gain}: {sure} than chance among that many people (p = {self.accuracy_chance:.2g})."
 
 
 def _cell(line: Line, column: str) -> str:
