@@ -125,13 +125,32 @@ MESSAGES: dict[str, Message] = {
     ),
     "clients-react-differently": Message(
         "warning",
-        "`PooledJacobian(alike=True)`: after the run clients' own estimates of df/dtheta differ by more than chance.",
-        "Use `alike=False`; with one df/dtheta for all the model settles between the stable and the optimal point.",
+        "`PooledJacobian(alike=True)`: after the run clients' own df/dtheta differ, and go with its cost.",
+        "Use `alike=False`; with one df/dtheta for all the model settles beside the optimal point.",
     ),
     "alike-not-tested": Message(
         "warning",
         "`PooledJacobian(alike=True)`: the run says too little of each client's reaction to tell whether they differ.",
         "Use `alike=False`, which is right either way; or silence it where you know that clients react alike.",
+    ),
+    "window-too-short": Message(
+        "warning",
+        "`Performative(window=H)`: H is less than twice the number of parameters.",
+        "Raise `window` to the number in the message; df/dtheta is mostly noise until then.",
+    ),
+    "delayed-reaction": Message(
+        "warning",
+        "`Performative(window=H)`: the data react to a model over several spells (`Sluggish`), of which a window sees"
+        " the first.",
+        'Use `Performative(None, term="pathwise")` where the reaction is known; else let each model stay until the data'
+        " have settled (`deploy=pf.Every(k)`).",
+    ),
+    "reaction-overlooked": Message(
+        "warning",
+        "`Performative(window=H)`: the family that it fits to the data leaves out a part of how they react, at the"
+        " start by more than a tenth.",
+        'Use `term="pathwise"` where samples move as a whole, another `estimate=`, `pf.profl` against outliers, and'
+        " `pf.pofl` on the clients in the place of pooled data.",
     ),
     # Tables, models, problems
     "too-few-images": Message(

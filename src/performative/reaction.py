@@ -111,11 +111,12 @@ class Window(eqx.Module):
 
 
 class Experience(eqx.Module):
-    """All that a client has seen of its reaction: moments about their means, in which later rows count more.
+    """All that a client has seen of its reaction: means, and moments about them, in which later rows count more.
 
         w_t = max(4 / (t + 3), pace),      mean <- mean + w_t (row_t - mean),      likewise for the moments
 
-    Row t is the model that was deployed at the client's t-th step and the f-hat under it. With pace = 0 row s has a
+    Row t is the model that was deployed at the client's t-th step, the f-hat under it, and s, how the risk answers to
+    f. With pace = 0 row s has a
     weight in proportion to s^3: the first steps, taken far away, are soon forgotten, while the rows that count become
     more for as long as the run lasts. A model owes nothing to the chance in the f-hat under it, so least squares over
     rows is consistent.
@@ -124,6 +125,7 @@ class Experience(eqx.Module):
     count: Int[Array, "..."]
     model: Float[Array, "... d"]
     parameters: Float[Array, "... m"]
+    answer: Float[Array, "... m"]  # mean of s
     moments: Moments
     spread: Float[Array, "... m"]  # variance of each entry of f-hat
     crowding: Float[Array, "..."]  # sum of the squared weights, which sum to one
@@ -133,13 +135,15 @@ class Experience(eqx.Module):
         d, m = model.shape[0], parameters.shape[0]
         moments = Moments(jnp.zeros((d, d), model.dtype), jnp.zeros((m, d), parameters.dtype))
         f = jnp.zeros(m, parameters.dtype)
-        return Experience(jnp.zeros((), jnp.int32), jnp.zeros(d, model.dtype), f, moments, f, jnp.ones((), f.dtype))
+        return Experience(jnp.zeros((), jnp.int32), jnp.zeros(d, model.dtype), f, f, moments, f, jnp.ones((), f.dtype))
 
     def forget_if(self, stale: Bool[Array, ""]) -> "Experience":
         """None at all where `stale`, else as it is: the next row then has all of the weight."""
         return eqx.tree_at(lambda e: e.count, self, jnp.where(stale, 0, self.count))
 
-    def write(self, model: Array, parameters: Array, pace: Float[Array, ""] | float = 0.0) -> "Experience":
+    def write(
+        self, model: Array, parameters: Array, answer: Array, pace: Float[Array, ""] | float = 0.0
+    ) -> "Experience":
         """One more row."""
         count = self.count + 1
         weight = jnp.maximum(4 / (count + 3).astype(model.dtype), pace)
@@ -155,6 +159,7 @@ class Experience(eqx.Module):
             count,
             self.model + weight * apart,
             self.parameters + weight * change,
+            self.answer + weight * (answer - self.answer),
             moments,
             mix(self.spread, jnp.square(change)),
             jnp.square(stays) * self.crowding + jnp.square(weight),

@@ -36,7 +36,7 @@ def some_moments(slopes=None, rows=30):
     @jax.vmap
     def seen(models, parameters):
         start = Experience.empty(jnp.zeros(D), jnp.zeros(M))
-        return jax.lax.scan(lambda e, row: (e.write(*row), None), start, (models, parameters))[0]
+        return jax.lax.scan(lambda e, row: (e.write(*row, row[1]), None), start, (models, parameters))[0]
 
     return jax.jit(seen)(jnp.asarray(models), jnp.asarray(parameters))
 

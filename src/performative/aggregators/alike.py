@@ -1,4 +1,4 @@
-"""Do clients react alike? A test on what they remember after a run."""
+"""Would one df/dtheta do for all? A test on what clients remember after a run."""
 
 import dataclasses
 from typing import Any
@@ -15,51 +15,44 @@ _ROUNDING = 1e-6  # of the variance of f-hat: what is left after a fit may be ro
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """How far clients' own df/dtheta lie from that of their cluster, against chance.
+    """What one J for all clients of a cluster leaves out of the gradient's second term, against chance.
 
-        apart = mean of |J_i - J|^2,      size = mean of |J|^2,      by weight, in units of the variance of J_i
+        lost = sum_i p_i (J_i - J)^T (s_i - s),      the covariance of reactions with what they cost
 
-    For clients that react alike `apart` is 1 on average, or less: the variance is taken too large where models moved
-    more in rows that count little. `error` is then its standard error. Entries of f-hat may move together, so they
-    are not counted as independent.
+    chance: probability of a `lost` as large as this if nothing is. At most: the variance of J_i is taken too large
+            where models moved more in rows that count little, and entries of f-hat may all move together.
+    off:    |lost| as a part of sum_i p_i |J^T s_i|
+    bound:  the same without anything that cancels out, chance included: it is off by no more
     """
 
-    apart: float
-    size: float
-    error: float
-
-    @property
-    def excess(self) -> float:
-        """How many standard errors `apart` lies above what chance explains."""
-        return (self.apart - 1) / self.error
-
-    @property
-    def differ(self) -> float:
-        """Standard deviation of reactions between clients, as a part of the mean reaction."""
-        return _root(self.apart - 1, self.size)
-
-    @property
-    def bound(self) -> float:
-        """The same with chance counted in: clients differ by no more."""
-        return _root(self.apart, self.size)
+    chance: float
+    off: float
+    bound: float
 
     @staticmethod
     def of(jacobian: Any, known: Any, memory: Memory, weights: Any) -> "Comparison":
         """From the server's estimates [R, C, m, d] and clients' memory [R, N, ...], for R repeats of a run."""
-        seen = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), _experience(memory))
-        jacobian = np.where(np.asarray(known)[..., None, None], np.asarray(jacobian, np.float64), np.nan)
-        apart, size, directions = _distances(seen, jacobian)
-        p = np.where(np.isnan(apart), 0.0, np.asarray(weights, np.float64))
-        if np.sum(p) == 0:
-            return Comparison(1.0, 0.0, float("inf"))
-        p = p / np.sum(p)
-        error = np.sqrt(np.sum(p**2 * 2 / np.maximum(directions, 1)))
-        return Comparison(float(np.nansum(p * apart)), float(np.nansum(p * size)), float(error))
+        from scipy import stats
+
+        seen = _experience(memory)
+        repeats, p = len(np.asarray(known)), np.asarray(weights, np.float64)
+        lost, variance, most, size = [], [], 0.0, 0.0
+        for r in range(repeats):
+            one = jax.tree.map(lambda leaf, r=r: np.asarray(leaf[r], np.float64), seen)
+            found = _lost(one, np.asarray(jacobian[r], np.float64)[np.asarray(known[r])], p)
+            if found is None:
+                return Comparison(1.0, np.inf, np.inf)
+            lost.append(found[0])
+            variance.append(found[1])
+            most, size = most + found[2], size + found[3]
+        mean, spread = np.mean(lost, axis=0), np.mean(variance, axis=0) / repeats
+        chance = stats.chi2.sf(mean @ np.linalg.pinv(spread, hermitian=True) @ mean, np.linalg.matrix_rank(spread))
+        off = np.linalg.norm(mean) * repeats
+        return Comparison(float(np.nan_to_num(chance, nan=1.0)), _part(off, size), _part(most, size))
 
 
-def _root(part: float, whole: float) -> float:
-    """sqrt(part / whole); 0 for a part that is not positive, inf where there is no whole."""
-    return 0.0 if part <= 0 else float(np.sqrt(part / whole)) if whole > 0 else float("inf")
+def _part(part: float, whole: float) -> float:
+    return 0.0 if part == 0 else float(part / whole) if whole > 0 else np.inf
 
 
 def _experience(memory: Memory) -> Experience:
@@ -71,26 +64,28 @@ def _experience(memory: Memory) -> Experience:
     return next(node for node in jax.tree.leaves(memory, is_leaf=found) if found(node))
 
 
-def _distances(seen: Any, jacobian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """|J_i - J|^2 and |J|^2 of each client, for a mean entry and direction, and its directions; NaN where unknown."""
-    cross, spread, rows = seen.moments.cross, seen.spread, 1 / seen.crowding
+def _lost(seen: Any, jacobian: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float] | None:
+    """`lost` of one repeat, its covariance, sum_i p_i |(J_i - J)^T (s_i - s)| and sum_i p_i |J^T s_i|."""
     values, vectors = np.linalg.eigh(seen.moments.gram)
-    keep = (values > _KEPT * values[..., -1:]) & (values > 0)
-    directions = np.sum(keep, axis=-1)
+    keep = (values > _KEPT * values[:, -1:]) & (values > 0)
+    directions, rows = np.sum(keep, axis=1), 1 / seen.crowding
     told = (seen.count > 1) & (directions > 0) & (rows > directions + 1)
-    width = np.where(keep, values, np.inf)
-    own = cross @ vectors / width[..., None, :]  # [R, N, m, d]
-    left = spread - np.sum(own**2 * values[..., None, :], axis=-1)
-    free = np.where(told, rows - directions - 1, np.nan)
-    noise = np.maximum(left, _ROUNDING * spread) * (rows / free)[..., None]
-    use = keep[..., None, :] & (spread > 0)[..., None]
-    variance = np.where(noise > 0, noise, np.nan)[..., None] / np.where(use, values[..., None, :], np.nan)
-    unit = np.where(use, rows[..., None, None] / variance, 0)
-    many = np.sum(use, axis=(-2, -1))
-    cluster = jacobian[:, None] @ vectors[:, :, None]  # [R, N, C, m, d]
-    apart = np.sum((own[:, :, None] - cluster) ** 2 * unit[:, :, None], axis=(-2, -1))
-    nearest = np.argmin(np.where(np.isnan(apart), np.inf, apart), axis=-1)[..., None]
-    size = np.sum(cluster**2 * unit[:, :, None], axis=(-2, -1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        picked = (np.take_along_axis(value, nearest, -1)[..., 0] / many for value in (apart, size))
-        return *(np.where(told & (many > 0), value, np.nan) for value in picked), directions
+    if not len(jacobian) or np.sum(p[told]) == 0:
+        return None
+    inverse = (vectors * np.where(keep, 1 / np.where(keep, values, 1), 0)[:, None]) @ np.swapaxes(vectors, 1, 2)
+    own = seen.moments.cross @ inverse
+    left = seen.spread - np.sum(own * seen.moments.cross, axis=2)
+    noise = np.maximum(left, _ROUNDING * seen.spread) * (rows / np.where(told, rows - directions - 1, 1))[:, None]
+    apart = own[:, None] - jacobian @ (seen.moments.gram @ inverse)[:, None]  # [N, C, m, d], where the client went
+    unit = np.where(noise > 0, 1 / np.where(noise > 0, noise, 1), 0)
+    distance = np.einsum("ncmi,nij,ncmj,nm->nc", apart, seen.moments.gram, apart, unit)
+    cluster = np.argmin(distance, axis=1)
+    p = np.where(told, p, 0) / np.sum(p[told])
+    answer = np.array(seen.answer)
+    for c in np.unique(cluster):
+        mine = cluster == c
+        answer[mine] -= p[mine] @ answer[mine] / max(np.sum(p[mine]), np.finfo(float).tiny)
+    each = np.einsum("nmd,nm->nd", np.take_along_axis(apart, cluster[:, None, None, None], axis=1)[:, 0], answer)
+    weight = p**2 * np.sum(np.sqrt(noise) * np.abs(answer), axis=1) ** 2 / rows
+    size = np.linalg.norm(np.einsum("nmd,nm->nd", jacobian[cluster], seen.answer), axis=1)
+    return p @ each, np.einsum("n,nij->ij", weight, inverse), p @ np.linalg.norm(each, axis=1), p @ size

@@ -21,8 +21,8 @@ from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concre
 # Steps that the server's df/dtheta counts for: enough to hold a client's first estimates in check (after ten steps both
 # count the same), and gone soon (after a thousand it has one part in a hundred).
 _PRIOR = 10.0
-_ALIKE = 0.2  # of the mean reaction; clients that may differ by more than this have not been seen to be alike
-_ERRORS = 4.0  # standard errors: one false alarm in thirty thousand
+_OFF = 0.1  # of the second term: what may be off by more has not been seen to be right
+_CHANCE = 1e-4  # of a false alarm
 
 
 class PooledMemory(eqx.Module):
@@ -46,8 +46,9 @@ class PooledJacobian(AbstractAggregator):
     J^T sum_i p_i s_i, which lacks Cov(J_i, s_i). For the squared loss of a mean s_i = -(gradient i), and the whole is
     (1 - J)^T times the plain gradient: it settles at the stable point, however much clients react.
 
-    alike:    True gives all clients of a cluster its J. Far less noise, and right only where they react alike; after
-              a run warnings say where they do not, or where the run cannot tell.
+    alike:    True gives all clients of a cluster its J. Far less noise, and right only where they react alike, or where
+              s_i is the same for all (a price times a demand); after a run warnings say where neither is so, or where
+              the run cannot tell.
     clusters: with more than one, each has a J of its own. The server groups the clients' own estimates by k-means
               (scikit-learn, on the host) once as many as that have a full window; from then on a client goes to the
               cluster that explains most of its f-hat.
@@ -145,22 +146,22 @@ class PooledJacobian(AbstractAggregator):
 
     def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
         notes = self.inner.review(memory.inner, clients, weights)
-        if not self.alike:
+        if not self.alike or len(weights) == 1:
             return notes
         found = Comparison.of(memory.jacobian, np.asarray(memory.heard) > 0, clients, weights)
         kind = "all clients" if self.clusters == 1 else f"the clients of each of {self.clusters} clusters"
         said = f"PooledJacobian(alike=True) gives {kind} one df/dtheta"
-        if found.excess > _ERRORS:
+        if found.chance < _CHANCE:
             text = (
-                f"{said}, but they react differently: by about {100 * found.differ:.0f} % of the mean reaction. The "
-                "model settles between the stable and the optimal point. Use alike=False."
+                f"{said}, but they react differently: what people's reaction adds to the gradient is off by about "
+                f"{_percent(found.off)}. The model settles beside the optimal point. Use alike=False."
             )
             return [*notes, coded("clients-react-differently", text)]
-        if not found.bound <= _ALIKE:
+        if not found.bound <= _OFF:
             text = (
-                f"{said}, and this run cannot tell whether they react alike: for all it shows they may differ by "
-                f"{100 * min(found.bound, 9.99):.0f} % of the mean reaction. If they do, the model settles between the "
-                "stable and the optimal point. Use alike=False to be right either way, with more noise."
+                f"{said}, and this run cannot tell whether they react alike: for all it shows, what people's reaction "
+                f"adds to the gradient may be off by {_percent(found.bound)}. If they do not, the model settles beside "
+                "the optimal point. Use alike=False to be right either way, with more noise."
             )
             return [*notes, coded("alike-not-tested", text)]
         return notes
@@ -175,6 +176,10 @@ class PooledJacobian(AbstractAggregator):
         split = functools.partial(first_groups, clusters=self.clusters)
         first = jax.pure_callback(split, shape, own, here & ~grouped, vmap_method="broadcast_all")
         return jnp.where(grouped, jax.vmap(shared.nearest)(told.seen), first)
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.0f} %" if part < 10 else "any amount"
 
 
 def first_groups(maps: Any, new: Any, clusters: int) -> np.ndarray:

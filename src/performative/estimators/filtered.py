@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
+from performative.batches import AbstractBatch
 from performative.errors import check_counts, check_finite
 from performative.estimators.adaptive_size import AdaptiveSize
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
@@ -81,6 +82,12 @@ class Filtered(AbstractWrapper):
             value = getattr(self, name)
             if is_concrete(value) and not (np.all(value > 0) and np.all(value < 1)):
                 raise ValueError(f"Filtered: {name} must lie between 0 and 1; got {value}.")
+
+    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
+        """What `inner` is handed is to be free of outliers."""
+        clean = problem.population.clean
+        same = clean is problem.population
+        self.inner.check(problem if same else dataclasses.replace(problem, population=clean), theta, batch)
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         drawn = count_samples(batch)

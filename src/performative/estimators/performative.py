@@ -1,6 +1,5 @@
 """The whole performative gradient: what the loss does, and what the data do."""
 
-import warnings
 from typing import Any
 
 import equinox as eqx
@@ -13,8 +12,10 @@ from jaxtyping import Array, Float, PyTree
 from performative.batches import AbstractBatch
 from performative.errors import check_counts, check_finite
 from performative.estimators.base import AbstractEstimator
+from performative.estimators.family_check import late_part, overlooked
 from performative.estimators.minibatch import count_samples
 from performative.families import AbstractFamily
+from performative.messages import warn
 from performative.populations.base import AbstractPopulation, collect
 from performative.reaction import Experience, Moments, Sighting, Window
 from performative.types import (
@@ -33,6 +34,9 @@ from performative.types import (
     masked_mean,
     squared_norm,
 )
+
+_LATE = 0.01  # of the reaction: what may come later without a word
+_OVERLOOKED = 0.1  # of the gradient's second term
 
 
 class Watch(eqx.Module):
@@ -60,7 +64,9 @@ class Performative(AbstractEstimator):
     reset_after: forget the window after so many steps of absence, None never
     The first H + 1 models of a client go by the plain gradient (Algorithm 2, line 6); one that stays deployed counts
     once. With a server that pools (`PooledJacobian`) its df/dtheta is used in place of the client's own.
-    Where data react with a delay (`Sluggish`) a window sees the first reaction only, and falls short of the optimum.
+    Where data react with a delay (`Sluggish`) a window sees the first reaction only, and falls short of the optimum;
+    so it does where the family does not hold all of the reaction (rows of a `Database` that are not normal with
+    "score", outliers, the pooled data of clients that differ). Before a run warnings say so.
     """
 
     window: int | None = eqx.field(static=True)
@@ -113,7 +119,7 @@ class Performative(AbstractEstimator):
             )
         if self.window is None:
             return
-        self._family(population)
+        family = self._family(population)
         d = sum(leaf.size for leaf in jax.tree.leaves(theta))
         if self.window <= d:
             raise ValueError(
@@ -122,12 +128,29 @@ class Performative(AbstractEstimator):
                 + (', or window=None with term="pathwise" where the reaction is known.' if d > 50 else ".")
             )
         if self.window < 2 * d:
-            warnings.warn(
+            warn(
+                "window-too-short",
                 f"Performative(window={self.window}) is not well above the {d} parameters; df/dtheta will be noisy. "
                 f"window={5 * d} is a good start.",
-                UserWarning,
-                stacklevel=2,
             )
+        late = late_part(problem, theta)
+        if late > _LATE:
+            warn(
+                "delayed-reaction",
+                f"{type(population).__name__}: after one spell under a model {100 * late:.0f} % of the reaction is "
+                f"still to come, and Performative(window={self.window}) learns from what it sees at once. It will "
+                "settle beside the optimal point.",
+            )
+        exact = population.exact_family and isinstance(family, type(population.family))
+        if population.smooth and not exact:
+            off, sure = overlooked(problem, theta, family, self._answer)
+            if sure and off > _OVERLOOKED:
+                warn(
+                    "reaction-overlooked",
+                    f'Performative(term="{self.term}") takes the data of {type(population).__name__} for '
+                    f"{type(family).__name__}, which they are not: at the start the reaction's part of the gradient is "
+                    f"off by {100 * off:.0f} %, however well df/dtheta is known. It will settle beside the optimum.",
+                )
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         if self.window is None:
@@ -158,7 +181,7 @@ class Performative(AbstractEstimator):
         f = family.fit(batch)
         f = jnp.where(jnp.isnan(f), window.newest()[1], f)  # what this batch says nothing of is as it was
         jacobian, reach, ready = self._reaction(window, seen, here, f, local)
-        s = self._answer(family, each, batch, f, theta, local)
+        s = self._answer(family, each, batch, f, theta, local.loss)
         reaction = jnp.where(ready, jnp.matmul(s, jacobian, precision="highest"), 0)
         direction = jax.tree.map(jnp.add, first, unflatten(reaction.astype(here.dtype)))
         facts = {
@@ -171,7 +194,7 @@ class Performative(AbstractEstimator):
         }
         shared = local.broadcast.extra.get("reaction")
         pace = 0.0 if shared is None else shared.pace / local.broadcast.steps
-        after = Watch(window.write(here, f, local.clock), seen.write(here, f, pace))
+        after = Watch(window.write(here, f, local.clock), seen.write(here, f, s, pace))
         return Estimate(direction, after, counts, facts)
 
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
@@ -203,11 +226,11 @@ class Performative(AbstractEstimator):
         return jacobian, reach, ready
 
     def _answer(
-        self, family: AbstractFamily, each: Array, batch: Batch, f: Array, theta: Theta, local: Local
+        self, family: AbstractFamily, each: Array, batch: Batch, f: Array, theta: Theta, loss: Loss
     ) -> Float[Array, " m"]:
         """s, how the risk answers to f."""
         if self.term == "pathwise":
-            slope = jax.vmap(jax.grad(local.loss, argnums=1, allow_int=True), in_axes=(None, 0))(theta, batch.z)
+            slope = jax.vmap(jax.grad(loss, argnums=1, allow_int=True), in_axes=(None, 0))(theta, batch.z)
             return masked_mean(family.displace(batch, slope), batch.mask)
         if self.baseline:
             each = each - masked_mean(each, batch.mask)

@@ -88,6 +88,16 @@ class AbstractPopulation(eqx.Module):
         """What a client takes p(z; f(theta)) to be, for estimators that learn how f moves. None where unknown."""
         return None
 
+    @property
+    def exact_family(self) -> bool:
+        """Whether `family` is the law of the data itself, so that f holds all of their reaction."""
+        return False
+
+    @property
+    def clean(self) -> "AbstractPopulation":
+        """The same people without outliers."""
+        return self
+
     @abstractmethod
     def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
         """One sample z of the client's data under the deployed model theta."""

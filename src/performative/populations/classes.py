@@ -82,6 +82,10 @@ class Classes(AbstractPopulation):
     def family(self) -> ClassLocation:
         return ClassLocation(self.classes)
 
+    @property
+    def exact_family(self) -> bool:
+        return True
+
     def model_shape(self) -> tuple[int, ...]:
         return (self.mean.shape[-1] + self.intercept,)
 

@@ -54,6 +54,10 @@ class AbstractLocation(AbstractPopulation):
     def family(self) -> Location:
         return Location()
 
+    @property
+    def exact_family(self) -> bool:
+        return True
+
     def model_shape(self) -> tuple[int, ...]:
         # A matrix maps theta to a shift of the same length, so one of its axes is enough.
         return widest(np.shape(self.level)[1:], np.shape(self.sensitivity)[1:2], np.shape(self.scale)[1:])

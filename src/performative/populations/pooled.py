@@ -33,6 +33,10 @@ class Pooled(AbstractWrapper):
     def rows(self) -> None:
         return None
 
+    @property
+    def exact_family(self) -> bool:
+        return False
+
     def init(self, theta: Theta, loss: Loss) -> World:
         return self._each(lambda mine: mine.init(theta, loss))
 

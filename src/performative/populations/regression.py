@@ -60,6 +60,10 @@ class Regression(AbstractPopulation):
     def family(self) -> Slope:
         return Slope()
 
+    @property
+    def exact_family(self) -> bool:
+        return True
+
     def model_shape(self) -> tuple[int, ...]:
         vectors = (np.shape(self.features_mean)[1:], np.shape(self.slope)[1:])
         return widest(*vectors, np.shape(self.features_cov)[1:2], np.shape(self.sensitivity)[1:2])

@@ -1,5 +1,6 @@
 """Populations made of other populations."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -54,6 +55,15 @@ class AbstractWrapper(AbstractPopulation):
     def family(self) -> AbstractFamily | None:
         return self.inner.family
 
+    @property
+    def exact_family(self) -> bool:
+        return self.inner.exact_family
+
+    @property
+    def clean(self) -> AbstractPopulation:
+        inside = self.inner.clean
+        return self if inside is self.inner else dataclasses.replace(self, inner=inside)
+
     def model_shape(self) -> tuple[int, ...] | None:
         return self.inner.model_shape()
 
@@ -75,6 +85,14 @@ class Contaminated(AbstractWrapper):
         _check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
         _check_range("Contaminated: fraction", self.fraction, 0.0, 1.0, closed=False)
         _ = self.clients
+
+    @property
+    def exact_family(self) -> bool:
+        return False
+
+    @property
+    def clean(self) -> AbstractPopulation:
+        return self.inner.clean
 
     def init(self, theta: Theta, loss: Loss) -> World:
         return self.inner.init(theta, loss), self.outlier.init(theta, loss)

@@ -1,0 +1,86 @@
+"""Before a run: does what a learner watches of the data hold all of their reaction?"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from performative.client_axis import take_clients
+from performative.populations.base import collect
+from performative.types import Theta
+
+_CLIENTS = 32  # the first so many are looked at
+_PARTS, _ROWS = 16, 256  # batches, and samples of each
+_ERRORS = 5.0  # standard errors: one false alarm in a million
+_NUDGE = 0.1  # of a model's size, or of 1: how far the second model lies from the first
+
+
+def _each_client(problem: Any, function: Any, run: Any = jax.jit) -> Any:
+    """function(population of one client, key) for the first clients."""
+    count = min(problem.clients, _CLIENTS)
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+    population = eqx.combine(jax.tree.map(jnp.asarray, arrays), rest)
+    rows, axes = take_clients(population, jnp.arange(count, dtype=jnp.int32))
+    arrays, rest = eqx.partition(rows, eqx.is_array)
+    mapped = jax.vmap(lambda mine, key: function(eqx.combine(mine, rest), key), in_axes=(axes, 0), axis_size=count)
+    return run(mapped)(arrays, jax.random.split(jax.random.key(0), count))
+
+
+def late_part(problem: Any, theta: Theta) -> float:
+    """Which part of the data's answer to another model is still to come after one spell under it; 0 without memory."""
+    loss = problem.loss
+
+    def one(population: Any, key: Array) -> tuple[Array, Array]:
+        other = jax.tree.map(lambda leaf: leaf + _NUDGE * jnp.maximum(jnp.abs(leaf), 1), theta)
+        start = population.settle(theta, loss)
+        once, ever = population.deploy(start, other, loss), population.settle(other, loss)
+        start, once, ever = (ravel_pytree(eqx.filter(world, eqx.is_inexact_array))[0] for world in (start, once, ever))
+        return jnp.sum(jnp.square(ever - once)), jnp.sum(jnp.square(ever - start))
+
+    def shapes(mapped: Any) -> Any:
+        return lambda *given: jax.eval_shape(mapped, *given)
+
+    if not jax.tree.leaves(_each_client(problem, lambda population, key: population.init(theta, loss), shapes)):
+        return 0.0
+    left, whole = (float(np.nansum(part)) for part in _each_client(problem, one))
+    return float(np.sqrt(left / whole)) if whole > 0 else 0.0
+
+
+def overlooked(problem: Any, theta: Theta, family: Any, answer: Any) -> tuple[float, bool]:
+    """How far (df/dtheta)^T s is from the whole derivative through the samples, as a part of it; is it beyond chance?
+
+    df/dtheta is that of f-hat by the population's own map, so that a window that learns it could do no better.
+    `answer(family, each, batch, f, theta, loss)` is the learner's s. For populations whose samples move.
+    """
+    weights = np.asarray(problem.client_weights)[:_CLIENTS]
+    loss = problem.loss
+
+    def one(population: Any, key: Array) -> tuple[Float[Array, "b d"], Float[Array, "b d"]]:
+        def moved(model: Theta, noise: Any) -> Any:
+            return collect(population, noise, None, population.settle(model, loss), model)
+
+        def part(key: Array) -> tuple[Array, Array]:
+            noise = population.draw(key, (_ROWS,), theta)
+            batch = moved(theta, noise)
+            fixed = jax.lax.stop_gradient(theta)
+            each = jax.vmap(loss, in_axes=(None, 0))(fixed, batch.z)
+            f = family.fit(batch)
+            s = answer(family, each, batch, f, fixed, loss)
+            seen = jax.grad(lambda model: jnp.nansum(family.fit(moved(model, noise)) * s))(theta)
+            true = jax.grad(lambda model: jnp.mean(jax.vmap(loss, in_axes=(None, 0))(fixed, moved(model, noise).z)))(
+                theta
+            )
+            return ravel_pytree(seen)[0], ravel_pytree(true)[0]
+
+        return jax.vmap(part)(jax.random.split(key, _PARTS))
+
+    seen, true = (np.asarray(value, np.float64) for value in _each_client(problem, one))
+    gap = np.einsum("n,nbd->bd", weights, seen - true)
+    mean, error = gap.mean(axis=0), np.linalg.norm(gap.std(axis=0, ddof=1)) / np.sqrt(_PARTS)
+    size = float(weights @ np.linalg.norm(true.mean(axis=1), axis=1))
+    far = float(np.linalg.norm(mean))
+    return far / size if size > 0 else np.inf * (far > 0), bool(far > _ERRORS * error)
