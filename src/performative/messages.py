@@ -133,6 +133,11 @@ MESSAGES: dict[str, Message] = {
         "`PooledJacobian(alike=True)`: the run says too little of each client's reaction to tell whether they differ.",
         "Use `alike=False`, which is right either way; or silence it where you know that clients react alike.",
     ),
+    "unequal-work": Message(
+        "warning",
+        "`pf.pofl`, `pf.profl` with `LocalWork`: some clients take more local steps than others and so count for more.",
+        "Give `aggregator=pf.aggregators.Nova()`; without it the run settles at the optimal point of other weights.",
+    ),
     "window-too-short": Message(
         "warning",
         "`Performative(window=H)`: H is less than twice the number of parameters.",

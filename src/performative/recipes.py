@@ -17,6 +17,7 @@ from performative.estimators import (
     Performative,
     Prox,
 )
+from performative.messages import warn
 from performative.participation import Full
 
 __all__ = [
@@ -87,7 +88,7 @@ def pofl(rate: Any, window: int, **parts: Any) -> Algorithm:
 
     `window` is H, the past models that df/dtheta is learnt from. Zheng et al. 2024, Algorithm 2.
     """
-    return _combine("pofl", rate, {"estimator": Performative(window)}, parts)
+    return _told(_combine("pofl", rate, {"estimator": Performative(window)}, parts))
 
 
 def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algorithm:
@@ -100,7 +101,7 @@ def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algori
     estimator: AbstractEstimator = Filtered(Performative(window))
     if tolerance is not None:
         estimator = AdaptiveSize(estimator, tolerance)
-    return _combine("profl", rate, {"estimator": estimator}, parts)
+    return _told(_combine("profl", rate, {"estimator": estimator}, parts))
 
 
 def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Any) -> Algorithm:
@@ -148,6 +149,21 @@ def fedvarp(rate: Any, **parts: Any) -> Algorithm:
 def cluster_fedvarp(rate: Any, clusters: Any, **parts: Any) -> Algorithm:
     """ClusterFedVARP: one remembered update for each cluster of clients. Jhunjhunwala et al. 2022."""
     return _combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)
+
+
+def _told(algorithm: Algorithm) -> Algorithm:
+    """The algorithm, after a warning where clients that work more would count for more."""
+    part: Any = algorithm.aggregator
+    while part is not None and not part.evens_work:
+        part = getattr(part, "inner", None)
+    if part is None and algorithm.participation.unequal_work:
+        warn(
+            "unequal-work",
+            f"{algorithm.name}: clients that take more local steps count for more, so that it settles at the optimal "
+            "point of other weights. Give aggregator=pf.aggregators.Nova().",
+            stacklevel=3,
+        )
+    return algorithm
 
 
 def _wrapped(parts: dict[str, Any], slot: str, wrap: Any) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def test_executors_agree(problem, algorithm):
 
 COMPANY = {
     "SchemeOne, LocalWork, clipping": dict(
-        participation=pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1]), channel=pf.channels.ClippedNoise(0.1, 0.0)
+        participation=pf.LocalWork(pf.SchemeOne(3), [1, 2, 3, 2, 1]),
+        channel=pf.channels.ClippedNoise(0.1, 0.0),
+        aggregator=pf.aggregators.Nova(),
     ),
     "SchemeTwo, Varp, Every": dict(participation=pf.SchemeTwo(3), aggregator=pf.aggregators.Varp(), deploy=pf.Every(2)),
     "round": dict(deploy="round", local_steps=2),

@@ -12,6 +12,11 @@ from performative.types import Cohort, Memory, Theta, Upload
 class AbstractAggregator(eqx.Module):
     """Turns the uploads of a cohort into a move of the global model. The memory lives with the server."""
 
+    @property
+    def evens_work(self) -> bool:
+        """Whether clients count by their gradients, however many local steps they took."""
+        return False
+
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
         """The server's memory at the start; None where nothing is remembered.
 

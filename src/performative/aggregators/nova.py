@@ -49,6 +49,10 @@ class Nova(AbstractAggregator):
         if self.over not in ("clients", "cohort"):
             raise ValueError(f'Nova: over must be "clients" or "cohort"; got {self.over!r}.')
 
+    @property
+    def evens_work(self) -> bool:
+        return True
+
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
         inside = self.inner.init(theta, clients, extra)
         if self.over == "cohort":

@@ -42,6 +42,11 @@ class AbstractParticipation(eqx.Module):
         return False
 
     @property
+    def unequal_work(self) -> bool:
+        """Whether some clients do more local steps than others for good, and so count for more."""
+        return False
+
+    @property
     def wants_loss(self) -> bool:
         """Whether `observe` needs the loss that clients see while they train."""
         return False

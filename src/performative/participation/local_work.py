@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from performative.participation.base import AbstractParticipation, Selection
-from performative.types import Cohort, Memory, Upload, whole
+from performative.types import Cohort, Memory, Upload, is_concrete, whole
 
 
 class UniformSteps(eqx.Module):
@@ -117,6 +117,11 @@ class LocalWork(AbstractParticipation):
     @property
     def everyone(self) -> bool:
         return self.inner.everyone
+
+    @property
+    def unequal_work(self) -> bool:
+        listed = not isinstance(self.steps, (UniformSteps, AdaComm))
+        return listed and is_concrete(self.steps) and len(np.unique(self.steps)) > 1
 
     @property
     def measures_losses(self) -> bool:
