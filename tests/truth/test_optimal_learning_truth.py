@@ -10,7 +10,7 @@ import pytest
 
 import performative as pf
 
-CLIENTS, REPEATS = 6, 4
+CLIENTS, REPEATS = 6, 3
 
 
 def gaussian(seed, d=None, alike=False):
@@ -62,14 +62,14 @@ def judge(tally, name, worlds, late):
 
 @pytest.mark.parametrize("who", [pf.Full(), pf.SchemeTwo(3)], ids=["everyone", "some"])
 def test_pooling_reaches_the_optimum_of_clients_that_react_differently(who, tally):
-    worlds = [gaussian(seed) for seed in range(40)]
+    worlds = [gaussian(seed) for seed in range(24)]
     algorithm = pf.pofl(
         0.15, window=10, batch=pf.Fixed(8), participation=who, aggregator=pf.aggregators.PooledJacobian()
     )
-    late, _ = late_models(worlds, algorithm, 600)
+    late, _ = late_models(worlds, algorithm, 500)
     way, error = judge(tally, f"PooledJacobian, {type(who).__name__}", worlds, late)
     # After t steps a client's df/dtheta is the server's for 10 / (t + 10), which leads that part of the way to PS.
-    steps = np.arange(300, 600) * who.size(CLIENTS) / CLIENTS
+    steps = np.arange(250, 500) * who.size(CLIENTS) / CLIENTS
     assert abs(way - np.mean(10 / (steps + 10))) < 4 * error and error < 0.05
 
 
@@ -101,7 +101,7 @@ def test_learners_reach_the_optimum(name, kind, tally):
 
 def test_one_reaction_for_all_is_checked_against_the_clients_own(tally):
     """alike=True: is it right? It is for clients that react alike, and for prices. Or the run does not know."""
-    kinds = [gaussian(seed, alike=bool(seed % 2)) for seed in range(60)], [pricing(seed) for seed in range(20)]
+    kinds = [gaussian(seed, alike=bool(seed % 2)) for seed in range(40)], [pricing(seed) for seed in range(16)]
     verdicts = []
     for worlds, rate in zip(kinds, (0.05, 0.02), strict=True):
         algorithm = pf.pofl(rate, window=10, batch=pf.Fixed(100), aggregator=pf.aggregators.PooledJacobian(alike=True))
