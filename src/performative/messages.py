@@ -61,7 +61,8 @@ MESSAGES: dict[str, Message] = {
     ),
     "closed-form-disagrees": Message(
         "warning",
-        "`stable_point`, `optimal_point`: the gradient is not zero at the point that the population names.",
+        "`stable_point`, `optimal_point`: at the point that the population names the gradient is not zero, or the risk"
+        " is lower elsewhere.",
         "Mend the population's `stable_point` or `optimal_point`, or give it `nodes` that are exact.",
     ),
     "no-optimal-point": Message(
@@ -92,6 +93,17 @@ MESSAGES: dict[str, Message] = {
         "Points of a population whose memory ends where the first model puts it, not where the deployed one does.",
         "Follow it from its first model by `repeated_risk_minimization` or `pf.run`.",
     ),
+    "sampled-point": Message(
+        "warning",
+        "`stable_point`, `optimal_point`, `repeated_...`: the point rests on a finite number of draws, and its standard"
+        " error is above 0.1 %.",
+        "Give `samples=` for more draws, or the population `nodes` that are exact; `report=True` returns the error.",
+    ),
+    "lower-elsewhere": Message(
+        "warning",
+        "`optimal_point`: the point is a local minimum, and a look far away found a lower risk.",
+        "Leave `starts` out, give the better model as a start, or a domain that says which models are possible.",
+    ),
     "nothing-to-retrain-to": Message(
         "refusal",
         "`repeated_risk_minimization`: the risk on the data of a deployed model has no minimiser, or no unique one.",
@@ -104,6 +116,33 @@ MESSAGES: dict[str, Message] = {
         "Plan for the clean population, or compare settings by medians with `pf.sweep`.",
     ),
     # Theory
+    "diverging-iteration": Message(
+        "refusal",
+        "`pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round multiplies an error by 1 or more, so that"
+        " training settles nowhere.",
+        "Take a shorter step, or `attracting=False` for the point that training runs away from.",
+    ),
+    "no-fixed-point": Message(
+        "refusal",
+        "`pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round leaves an error as it is; there is no"
+        " fixed point, or every point is one.",
+        "Give slopes whose weighed mean is not 0.",
+    ),
+    "unbounded-step": Message(
+        "refusal",
+        "`pf.theory.extrapolation`: the updates cancel, so that FedExP divides by zero.",
+        "Give `eps` above 0, or cap the step as `Extrapolate(cap=...)` does.",
+    ),
+    "never-reached": Message(
+        "refusal",
+        "`pf.theory.best_local_steps`: whatever the number of local steps, the target is not reached.",
+        "Look at `unmet` of the theorem behind it.",
+    ),
+    "models-do-not-span": Message(
+        "refusal",
+        "`pf.theory.exact_jacobian_error`: the past models differ in too few directions for the reaction to be learnt.",
+        "Take a window above the number of parameters, of models that differ in all directions.",
+    ),
     # Privacy, samplers
     "privacy-not-covered": Message(
         "warning",

@@ -25,8 +25,8 @@ def client_risks(
 ) -> Float[Array, " N"]:
     """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
 
-    Exact over finite tables and for Gaussian data in one dimension; else over fixed draws (common random
-    numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
+    Exact over finite tables and, for smooth losses, over Gaussian data of few dimensions; else over fixed draws (common
+    random numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
     many clients are taken in blocks, and what their derivatives need is computed again rather than stored. `every` = k
     takes every k-th of these samples only, for a first look.
     """

@@ -153,6 +153,22 @@ class Lopsided(AbstractPopulation):
         return noise, weights / 2
 
 
+class Slanted(AbstractPopulation):
+    """Its nodes take the noise for positive."""
+
+    level: jax.Array | np.ndarray = per_client()
+
+    def draw(self, key, shape, theta, rows=None):
+        return jax.random.normal(key, shape, theta.dtype)
+
+    def sample(self, noise, world, theta):
+        return self.level + noise
+
+    def nodes(self, theta, count):
+        noise, weights = super().nodes(theta, count)
+        return jnp.abs(noise), weights
+
+
 class Impatient(AbstractPopulation):
     """People who get half of the way a spell; its `settle` takes the first spell for the last."""
 
@@ -233,6 +249,11 @@ def test_broken_populations():
         check_part(Lopsided(np.arange(3.0)), theta=0.0)
     with pytest.raises(AssertionError, match="Overreaching breaks the rule padding: NaN past the end of the table"):
         check_part(Overreaching(np.ones((3, 50)), [1, 2, 3]))
+
+
+def test_nodes_that_contradict_the_draws_are_named():
+    with pytest.raises(AssertionError, match=r"Slanted breaks the rule expectations: .*too far apart for chance"):
+        check_part(Slanted(np.arange(3.0)), theta=0.0)
 
 
 def test_a_settled_world_that_moves_on_is_named():

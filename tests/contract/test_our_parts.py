@@ -64,7 +64,7 @@ def test_batches(part, rules):
 def test_populations(part):
     ragged = {"padding"} if getattr(part, "count", None) is not None else set()
     remembers = {"saves", "settling"} if isinstance(part, pf.populations.Sluggish) else set()
-    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
+    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "expectations", "in_a_round"} | ragged | remembers
 
 
 PRICES = pf.Problem(pf.losses.negative_revenue, GAUSSIAN)
@@ -106,7 +106,10 @@ def test_reacting_populations(part, options):
     ragged = {"padding"} if getattr(part, "count", None) is not None else set()
     slow = isinstance(getattr(part, "groups", (0,))[0], pf.populations.Sluggish)
     remembers = {"saves", "settling"} if slow else set()
-    assert set(check_part(part, **options)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged | remembers
+    assert (
+        set(check_part(part, **options))
+        == COMMON | {"sweeps", "nodes", "expectations", "in_a_round"} | ragged | remembers
+    )
 
 
 SHIFT = pf.populations.shifts.Linear
@@ -123,13 +126,15 @@ SHIFT = pf.populations.shifts.Linear
 )
 def test_databases(part, theta):
     ragged = {"padding"} if part.count is not None else set()
-    assert set(check_part(part, theta=theta)) == COMMON | {"sweeps", "nodes", "in_a_round"} | ragged
+    assert set(check_part(part, theta=theta)) == COMMON | {"sweeps", "nodes", "expectations", "in_a_round"} | ragged
 
 
 @pytest.mark.slow
 def test_reweighted():
     part = pf.populations.Reweighted(X, RNG.integers(0, 3, (7, 6)), temperature=2.0)
-    assert {"saves", "settling", "sweeps", "nodes", "in_a_round"} < set(check_part(part, theta=np.zeros((3, 3))))
+    assert {"saves", "settling", "sweeps", "nodes", "expectations", "in_a_round"} < set(
+        check_part(part, theta=np.zeros((3, 3)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +203,7 @@ def test_servers_that_remember_clients():
 @pytest.mark.slow
 def test_pooled():
     part = pf.Problem(pf.losses.squared, pf.populations.Sluggish(GAUSSIAN, 0.5)).pooled().population
-    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "in_a_round", "saves", "settling"}
+    assert set(check_part(part)) == COMMON | {"sweeps", "nodes", "expectations", "in_a_round", "saves", "settling"}
 
 
 def test_company_can_be_given():

@@ -86,7 +86,8 @@ def test_local_optima_are_reported():
     (other,) = found.others
     np.testing.assert_allclose(other.theta, roots[2], rtol=1e-10)
     assert other.risk > found.risk
-    near = solve.optimal_point(problem, start=0.9, starts=0)
+    with pytest.warns(UserWarning, match=r"local minimum; the risk is .* there and .* at theta = .*lower-elsewhere"):
+        near = solve.optimal_point(problem, start=0.9, starts=0)
     np.testing.assert_allclose(near, roots[2], rtol=1e-10)
 
 
@@ -112,6 +113,69 @@ def test_a_risk_that_falls_for_ever_from_some_starts_is_told():
     with pytest.warns(UserWarning, match=r"keeps falling far out.*local minimum.*risk-falls-far-out"):
         found = solve.optimal_point(pf.Problem(dips, Follow(0.0)), start=0.1)
     np.testing.assert_allclose(found, 0.0, atol=1e-9)
+
+
+def saddle(theta, z):
+    """z_0^2 - z_1^2 + z_1^4 / 2: descent along z_1 = 0 ends at a saddle."""
+    return z[0] ** 2 - z[1] ** 2 + z[1] ** 4 / 2
+
+
+class Plane(AbstractPopulation):
+    """Z = theta, two numbers."""
+
+    noise: pf.types.Numbers = pf.number(default=0.0)
+
+    def model_shape(self):
+        return (2,)
+
+    def draw(self, key, shape, theta, rows=None):
+        return jnp.zeros((*shape, 2), theta.dtype)
+
+    def sample(self, noise, world, theta):
+        return theta + self.noise * noise
+
+    def nodes(self, theta, count):
+        return jnp.zeros((1, 2)), jnp.ones(1)
+
+
+@pytest.mark.parametrize("domain", [None, pf.Box(-3.0, 3.0), pf.Ball(4.0)], ids=["everywhere", "box", "ball"])
+def test_a_saddle_is_left(domain):
+    # z_1 stays 0 on the way down from (1, 0), and on the way from the maximum of the double well at 0.
+    found = solve.optimal_point(pf.Problem(saddle, Plane(), None, domain), start=[1.0, 0.0], starts=0, report=True)
+    np.testing.assert_allclose(np.abs(found.theta), [0.0, 1.0], atol=1e-6)
+    np.testing.assert_allclose(found.risk, -0.5, rtol=1e-9)
+
+
+def hidden_hole(theta, z):
+    """z^2 / 2 near 0; beyond 60 it falls for ever."""
+    return z**2 / 2 - (z / 60) ** 4 * 2000
+
+
+def far_well(theta, z):
+    """A shallow well at 0 and a deep one at 40."""
+    return jnp.minimum(z**2 / 2, (z - 40) ** 2 / 2 - 10)
+
+
+def test_what_is_lower_far_away_is_found_or_told():
+    with pytest.warns(UserWarning, match="risk-falls-far-out"):
+        found = solve.optimal_point(pf.Problem(hidden_hole, Follow(0.0)))
+    np.testing.assert_allclose(found, 0.0, atol=1e-9)
+    with pytest.warns(UserWarning, match=r"lower-elsewhere"):
+        solve.optimal_point(pf.Problem(hidden_hole, Follow(0.0)), start=0.1, starts=0)
+    np.testing.assert_allclose(solve.optimal_point(pf.Problem(far_well, Follow(0.0))), 40.0, rtol=1e-9)
+
+
+class Peak(Follow):
+    """Names the top of the hill between the wells."""
+
+    def optimal_point(self, loss, weights):
+        return np.roots([4, 0, 2 * (0.06 - 2), 0.3]).real[np.argmin(np.abs(np.roots([4, 0, 2 * (0.06 - 2), 0.3])))]
+
+
+def test_a_closed_form_that_is_a_maximum_is_told_and_left():
+    with pytest.warns(UserWarning, match=r"closed form is not where the risk is least.*closed-form-disagrees"):
+        found = solve.optimal_point(pf.Problem(double_well, Peak(0.1)), report=True)
+    np.testing.assert_allclose(found.theta, np.sort(np.roots([4, 0, 2 * (0.06 - 2), 0.3]).real)[0], rtol=1e-9)
 
 
 def test_prices():

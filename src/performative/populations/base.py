@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative.client_axis import count_clients
 from performative.families import AbstractFamily
+from performative.populations.nodes import draw_key
 from performative.populations.settling import settled
 from performative.types import Batch, Loss, Noise, Numbers, Theta, World
 
@@ -105,9 +106,11 @@ class AbstractPopulation(eqx.Module):
     def nodes(self, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
         """Randomness and weights such that sum_j w_j g(sample(u_j)) is, or comes close to, E[g(Z)].
 
-        By default `count` fixed draws, the same ones each time (common random numbers).
+        By default `count` fixed draws, the same ones each time (common random numbers). A rule that takes no account
+        of `count` counts as exact; one that draws takes its key from `nodes.draw_key(count)`, so that its error can be
+        measured on other draws.
         """
-        noise = self.draw(jax.random.key(0), (count,), theta)
+        noise = self.draw(draw_key(count), (count,), theta)
         return noise, jnp.full((count,), 1.0 / count)
 
     def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:

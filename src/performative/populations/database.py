@@ -14,12 +14,12 @@ from performative.families import Location
 from performative.partition import pad_tables
 from performative.populations.base import AbstractPopulation
 from performative.populations.gaussian import Gaussian
-from performative.populations.nodes import standard_nodes
+from performative.populations.nodes import standard_nodes, with_batch
 from performative.populations.rows import as_counts, check_tables, table_nodes
 from performative.populations.shifts import AbstractShift, sensitivity_of
 from performative.types import Counts, Noise, Numbers, Theta, as_numbers, is_concrete, per_client
 
-# Draws that stand for the noise of each row where there are three coordinates or more.
+# Draws that stand for the noise of each row where there are three coordinates or more, at least.
 _NOISE_NODES = 16
 
 
@@ -116,7 +116,8 @@ class Database(AbstractPopulation):
         every, weight = table_nodes(self.capacity, self.rows)
         if self.noise is None:
             return every, weight
-        xi, chance = standard_nodes(self.row_shape, _NOISE_NODES)
+        each = max(_NOISE_NODES, count // self.capacity)
+        xi, chance = standard_nodes(self.row_shape, with_batch(each, count))
         noise = jnp.repeat(every, len(chance)), jnp.tile(xi, (len(every), *(1,) * (xi.ndim - 1)))
         return noise, jnp.outer(weight, chance.astype(weight.dtype)).reshape(-1)
 

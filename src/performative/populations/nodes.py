@@ -1,29 +1,106 @@
-"""Rules by which expectations over normal data are taken."""
+"""Rules by which expectations over normal data are taken, and which of several sets of draws they use."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-_HERMITE_NODES = 32  # exact for polynomials up to degree 63 in each coordinate
+# Sets of draws that an expectation can be taken over; what they disagree by is the error of one.
+BATCHES = 8
+# Points a coordinate in one and two dimensions: exact for polynomials up to degree 63.
+_HERMITE_NODES = 32
+# NumPy's roots are good for so many.
+_MOST = 100
+# Above this many draws, one dimension is cut into equal steps between -9 and 9 standard deviations: a grid that fine
+# sees kinks and steep slopes, and smooth functions to rounding.
+_FINE, _REACH = 2048, 9.0
+# Up to this many dimensions a rotated grid beats draws with the same number of points.
+_GRID = 4
+
+
+class Count(int):
+    """How many draws a rule may take, and in `batch` which of several independent sets of them.
+
+    A plain number stands for the set that points are found with. A rule that draws hands this on to `draw_key`, or
+    passes it to `standard_nodes`; `batched` then says that it did.
+    """
+
+    _batch: Any
+    batched: bool
+
+    def __new__(cls, count: int, batch: Any) -> "Count":
+        made = super().__new__(cls, count)
+        made._batch, made.batched = batch, False
+        return made
+
+    @property
+    def batch(self) -> Any:
+        """0, 1, ..., BATCHES - 1; may be traced."""
+        self.batched = True
+        return self._batch
+
+
+def draw_key(count: int) -> Any:
+    """The key of a rule's fixed draws: the same each time, another one for each batch of a `Count`."""
+    key = jax.random.key(0)
+    return jax.random.fold_in(key, count.batch) if isinstance(count, Count) else key
+
+
+def with_batch(count: int, like: int) -> int:
+    """Another number of draws, of the same batch as `like`."""
+    return Count(count, like.batch) if isinstance(like, Count) else count
 
 
 def standard_nodes(shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
     """Nodes and weights for E[g(X)], X standard normal of the given shape.
 
-    One or two dimensions: Gauss-Hermite, on a grid of 32 x 32. More: `count` fixed antithetic draws, whitened so
-    that mean and covariance are exact.
+    One dimension: Gauss-Hermite with 32 nodes; above 2048 draws, equal steps. Two to four: a grid of Gauss-Hermite,
+    32 x 32 at 2048 draws, 12 x 12 x 12, 6 x 6 x 6 x 6. More: `count` fixed antithetic draws, whitened so that mean and
+    covariance are exact. Other batches of a `Count`: fewer nodes or steps moved, the grid turned, other draws.
     """
     size = int(np.prod(shape))
-    if size in (1, 2):
-        line, weight = np.polynomial.hermite_e.hermegauss(_HERMITE_NODES)
-        weight = weight / weight.sum()
-        if size == 1:
-            return jnp.asarray(line.reshape(-1, *shape)), jnp.asarray(weight)
-        grid = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1)
-        return jnp.asarray(grid.reshape(-1, *shape)), jnp.asarray(np.outer(weight, weight).ravel())
+    if isinstance(count, Count):
+        made = [_standard(size, int(count), batch) for batch in range(BATCHES)]
+        longest = max(len(weight) for _, weight in made)
+        # A rule that is shorter is filled up with nodes that weigh nothing.
+        nodes = np.stack([np.pad(x, ((0, longest - len(x)), (0, 0))) for x, _ in made])
+        weights = np.stack([np.pad(w, (0, longest - len(w))) for _, w in made])
+        found: tuple[Any, Any] = jnp.asarray(nodes)[count.batch], jnp.asarray(weights)[count.batch]
+    else:
+        found = _standard(size, count, 0)
+    return jnp.asarray(found[0]).reshape(-1, *shape), jnp.asarray(found[1])
+
+
+def _standard(size: int, count: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes [n, size] and weights [n]."""
+    if size == 1:
+        line, weight = _steps(count // 16, batch) if count > _FINE else _hermite(_HERMITE_NODES - batch)
+        return line[:, None], weight
+    rng = np.random.default_rng(batch)
+    if 1 < size <= _GRID:
+        # The powers of a whole number that are one are not quite so in floating point.
+        side = max(2, int((count / 2 if size == 2 else count) ** (1.0 / size) + 1e-9))
+        line, weight = _hermite(min(max(side, _HERMITE_NODES), _MOST) if size == 2 else side)
+        grid = np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size)
+        weights = np.prod(np.stack(np.meshgrid(*[weight] * size, indexing="ij"), axis=-1), axis=-1).ravel()
+        turn = np.linalg.qr(rng.standard_normal((size, size)))[0] if batch else np.eye(size)
+        return grid @ turn, weights
     half = max(count // 2, 2 * size)
-    draws = np.random.default_rng(0).standard_normal((half, size))
+    draws = rng.standard_normal((half, size))
     draws = np.concatenate([draws, -draws])
     factor = np.linalg.cholesky(draws.T @ draws / len(draws))
-    white = np.linalg.solve(factor, draws.T).T
-    return jnp.asarray(white.reshape(-1, *shape)), jnp.full((len(white),), 1.0 / len(white))
+    return np.linalg.solve(factor, draws.T).T, np.full(len(draws), 1.0 / len(draws))
+
+
+def _hermite(count: int) -> tuple[np.ndarray, np.ndarray]:
+    line, weight = np.polynomial.hermite_e.hermegauss(count)
+    return line, weight / weight.sum()
+
+
+def _steps(count: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    shift = (0.5 + batch * (5**0.5 - 1) / 2) % 1.0  # multiples of the golden ratio lie evenly
+    line = (np.arange(count) + shift) * (2 * _REACH / count) - _REACH
+    weight = np.exp(-(line**2) / 2)
+    return line, weight / weight.sum()

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from performative.errors import check_finite, nearest
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import check_shapes, widest
-from performative.populations.nodes import standard_nodes
+from performative.populations.nodes import draw_key, standard_nodes
 from performative.types import Numbers, Theta, is_concrete, per_client
 
 _LAWS = ("normal", "uniform", "laplace", "cauchy", "student3")
@@ -70,5 +70,5 @@ class Outliers(AbstractPopulation):
         """Exact for the normal law; for the others fixed draws and their mirror images, so that means are exact."""
         if self.law == "normal":
             return standard_nodes(jnp.shape(theta), count)
-        half = self.draw(jax.random.key(0), (max(count // 2, 1),), theta)
+        half = self.draw(draw_key(count), (max(count // 2, 1),), theta)
         return jnp.concatenate([half, -half]), jnp.full((2 * len(half),), 0.5 / len(half))

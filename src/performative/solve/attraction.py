@@ -59,7 +59,7 @@ def _with_memory(land: Landscape, x: np.ndarray, response: np.ndarray) -> tuple[
 
     The model answers a change r of its gradient by -response r. NaN where it could not be computed.
     """
-    n, apply = pass_on(land.problem, land.weights, land.model(x))
+    n, apply = pass_on(land.problem, land.weights, land.model(x), land.samples)
     d = land.size
 
     def joint(rows: np.ndarray) -> np.ndarray:

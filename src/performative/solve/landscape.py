@@ -16,8 +16,9 @@ from jaxtyping import Array, Float
 
 from performative.domains import AbstractDomain, Box
 from performative.engine.setup import check_fit, on_device, read_theta
+from performative.populations.nodes import Count
 from performative.problem import Problem
-from performative.risk import count_nodes, decoupled_risk
+from performative.risk import NODES, count_nodes, decoupled_risk
 from performative.solve.worlds import check_rest
 from performative.types import Theta, World
 
@@ -36,6 +37,8 @@ _KEPT = 8
 class Landscape(eqx.Module):
     """A problem on the device in float64; `like` has the model's structure.
 
+    samples: draws a client where expectations have no exact rule; batch: which set of them, None for the usual one
+
     `problem` is kept without what the expected loss does not depend on, so that it compiles once for all domains.
     Where `every` is k > 1, expectations are taken over every k-th sample only: see `rough`.
     """
@@ -45,6 +48,8 @@ class Landscape(eqx.Module):
     like: Theta
     domain: AbstractDomain | None
     every: int = eqx.field(static=True, default=1)
+    samples: int = eqx.field(static=True, default=NODES)
+    batch: Array | None = None
 
     @property
     def size(self) -> int:
@@ -103,7 +108,8 @@ class Landscape(eqx.Module):
     def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]; `worlds` None are those at rest."""
         at = jnp.asarray(theta), jnp.asarray(deployed)
-        value, gradient = _gradient(self.problem, self.weights, self.like, *at, worlds, self.every)
+        sampled = self.every, self.samples, self.batch
+        value, gradient = _gradient(self.problem, self.weights, self.like, *at, worlds, *sampled)
         return float(value), np.asarray(gradient)
 
     def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
@@ -122,7 +128,8 @@ class Landscape(eqx.Module):
     ) -> np.ndarray:
         """Derivatives of the gradient [2d] along (own * e_j, other * e_j) for each j, [d, 2d]."""
         at = jnp.asarray(theta), jnp.asarray(deployed), jnp.asarray([own, other], jnp.float64)
-        return np.asarray(_hessian(self.problem, self.weights, self.like, *at, worlds, self.every))
+        sampled = self.every, self.samples, self.batch
+        return np.asarray(_hessian(self.problem, self.weights, self.like, *at, worlds, *sampled))
 
     def rough(self) -> "Landscape":
         """Where one second derivative is long work, the same problem on some of the samples, else itself.
@@ -131,12 +138,12 @@ class Landscape(eqx.Module):
         """
         if not self.dense or self.every > 1:
             return self
-        samples = count_nodes(self.problem, self.like)
+        samples = count_nodes(self.problem, self.like, self.samples)
         rows, numbers = self.problem.clients * samples, self.problem.clients * samples * self.size**2
         every = min(numbers // _ROUGH, rows // (_ROWS_EACH * self.size), samples // _ROWS_EACH)
         if numbers <= _LARGE or every < 2:
             return self
-        return Landscape(self.problem, self.weights, self.like, self.domain, every)
+        return Landscape(self.problem, self.weights, self.like, self.domain, every, self.samples, self.batch)
 
     def decoupled(self, deployed: np.ndarray, worlds: World = None) -> "View":
         """theta -> f(theta; deployed): what retraining minimises. `worlds` None are those at rest."""
@@ -199,7 +206,7 @@ class View:
         return self._second(x)
 
 
-def survey(problem: Problem, theta: Any, rest: bool = True) -> tuple[Landscape, np.ndarray]:
+def survey(problem: Problem, theta: Any, rest: bool = True, samples: int = NODES) -> tuple[Landscape, np.ndarray]:
     """Check a problem and a start (None for zeros), and make the landscape and the start as a vector.
 
     `rest`: refuse a problem whose worlds do not come to rest under the start; what follows worlds on their way needs
@@ -211,7 +218,7 @@ def survey(problem: Problem, theta: Any, rest: bool = True) -> tuple[Landscape, 
     on = on_device(problem, jnp.float64)
     start = read_theta(on, theta, jnp.float64)
     check_fit(on, start)
-    land = Landscape(Problem(on.loss, on.population), weights, start, on.domain)
+    land = Landscape(Problem(on.loss, on.population), weights, start, on.domain, samples=samples)
     origin = land.project(land.flat(start))
     if rest:
         check_rest(land.problem, land.model(origin), land.model(origin))
@@ -235,35 +242,44 @@ def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], A
 
 
 def _risk(
-    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: World, every: int
+    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: World, count: int, every: int
 ) -> Float[Array, ""]:
     shape = ravel_pytree(like)[1]
     d = both.shape[0] // 2
-    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]), worlds, every=every)
+    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]), worlds, count, every=every)
 
 
 @eqx.filter_jit
 def _gradient(
-    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"],
-    worlds: World, every: int,
-) -> tuple[Float[Array, ""], Float[Array, " pair"]]:  # fmt: skip
+    problem: Problem,
+    weights: Array,
+    like: Theta,
+    theta: Float[Array, " d"],
+    deployed: Float[Array, " d"],
+    worlds: World,
+    every: int,
+    samples: int,
+    batch: Array | None,
+) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
+    count = samples if batch is None else Count(samples, batch)
     both = jnp.concatenate([theta, deployed])
-    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at, worlds, every))(both)
+    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at, worlds, count, every))(both)
 
 
 @eqx.filter_jit
 def _hessian(
     problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"],
-    move: Float[Array, " 2"], worlds: World, every: int,
+    move: Float[Array, " 2"], worlds: World, every: int, samples: int, batch: Array | None,
 ) -> Float[Array, "d pair"]:  # fmt: skip
     """Derivatives of the gradient along (move_0 e_j, move_1 e_j): one program for every block of the Hessian."""
+    count = samples if batch is None else Count(samples, batch)
     both = jnp.concatenate([theta, deployed])
-    gradient = jax.grad(lambda at: _risk(problem, weights, like, at, worlds, every))
+    gradient = jax.grad(lambda at: _risk(problem, weights, like, at, worlds, count, every))
 
     def column(direction: Array) -> Array:
         return jax.jvp(gradient, (both,), (jnp.concatenate([move[0] * direction, move[1] * direction]),))[1]
 
-    numbers = problem.clients * count_nodes(problem, like) // every * len(theta)
+    numbers = problem.clients * count_nodes(problem, like, samples) // every * len(theta)
     columns = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(theta)))
     return jax.lax.map(column, jnp.eye(len(theta)), batch_size=columns)
 

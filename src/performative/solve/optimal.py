@@ -11,12 +11,16 @@ from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
 from performative.solve.minimise import minimise, nearer
+from performative.solve.probes import lower_afar, lower_beside
 from performative.solve.roots import TOLERANCE, allowed, escaped, faded, is_new, natural_residual, scatter
+from performative.solve.sampling import check_samples, point_error, tell_error
 from performative.solve.solution import Solution
 from performative.solve.worlds import check_rest
 from performative.types import Theta
 
 _STARTS = 6
+# How often a search goes on from a lower point beside a saddle, or far from the best point.
+_TURNS = 5
 
 
 def optimal_point(
@@ -25,6 +29,8 @@ def optimal_point(
     starts: Sequence[Any] | int | None = None,
     report: bool = False,
     tolerance: float = TOLERANCE,
+    *,
+    samples: int | None = None,
 ) -> Theta | Solution:
     """theta_PO = argmin_theta f(theta; theta), in closed form where the population has one.
 
@@ -32,28 +38,25 @@ def optimal_point(
     sample is a pushforward of randomness that does not know theta). The risk need not be convex, so this is
     done from several starts: `start` (None for zeros) and, in `starts`, a list of models or a number of
     scattered ones. The best is taken; report=True returns a `Solution` with the other local optima in
-    `others`. None is proved to be global.
+    `others`. None is proved to be global: saddles and maxima are left by a step to the side, and the risk is
+    looked at far away; where it is lower there, the search goes on (None), or a warning says so (`starts` given).
+    `samples` as in `stable_point`.
     """
     with jax.enable_x64(True):
-        land, origin = survey(problem, start)
+        land, origin = survey(problem, start, samples=check_samples(samples))
         view = land.performative()
-        weights = np.asarray(problem.client_weights)
-        closed = land.inside(problem.population.optimal_point(problem.loss, weights))
+        points = _starting_points(problem, land, origin, starts)
+        closed = land.inside(problem.population.optimal_point(problem.loss, np.asarray(problem.client_weights)))
         if closed is not None:
             check_rest(land.problem, land.model(closed), land.model(origin))
-            residual = natural_residual(land, view, closed)
-            best = Solution(land.shaped(closed), residual, "closed form", view.value(closed))
-            if residual > allowed(view, closed, max(tolerance, 1e-6)):
-                warn(
-                    "closed-form-disagrees",
-                    "optimal_point: the gradient of the performative risk at the closed form is "
-                    f"{residual:.3g}, not 0. Check the population's optimal_point, or give it `nodes` "
-                    "that are exact.",
-                )
-            return best if report else best.theta
-        points = nearer(land, Landscape.performative, _starting_points(problem, land, origin, starts))
-        known, far, least = _local_minima(land, view, origin, points)
-        known = [point for point in known if point.residual <= allowed(view, land.flat(point.theta), tolerance)]
+            better = _check_closed(land, view, closed, tolerance)
+            if better is None:
+                value, residual = view.value(closed), natural_residual(land, view, closed)
+                best = Solution(land.shaped(closed), residual, "closed form", value, 0.0)
+                return best if report else best.theta
+            points = [better, *points]
+        points = nearer(land, Landscape.performative, points)
+        known, far, least = _local_minima(land, view, origin, points, tolerance, search=starts is None)
         if not known:
             why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
             text = (
@@ -68,28 +71,85 @@ def optimal_point(
                 "returned is a local minimum. Give the problem a domain, such as pf.Box(lo, hi).",
             )
         best, *others = sorted(known, key=lambda point: point.risk)
-        check_rest(land.problem, land.model(land.flat(best.theta)), land.model(origin))
-        return dataclasses.replace(best, others=tuple(others)) if report else best.theta
+        x = land.flat(best.theta)
+        elsewhere = None if far else lower_afar(land, view, x)
+        if elsewhere is not None:
+            warn("lower-elsewhere", f"optimal_point: the point is a local minimum; {_than(view, elsewhere, x)}.")
+        check_rest(land.problem, land.model(x), land.model(origin))
+        error = point_error(land, Landscape.performative, x)
+        if not report:
+            tell_error("optimal_point: the point", error, best.theta)
+            return best.theta
+        return dataclasses.replace(best, error=error, others=tuple(others))
+
+
+def _check_closed(land: Landscape, view: View, closed: np.ndarray, tolerance: float) -> np.ndarray | None:
+    """Warn where the gradient at the population's own point is not zero; a lower point where it is no minimum."""
+    residual = natural_residual(land, view, closed)
+    if residual > allowed(view, closed, max(tolerance, 1e-6)):
+        warn(
+            "closed-form-disagrees",
+            f"optimal_point: the gradient of the performative risk at the closed form is {residual:.3g}, not 0. "
+            "Check the population's optimal_point, or give it `nodes` that are exact.",
+            stacklevel=3,
+        )
+        return None
+    lower = lower_beside(land, view, closed)
+    if lower is None:
+        lower = lower_afar(land, view, closed)
+    if lower is not None:
+        warn(
+            "closed-form-disagrees",
+            f"optimal_point: the closed form is not where the risk is least; {_than(view, lower, closed)}. A search "
+            "takes its place.",
+            stacklevel=3,
+        )
+    return lower
+
+
+def _than(view: View, lower: np.ndarray, x: np.ndarray) -> str:
+    where = np.array2string(lower, precision=4, threshold=6)
+    return f"the risk is {view.value(x):.6g} there and {view.value(lower):.6g} at theta = {where}"
 
 
 def _local_minima(
-    land: Landscape, view: View, origin: np.ndarray, starts: Sequence[np.ndarray]
+    land: Landscape, view: View, origin: np.ndarray, starts: Sequence[np.ndarray], tolerance: float, search: bool
 ) -> tuple[list[Solution], bool, float]:
-    """Different points where descent ended, whether one descent ran away, and the least residual."""
+    """Different points where descent ended, whether one descent ran away, and the least residual.
+
+    Where it ended at a saddle or a maximum it goes on beside it; with `search` also from far away, where the risk is
+    lower there than at the best point so far.
+    """
     known: list[Solution] = []
     vectors: list[np.ndarray] = []
     far, least = False, np.inf
-    everywhere = land.domain is None
+
+    def descend(start: np.ndarray) -> None:
+        nonlocal far, least
+        for _ in range(_TURNS):
+            x = minimise(land, view, start)
+            if escaped(start, x) or (land.domain is None and faded(view, origin, x)):
+                far = True
+                return
+            residual = natural_residual(land, view, x)
+            least = min(least, residual)
+            if residual > allowed(view, x, tolerance) or not is_new(view, x, vectors):
+                return
+            beside = lower_beside(land, view, x)
+            if beside is None:
+                vectors.append(x)
+                known.append(Solution(land.shaped(x), residual, "descent through the map", view.value(x)))
+                return
+            start = beside
+
     for start in starts:
-        x = minimise(land, view, start)
-        if escaped(start, x) or (everywhere and faded(view, origin, x)):
-            far = True
-            continue
-        point = Solution(land.shaped(x), natural_residual(land, view, x), "descent through the map", view.value(x))
-        least = min(least, point.residual)
-        if is_new(view, x, vectors) and (not everywhere or _curves_up(view, x)):
-            vectors.append(x)
-            known.append(point)
+        descend(start)
+    for _ in range(_TURNS if search else 0):
+        best = min(vectors, key=view.value, default=None)
+        afar = None if best is None or far else lower_afar(land, view, best)
+        if afar is None:
+            break
+        descend(afar)
     return known, far, least
 
 
@@ -103,12 +163,3 @@ def _starting_points(
             raise ValueError(f"starts must be a list of models, or how many to scatter; got {starts}.")
         return [origin, *scatter(land, origin, starts)]
     return [origin, *(survey(problem, theta)[1] for theta in starts)]
-
-
-def _curves_up(view: View, x: np.ndarray) -> bool:
-    """Whether no direction of downward curvature starts at x."""
-    hessian = view.slope(x)
-    if hessian is None:
-        return True
-    values = np.linalg.eigvalsh(hessian)
-    return bool(values[0] >= -1e-9 * max(abs(values[-1]), 1e-300))

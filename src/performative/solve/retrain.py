@@ -13,6 +13,7 @@ from performative.schedules import as_schedule
 from performative.solve.landscape import Landscape, View, survey
 from performative.solve.minimise import minimise, nearer
 from performative.solve.roots import allowed, escaped, natural_residual, scatter
+from performative.solve.sampling import check_samples, point_error, spread, tell_error
 from performative.solve.worlds import first_worlds, moved_worlds
 from performative.types import Theta, World
 
@@ -22,7 +23,12 @@ _FLAT = 1e-10
 
 
 def repeated_risk_minimization(
-    problem: Problem, theta: Any = None, deployments: int = 10, *, spells: int | None = 1
+    problem: Problem,
+    theta: Any = None,
+    deployments: int = 10,
+    *,
+    spells: int | None = 1,
+    samples: int | None = None,
 ) -> Theta:
     """Deploy, see how the world answers, train to the minimum, again; exact iterates, the start first.
 
@@ -38,20 +44,30 @@ def repeated_risk_minimization(
 
             from w_0 = init(theta_0); None waits until the world is at rest. People of speed s, whose mean answer is
             m + eps felt: an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
+    samples: draws a client where expectations have no exact rule, None for 2048
     """
     _check_deployments(deployments, spells)
     with jax.enable_x64(True):
-        land, x = survey(problem, theta, rest=False)
+        land, x = survey(problem, theta, rest=False, samples=check_samples(samples))
         path, worlds = [x], first_worlds(land.problem, land.model(x))
         for number in range(deployments):
             worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
             x = _best_response(land, x, worlds, number)
             path.append(x)
+        if deployments:
+            error = point_error(land, lambda other: other.decoupled(path[-2], worlds), x)
+            tell_error("repeated_risk_minimization: each model", error, x)
         return _stack(land, path)
 
 
 def repeated_gradient_descent(
-    problem: Problem, theta: Any = None, rate: Any = 0.1, deployments: int = 10, *, spells: int | None = 1
+    problem: Problem,
+    theta: Any = None,
+    rate: Any = 0.1,
+    deployments: int = 10,
+    *,
+    spells: int | None = 1,
+    samples: int | None = None,
 ) -> Theta:
     """Deploy, see how the world answers, take one exact gradient step, again; the start first.
 
@@ -60,19 +76,26 @@ def repeated_gradient_descent(
     Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None
     starts at zeros. Small steps settle at the stable point wherever H + C has eigenvalues with positive
     real part, which is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
-    `spells` as in `repeated_risk_minimization`.
+    `spells` and `samples` as in `repeated_risk_minimization`.
     """
     _check_deployments(deployments, spells)
     with jax.enable_x64(True):
-        land, x = survey(problem, theta, rest=False)
+        land, x = survey(problem, theta, rest=False, samples=check_samples(samples))
         schedule = on_device(as_schedule(rate), jnp.float64)
         path, worlds = [x], first_worlds(land.problem, land.model(x))
         for number in range(deployments):
             worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
             eta = float(schedule(jnp.asarray(number)))
-            x = land.project(x - eta * land.decoupled(x, worlds).gradient(x))
+            x = _step(land, x, worlds, eta)
             path.append(x)
+        if deployments:
+            error = spread(land, lambda other: _step(other, path[-2], worlds, eta))
+            tell_error("repeated_gradient_descent: each step", error, x)
         return _stack(land, path)
+
+
+def _step(land: Landscape, x: np.ndarray, worlds: World, eta: float) -> np.ndarray:
+    return land.project(x - eta * land.decoupled(x, worlds).gradient(x))
 
 
 def _best_response(land: Landscape, deployed: np.ndarray, worlds: World, number: int) -> np.ndarray:

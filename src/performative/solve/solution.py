@@ -11,7 +11,9 @@ class Solution:
     theta:       the point, shaped like the model, float64
     residual:    largest entry of |theta - P(theta - g(theta))|, P the projection on the domain, g the
                  decoupled gradient for a stable point and the gradient of the performative risk for an
-                 optimal one
+                 optimal one: how well the equation was solved, over the rule that expectations were taken by
+    error:       standard error of theta from that rule, largest coordinate: from draws, or from the nodes of a
+                 quadrature. 0 where expectations are exact (closed forms, tables), NaN where it is not known
     method:      how it was found
     risk:        the performative risk f(theta; theta)
     contraction: spectral radius of one retraining to the minimum at a stable point, which attracts where it is below
@@ -27,6 +29,7 @@ class Solution:
     residual: float
     method: str
     risk: float
+    error: float = float("nan")
     contraction: float = float("nan")
     attracting: bool | None = None
     settles: bool | None = None

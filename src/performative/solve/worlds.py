@@ -77,7 +77,9 @@ def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
         raise ValueError(coded("world-keeps-its-start", text))
 
 
-def pass_on(problem: Problem, weights: Array, theta: Theta) -> tuple[int, Callable[[np.ndarray], np.ndarray]]:
+def pass_on(
+    problem: Problem, weights: Array, theta: Theta, samples: int
+) -> tuple[int, Callable[[np.ndarray], np.ndarray]]:
     """How a small change of the settled worlds and of the deployed model theta is passed on by one deployment.
 
     Returns the numbers in all worlds, n, and the linear map of rows [..., n + d] to rows [..., n + d]: changes of
@@ -86,7 +88,7 @@ def pass_on(problem: Problem, weights: Array, theta: Theta) -> tuple[int, Callab
     flat = _flat(problem, theta)
 
     def apply(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(_passed(problem, weights, theta, flat, jnp.asarray(rows)))
+        return np.asarray(_passed(problem, weights, theta, flat, jnp.asarray(rows), samples))
 
     return flat.size, apply
 
@@ -148,7 +150,7 @@ def _flat(problem: Problem, theta: Theta) -> Float[Array, "N n"]:
 
 @eqx.filter_jit
 def _passed(
-    problem: Problem, weights: Array, theta: Theta, flat: Float[Array, "N n"], rows: Float[Array, "k all"]
+    problem: Problem, weights: Array, theta: Theta, flat: Float[Array, "N n"], rows: Float[Array, "k all"], samples: int
 ) -> Float[Array, "k all"]:
     x, shape = ravel_pytree(theta)
     back = flatten_world(jax.tree.map(lambda leaf: leaf[0], _first(problem, theta)))[1]
@@ -159,7 +161,7 @@ def _passed(
 
         after = _each(problem, spell, flat)
         worlds = jax.vmap(back)(after)
-        gradient = jax.grad(lambda at: decoupled_risk(problem, weights, shape(at), shape(model), worlds))(x)
+        gradient = jax.grad(lambda at: decoupled_risk(problem, weights, shape(at), shape(model), worlds, samples))(x)
         return after, gradient
 
     def one(row: Array) -> Array:

@@ -37,6 +37,7 @@ def check_part(
     sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
     in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory bitwise as
                       it was; the part traces where everyone computes, and a population gives the same result there
+    expectations      a population's `nodes` and its draws have the same expectations
     settling          a population's `settle` is a world that `deploy` leaves where it is, and that spells lead to;
                       skip it where data never come to rest: runs do not need it, stable points do
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)

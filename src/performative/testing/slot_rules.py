@@ -14,6 +14,9 @@ from performative.testing.cases import Case
 from performative.testing.rules import assert_same, assert_types
 from performative.testing.uses import INSTANCES, compiled, slice_client
 
+_DRAWS = 4000
+_ERRORS = 6.0  # standard errors: one false alarm in five hundred million numbers
+
 
 def cohort(case: Case) -> bool:
     """K rows; ids of active rows differ; spare rows carry the id N and weigh nothing; tau_i within 1..E."""
@@ -69,6 +72,37 @@ def nodes(case: Case) -> bool:
     return True
 
 
+def expectations(case: Case) -> bool:
+    """E[arctan z] over `nodes_within` is that over draws, up to chance: arctan, since data need not have a mean."""
+    loss, theta = case.setup.problem.loss, case.state.theta
+
+    def rows(mine: Any, noise: Any, world: Any) -> Any:
+        def numbers(u: Any) -> Any:
+            leaves = jax.tree.leaves(mine.sample(u, world, theta))
+            return jnp.concatenate([jnp.arctan(jnp.ravel(leaf).astype(jnp.float64)) for leaf in leaves])
+
+        return jax.vmap(numbers)(noise)
+
+    @compiled
+    def look(population: Any, client: Any, key: Any) -> Any:
+        mine = slice_client(population, client)
+        world = mine.deploy(mine.init(theta, loss), theta, loss)
+        noise, share = mine.nodes_within(world, theta, _DRAWS)
+        drawn = rows(mine, mine.draw(key, (_DRAWS,), theta), world)
+        return share @ rows(mine, noise, world), jnp.mean(drawn, axis=0), jnp.std(drawn, axis=0)
+
+    for client in range(min(INSTANCES, case.setup.weights.shape[0])):
+        ruled, drawn, spread = (np.asarray(v) for v in look(case.part, jnp.asarray(client, jnp.int32), case.keys.data))
+        # Two means over as many draws each, for nodes that are draws themselves.
+        far = np.abs(ruled - drawn) - _ERRORS * spread * np.sqrt(2.0 / _DRAWS)
+        worst = int(np.argmax(far))
+        assert far[worst] <= 1e-9, (
+            f"client {client}: E[arctan z] of number {worst} of a sample is {ruled[worst]:.4g} over `nodes` and "
+            f"{drawn[worst]:.4g} over {_DRAWS} draws, too far apart for chance."
+        )
+    return True
+
+
 def settling(case: Case) -> bool:
     """deploy(settle(theta), theta) = settle(theta), and spells under theta lead there from after another model."""
     if not jax.tree.leaves(case.state.clients.world):
@@ -115,6 +149,7 @@ def step_size(case: Case) -> bool:
 SLOT_RULES: dict[str, dict[str, Callable[[Case], bool]]] = {
     "population": {
         "nodes": nodes,
+        "expectations": expectations,
         "settling": settling,
         "padding": client_rules.padding_of_tables,
         "in_a_round": client_rules.in_a_round,

@@ -135,7 +135,12 @@ def one_step(given: ClippedAssumptions, clip: float, eta: Any, square: Any, pull
 
 
 def clip_pull(given: ClippedAssumptions, clip: float, eta: Any, square: Any, printed: bool = False) -> Any:
-    """Lemma 5.2: the largest -2 gamma <theta_t - theta_PS, E_t b_t>; (21) has 4 C_1 where C_1 is enough."""
+    """Lemma 5.2: the largest -2 gamma <theta_t - theta_PS, E_t b_t>; (21) has 4 C_1 where C_1 is enough.
+
+    Infinite where beta >= mu / L: the lemma divides by mu~ > 0.
+    """
+    if not given.mu_tilde > 0:
+        return np.full(np.broadcast_shapes(np.shape(eta), np.shape(square)), math.inf)[()]
     C1 = (4.0 if printed else 1.0) * _excess(given, clip, None) ** 2
     return eta * (2.0 * given.L * given.beta + given.mu_tilde) * square + eta * C1 / given.mu_tilde
 

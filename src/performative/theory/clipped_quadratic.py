@@ -90,6 +90,8 @@ class ClippedQuadratic:
 
     def dice_limit(self, clip: float, memory_clip: float) -> float:
         """theta_PS, or -(C2 + p C1) / ((1 - p)(1 - a beta)) if C2 < memory_clip_needed."""
+        if not (math.isfinite(memory_clip) and memory_clip >= 0):
+            raise ValueError(f"memory_clip must be finite and not negative; got {memory_clip}.")
         if memory_clip >= self.memory_clip_needed(clip):
             return self.stable
         return -(memory_clip + self.p * clip) / ((1.0 - self.p) * self.mu_tilde)

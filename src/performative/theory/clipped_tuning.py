@@ -120,8 +120,8 @@ def optimal_clip_and_step(given: ClippedAssumptions, phi: float, rounds: int = 1
     By turns, each in closed form, from c = G. With no room for a step (s <= 0 at c = G) says so.
     """
     mu, D, clip, s = given.mu_tilde, given.distance, given.G, 0.0
-    if not (phi > 0 and D > 0):
-        raise ValueError(f"phi and distance must be positive; got {phi} and {D}.")
+    if not (phi > 0 and D > 0 and clip > 0 and rounds >= 1):
+        raise ValueError(f"phi, distance, G and rounds must be positive; got {phi}, {D}, {clip} and {rounds}.")
     if not mu > 0:
         return Choice(0.0, given.G, math.inf, (weak(given),))
     if phi * clip**2 >= mu**2 * D:
@@ -143,9 +143,15 @@ def harmonic_kappa(given: ClippedAssumptions, scale: float) -> float:
 
 def noise_share(multiplier: float, rounds: int, dimension: int = 1) -> float:
     """phi = d z^2 / T of a multiplier that was calibrated for T rounds."""
+    if not (rounds >= 1 and dimension >= 1 and math.isfinite(multiplier)):
+        raise ValueError(f"rounds and dimension must be at least 1, multiplier finite; got {rounds}, {dimension}.")
     return dimension * multiplier**2 / rounds
 
 
 def printed_noise_share(epsilon: float, delta: float, records: int, dimension: int = 1) -> float:
     """phi = d log(1 / delta) / (m epsilon)^2, from (14), which is not private as claimed."""
+    if not (epsilon > 0 and 0 < delta < 1 and records >= 1 and dimension >= 1):
+        raise ValueError(
+            f"epsilon must be positive, delta in (0, 1), records and dimension >= 1; got {epsilon}, {delta}."
+        )
     return dimension * math.log(1.0 / delta) / (records * epsilon) ** 2

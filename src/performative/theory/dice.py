@@ -120,6 +120,8 @@ def travel(eta: Any, clip: float, memory_clip: float = 0.0) -> float:
 
     Noise adds sigma sqrt(sum gamma^2) a coordinate. A limit below |theta_0 - theta_PS| rules convergence out.
     """
+    if not (clip > 0 and memory_clip >= 0 and math.isfinite(clip + memory_clip)):
+        raise ValueError(f"clip must be positive and memory_clip not negative; got {clip} and {memory_clip}.")
     return float(check_steps(eta).sum() * (clip + memory_clip))
 
 

@@ -93,8 +93,7 @@ def gaussian_moments(
     steps = read_steps(eta, local_steps)
     if deploy not in ("step", "round", "never"):
         raise ValueError(f'deploy must be "step", "round" or "never"; got {deploy!r}.')
-    if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
-        raise ValueError(f"batch must be a whole number of samples n >= 1; got {batch!r}.")
+    read_batch(batch)
     w = weight_moments(p, scheme, k)
     mu, variance = float(start), 0.0
     means, variances = [mu], [variance]
@@ -163,6 +162,8 @@ def gaussian_rate(
     than 1/t. Holds for deploy "step" and "round".
     """
     m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
+    read_batch(batch)
+    read_local_steps(local_steps)
     kappa = 1.0 - float(p @ eps)
     if not kappa > 0:
         raise ValueError(f"gaussian_rate needs an average sensitivity below 1; it is {1.0 - kappa:.6g}.")
@@ -191,6 +192,11 @@ def read_clients(
             raise ValueError(f"{name} must be a number or one a client, [{N}]; got shape {np.shape(given[name])}.")
     m, eps, sd = (np.broadcast_to(arrays[name], N) for name in ("mean", "sensitivity", "scale"))
     p = np.broadcast_to(arrays["weights"], N) if weights is not None else np.full(N, 1.0 / N)
+    for name, array in arrays.items():
+        if not array.size or not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} must hold finite numbers, one a client; got {given[name]}.")
+    if np.any(sd < 0):
+        raise ValueError(f"scale is a standard deviation and must not be negative; got {scale}.")
     if np.any(p < 0) or abs(p.sum() - 1.0) > 1e-6:
         raise ValueError(f"weights must not be negative and must sum to one; they sum to {p.sum():.6g}.")
     return m, eps, sd, p
@@ -200,9 +206,18 @@ def read_steps(eta: Any, local_steps: int) -> np.ndarray:
     """Steps by round, [rounds, E]."""
     read_local_steps(local_steps)
     eta = np.asarray(eta, np.float64)
+    if not np.all(np.isfinite(eta) & (eta >= 0)):
+        raise ValueError("eta must hold finite steps, none of them negative.")
     if eta.ndim != 1 or len(eta) % local_steps:
         raise ValueError(f"eta must hold the step of each local step, [rounds * {local_steps}]; got shape {eta.shape}.")
     return eta.reshape(-1, local_steps)
+
+
+def read_batch(batch: int) -> int:
+    """n, a whole number of at least 1."""
+    if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
+        raise ValueError(f"batch must be a whole number of samples n >= 1; got {batch!r}.")
+    return int(batch)
 
 
 def read_local_steps(local_steps: int) -> int:

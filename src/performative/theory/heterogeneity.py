@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from performative.messages import coded
+
 
 @dataclasses.dataclass(frozen=True)
 class FederatedAssumptions:
@@ -81,9 +83,7 @@ def fedavg(
     """
     m, tau = given.clients, local_steps
     _check(eta=eta, local_steps=local_steps, rounds=rounds)
-    K = m if participants is None else participants
-    if isinstance(K, bool) or not isinstance(K, (int, np.integer)) or not 1 <= K <= m:
-        raise ValueError(f"participants must be a whole number from 1 to {m}, or None for all; got {participants!r}.")
+    K = check_participants(m, participants)
     L, s2, g2, w = given.L, given.sigma**2, given.sigma_g**2, participation_variance(m, K)
     q = (eta * L) ** 2 * tau * (tau - 1)
     terms = (
@@ -108,8 +108,19 @@ def fedavg(
 
 def participation_variance(clients: int, participants: int) -> float:
     """(1 - C) / (C (m - 1)) = (m - K) / (K (m - 1)): the variance of a mean over K of m, drawn uniformly."""
-    m, K = clients, participants
+    _check(clients=clients)
+    m, K = clients, check_participants(clients, participants)
     return (m - K) / (K * (m - 1)) if m > 1 else 0.0
+
+
+def check_participants(clients: int, participants: int | None) -> int:
+    """K of m clients, None for all."""
+    K = clients if participants is None else participants
+    if isinstance(K, bool) or not isinstance(K, (int, np.integer)) or not 1 <= K <= clients:
+        raise ValueError(
+            f"participants must be a whole number from 1 to {clients}, or None for all; got {participants!r}."
+        )
+    return int(K)
 
 
 def fedvarp(
@@ -145,10 +156,19 @@ def extrapolation(squares: Any, mean_square: Any, eps: float = 0.0, printed: boo
     that all hold x*), then |x + s mean D - x*|^2 <= |x - x*|^2 - s (2 - s / s_max) mean |D_i|^2 for
     s_max = mean |D_i|^2 / |mean D|^2 >= 1. Any s <= 2 s_max brings x nearer; FedExP takes half of s_max.
     Differs from the slide, which prints one client's |D_i|^2 below: with the mean of these there, the step is always 1.
+    Where nobody moves the step is 1; where updates cancel and eps = 0 there is none.
     """
-    squares = np.asarray(squares, np.float64)
+    squares, together = np.asarray(squares, np.float64), np.asarray(mean_square, np.float64)
+    if squares.ndim < 1 or squares.shape[-1] < 1:
+        raise ValueError(f"squares must hold |D_i|^2 of each client, [..., m]; got shape {squares.shape}.")
+    if not (np.all(squares >= 0) and np.all(together >= 0) and math.isfinite(eps) and eps >= 0):
+        raise ValueError("squares, mean_square and eps must not be negative or NaN.")
     top = squares.mean(axis=-1)
-    return np.maximum(1.0, top / (2.0 * ((top if printed else np.asarray(mean_square)) + eps)))
+    below = (top if printed else together) + eps
+    if np.any((below <= 0) & (top > 0)):
+        text = "the clients' updates cancel, so that FedExP's step is unbounded; give eps > 0, as its authors do."
+        raise ValueError(coded("unbounded-step", text))
+    return np.maximum(1.0, np.where(top > 0, top, 0.0) / (2.0 * np.where(below > 0, below, 1.0)))
 
 
 def _check(**numbers: Any) -> None:

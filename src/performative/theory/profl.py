@@ -124,6 +124,7 @@ def client_drift(given: PerformativeAssumptions, eta: float, local_steps: int) -
     By Cauchy-Schwarz, and since sum alpha_i |theta_bar - theta_i|^2 <= ((R - 1) eta G)^2: what the proof of Theorem
     5.10 wanted of Lemma C.1.
     """
+    _check_run(eta, 1, local_steps)
     if local_steps == 1:
         return 0.0
     return (local_steps - 1) * eta * given.G * math.sqrt(float(given.alpha @ given.lipschitz**2))
@@ -171,7 +172,8 @@ def theorem_5_10(
     long = max(0.0, smooth * eta - 1.0)
     step = eta / 2.0 * (client_drift(given, eta, local_steps) + math.sqrt(error)) ** 2
     step += eta / 2.0 * long * given.G**2 if long > 0 else 0.0
-    total = (1.0 - keep**t) / (1.0 - keep)
+    # Where rho eta is below rounding nothing is forgotten: a sum of t steps.
+    total = (1.0 - keep**t) / (1.0 - keep) if keep < 1.0 else t.astype(np.float64)
     return RiskBound(keep**t * given.gap, total * step, total * smooth * eta**2 * variance / 2.0)
 
 

@@ -97,4 +97,7 @@ def _points(low: np.ndarray, high: np.ndarray, points: int) -> np.ndarray:
 
 
 def _largest(values: Any) -> float:
-    return float(np.max(np.abs(values)))
+    found = float(np.max(np.abs(values)))
+    if math.isnan(found):
+        raise ValueError("lemma_5_6: a function is NaN somewhere in its box; give a box on which it is defined.")
+    return found

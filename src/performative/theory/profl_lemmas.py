@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.messages import coded
 from performative.theory.profl import PerformativeAssumptions
 
 
@@ -76,6 +77,7 @@ def lemma_5_7(
       0.0548, at 0.001 with 0.0058), is used for one mean where there are H + 1, and |a - b|^2 can be 4 times it.
     """
     _check(eta=eta, samples=samples, variance=variance, reach=reach, contamination=contamination)
+    _check_confidence(confidence)
     window, d, e = int(window), given.dimension, contamination
     unmet = []
     if window < d:
@@ -112,9 +114,15 @@ def exact_jacobian_error(differences: Any, variance: float, samples: int, output
 
         outputs s^2 / n tr(B^T (I + 1 1^T) B),   B = pinv(differences), [H, d]
 
-    All H columns share the error of the current f-hat: hence 1 1^T.
+    All H columns share the error of the current f-hat: hence 1 1^T. Refused where the models do not span all
+    directions: of those that they leave out J-hat learns nothing.
     """
-    B = np.linalg.pinv(np.atleast_2d(np.asarray(differences, np.float64)))
+    _check(samples=samples, variance=variance)
+    A = np.atleast_2d(np.asarray(differences, np.float64))
+    if not A.size or not np.all(np.isfinite(A)) or np.linalg.matrix_rank(A) < len(A):
+        text = f"exact_jacobian_error: differences, [d, H] = {list(A.shape)}, must be finite and span d directions."
+        raise ValueError(coded("models-do-not-span", text))
+    B = np.linalg.pinv(A)
     m = B.shape[1] if outputs is None else outputs
     return m * variance / samples * float(np.sum(B**2) + np.sum(B.sum(axis=0) ** 2))
 
@@ -122,6 +130,9 @@ def exact_jacobian_error(differences: Any, variance: float, samples: int, output
 def contaminated_variance(variance: float, contamination: float, outliers: float, offset: float) -> float:
     """Variance of one sample of (1 - e) D + e Q: (1 - e) s_D^2 + e s_Q^2 + e (1 - e) |mean_D - mean_Q|^2."""
     e = contamination
+    _check(variance=variance, outliers=outliers)
+    if not 0 <= e <= 1:
+        raise ValueError(f"contamination must lie in [0, 1]; got {e}.")
     return (1.0 - e) * variance + e * outliers + e * (1.0 - e) * offset**2
 
 
@@ -139,6 +150,7 @@ def lemma_5_8(
     Differs from the paper: O(f_phi) is printed, without 1 / n, and stands here with the constant 1 (printed=True).
     """
     _check(samples=samples, variance=variance)
+    _check_confidence(confidence)
     if math.isinf(variance):
         return _infinite(["the data must have a variance"])
     if printed:
@@ -204,6 +216,9 @@ def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: int, prin
     mean, which is right for weights alpha_i and not for alpha_i w_i: two clients with alpha = (0.1, 0.9), w = (16, 1)
     that walk apart at full speed have 5.22 ((R - 1) eta G)^2, and 2.5 is printed.
     """
+    _check(eta=eta)
+    if local_steps < 1:
+        raise ValueError(f"local_steps must be a whole number R >= 1; got {local_steps}.")
     if local_steps == 1:
         return ErrorBound(0.0, 0.0)
     unmet = ["G must be finite: the directions must be bounded"] if math.isinf(given.G) else []
@@ -243,8 +258,8 @@ def lemma_c_2(
     Differs from the paper: (1 - e) omega_D^2 + e (L W_1 + omega_Q + omega_D)^2. It takes the first term for exact, and
     L W_1 for a bound of the whole grad L_i minus that of Q, though the second term of Q is 0 whatever W_1 is.
     """
-    e, D = contamination, math.sqrt(second)
     _check(first=first, second=second, outliers=outliers, distance=distance, outlier_first=outlier_first)
+    e, D = contamination, math.sqrt(second)
     if not 0 <= e <= 1:
         raise ValueError(f"contamination must lie in [0, 1]; got {e}.")
     unmet = [] if math.isfinite(first + second) else ["Lemmas 5.8 and 5.9 must give a bound"]
@@ -264,6 +279,11 @@ def lemma_c_2(
 
 def _infinite(unmet: list[str]) -> ErrorBound:
     return ErrorBound(math.inf, math.inf, unmet=tuple(unmet))
+
+
+def _check_confidence(confidence: float | None) -> None:
+    if confidence is not None and not 0 < confidence < 1:
+        raise ValueError(f"confidence is a probability phi in (0, 1), or None; got {confidence}.")
 
 
 def _check(**numbers: Any) -> None:

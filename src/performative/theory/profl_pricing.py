@@ -46,19 +46,30 @@ class PricingDescent:
     def gaps(
         self, eta: float, steps: int, start: float, *, local_steps: int = 1, bias: float = 0.0, variance: float = 0.0
     ) -> np.ndarray:
-        """E L(theta_bar_t) - L(theta_PO) = gamma_bar E (theta_bar_t - theta_PO)^2 at t = 0, ..., T."""
+        """E L(theta_bar_t) - L(theta_PO) = gamma_bar E (theta_bar_t - theta_PO)^2 at t = 0, ..., T.
+
+        It grows without bound, to inf, where eta gamma_bar >= 1.
+        """
+        for name, value in (("steps", steps), ("local_steps", local_steps)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")
+        if not (math.isfinite(eta) and eta > 0 and variance >= 0):
+            raise ValueError(f"eta must be positive and variance not negative; got {eta} and {variance}.")
         alpha, rate = self.weights, 1.0 - 2.0 * eta * self.sensitivity
         mean, spread, found = float(start), 0.0, [(start - self.optimum) ** 2]
         A, B, S = np.ones_like(rate), np.zeros_like(rate), np.zeros_like(rate)
         for t in range(1, steps + 1):
             A, B, S = rate * A, rate * B + eta * (self.demand - bias), rate**2 * S + eta**2 * variance
-            now, noise = float(alpha @ A) * mean + float(alpha @ B), float(alpha @ A) ** 2 * spread
-            noise += float(alpha**2 @ S)
-            found.append((now - self.optimum) ** 2 + noise)
+            kept, miss = float(alpha @ A), float(alpha @ A) * mean + float(alpha @ B) - self.optimum
+            # Products turn into inf where powers of Python's numbers raise.
+            noise = kept * kept * spread + float(alpha**2 @ S)
+            now = miss + self.optimum
+            found.append(miss * miss + noise)
             if t % local_steps == 0:
                 mean, spread = now, noise
                 A, B, S = np.ones_like(rate), np.zeros_like(rate), np.zeros_like(rate)
-        return self.gamma_bar * np.asarray(found)
+        with np.errstate(over="ignore"):
+            return self.gamma_bar * np.asarray(found)
 
     def limit(self, eta: float, bias: float = 0.0, variance: float = 0.0) -> float:
         """The gap as t grows, R = 1: b^2 / (4 gamma_bar) + eta v' / (4 (1 - gamma_bar eta)), v' = v sum alpha_i^2."""

@@ -1,14 +1,20 @@
 """Where federated training settles when every client pulls by grad F_i = slope_i x - mean_i: exactly, one parameter.
 
-Gaussian data with the squared loss: slope_i = 1 - eps_i. Beside the rates of `heterogeneity` and `selection`.
+Gaussian data with the squared loss: slope_i = 1 - eps_i. Beside the rates of `heterogeneity` and `selection`. A round,
+or a cycle, is affine: x -> factor x + level. It settles only where |factor| < 1.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
-from performative.theory.heterogeneity import participation_variance
+from performative.messages import coded
+from performative.theory.heterogeneity import check_participants, participation_variance
+
+# A factor this close to one is one: sums over clients carry such errors.
+_ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,13 +40,17 @@ def quadratic_floor(
 
     with g_i the gradients at the optimum. The drift is exact, and (eta (tau - 1) / 2)^2 (mean slope_i g_i)^2 for small
     eta; the other two are limits as eta -> 0. So the bound's constants 4, 8 and 8 are 1/2, 1/2 and at most 1/4 here.
+    Refused where rounds run away from the point, or lambda <= 0: small steps do so, too.
     """
-    m, lam = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, np.float64)) for v in (mean, slope)))
-    R = client_work(lam, eta, local_steps)
-    point = float(np.sum(R * m) / np.sum(R * lam))
+    m, lam, p = _read(mean, slope)
+    K = check_participants(len(m), participants)
+    R = client_work(lam, eta, _steps(local_steps))
+    point = rest(1.0 - float(p @ (R * lam)), float(p @ (R * m)), "a round")
     center = float(lam.mean())
+    if not center > 0:
+        text = f"quadratic_floor: the mean slope is {center:.6g}, so that small steps run away from the optimum."
+        raise ValueError(coded("diverging-iteration", text))
     g = lam * (m.mean() / center) - m
-    K = len(m) if participants is None else participants
     w = participation_variance(len(m), K)
     return Floor(
         point, (center * point - float(m.mean())) ** 2, center * eta * sigma**2 / (2.0 * K),
@@ -48,37 +58,100 @@ def quadratic_floor(
     )  # fmt: skip
 
 
-def cycle_point(mean: Any, slope: Any, groups: Any, eta: float, local_steps: int = 1, weights: Any = None) -> float:
+def cycle_point(
+    mean: Any,
+    slope: Any,
+    groups: Any,
+    eta: float,
+    local_steps: int = 1,
+    weights: Any = None,
+    *,
+    attracting: bool = True,
+) -> float:
     """Where one whole cycle of groups returns to, as the first group finds it: grad F_i = slope_i x - mean_i.
 
-    A round of group g is affine, x -> a_g x + b_g, and the cycle is their composition. Exact, one parameter.
+    A round of group g is affine, x -> a_g x + b_g, and the cycle is their composition. Exact, one parameter. Refused
+    where the cycle multiplies an error by 1 or more; `attracting=False` then names the point that it runs away from.
     """
-    m, lam = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, np.float64)) for v in (mean, slope)))
-    p = np.full(len(m), 1.0 / len(m)) if weights is None else np.asarray(weights, np.float64)
+    m, lam, p = _read(mean, slope, weights)
+    turns = [np.atleast_1d(np.asarray(ids)) for ids in groups]
+    if not turns:
+        raise ValueError("groups must hold the clients of each group, such as [[0], [1, 2]]; got none.")
     keep, level = 1.0, 0.0
-    for ids in groups:
-        ids = np.asarray(ids)
-        share, work = p[ids] / p[ids].sum(), client_work(lam[ids], eta, local_steps)
+    for ids in turns:
+        if ids.size == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= len(m):
+            raise ValueError(f"groups must hold numbers of clients 0..{len(m) - 1}, at least one each; got {ids}.")
+        if not p[ids].sum() > 0:
+            raise ValueError(f"weights: the clients of a group must weigh something; those of {ids.tolist()} do not.")
+        share, work = p[ids] / p[ids].sum(), client_work(lam[ids], eta, _steps(local_steps))
         a, b = 1.0 - share @ (work * lam[ids]), share @ (work * m[ids])
         keep, level = a * keep, a * level + b
-    return float(level / (1.0 - keep))
+    return rest(float(keep), float(level), "a cycle", attracting)
 
 
-def settled_point(mean: Any, slope: Any, weights: Any, eta: float, local_steps: Any, nova: bool = False) -> float:
+def settled_point(
+    mean: Any, slope: Any, weights: Any, eta: float, local_steps: Any, nova: bool = False, *, attracting: bool = True
+) -> float:
     """Where FedAvg, or FedNova, settles under unequal work: grad F_i = slope_i x - mean_i, no noise.
 
         sum_i c_i R_i (slope_i x - mean_i) = 0,   R_i = (1 - (1 - eta slope_i)^tau_i) / slope_i
 
-    c_i = p_i for FedAvg and p_i / tau_i for FedNova. As eta -> 0 that is the minimiser of sum w_i F_i, with
-    `objective_weights` or p. Data that react: slope_i = 1 - eps_i.
+    c_i = p_i for FedAvg and tau_eff p_i / tau_i for FedNova, tau_eff = sum_i p_i tau_i. As eta -> 0 that is the
+    minimiser of sum w_i F_i, with `objective_weights` or p. Data that react: slope_i = 1 - eps_i. A round multiplies an
+    error by 1 - sum_i c_i R_i slope_i. Where that is 1 or more in size nothing settles, and it is refused:
+    `attracting=False` names the point that rounds run away from.
     """
-    m, lam, p, tau = (np.asarray(v, np.float64) for v in np.broadcast_arrays(mean, slope, weights, local_steps))
-    c = (p / tau if nova else p) * client_work(lam, eta, tau)
-    return float(np.sum(c * m) / np.sum(c * lam))
+    m, lam, p = _read(mean, slope, weights)
+    tau = np.broadcast_to(_steps(local_steps), m.shape)
+    c = (float(p @ tau) * p / tau if nova else p) * client_work(lam, eta, tau)
+    return rest(1.0 - float(c @ lam), float(c @ m), "a round", attracting)
+
+
+def rest(factor: float, level: float, what: str, attracting: bool = True) -> float:
+    """The fixed point of x -> factor x + level; refused where there is none, and where `attracting` and it repels."""
+    if abs(1.0 - factor) <= _ROUNDING:
+        text = f"{what} multiplies an error by 1, so that there is no fixed point, or every point is one."
+        raise ValueError(coded("no-fixed-point", text))
+    point = level / (1.0 - factor)
+    if attracting and not abs(factor) < 1.0 - _ROUNDING:
+        text = (
+            f"{what} multiplies an error by {factor:.6g}, so that training does not settle"
+            f"{' but swings to and fro' if factor < 0 else ''}. Take a shorter step where the mean slope is positive; "
+            f"attracting=False names the point that it runs away from ({point:.6g})."
+        )
+        raise ValueError(coded("diverging-iteration", text))
+    return point
 
 
 def client_work(slope: np.ndarray, eta: float, steps: Any) -> np.ndarray:
     """R_i = sum_k eta (1 - eta slope_i)^k over tau_i steps: how far a client goes for each unit of its gradient."""
-    flat = np.abs(slope) < 1e-12
-    safe = np.where(flat, 1.0, slope)
-    return np.where(flat, eta * np.asarray(steps, np.float64), (1.0 - (1.0 - eta * safe) ** steps) / safe)
+    if not (math.isfinite(eta) and eta > 0):
+        raise ValueError(f"eta must be a positive number; got {eta}.")
+    steps = np.asarray(steps, np.float64)
+    # (1 - (1 - u)^tau) / u loses the digits of a small u; 1 - u may be negative where a step overshoots.
+    u = eta * slope
+    small = np.abs(u) < 1e-3
+    slow = -np.expm1(steps * np.log1p(-np.where(small, u, 0.5)))
+    fast = 1.0 - (1.0 - np.where(small, 0.5, u)) ** steps
+    return np.where(u == 0, eta * steps, np.where(small, slow, fast) / np.where(u == 0, 1.0, slope))
+
+
+def _read(mean: Any, slope: Any, weights: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """m_i, slope_i and p_i, each [N]."""
+    given = (mean, slope) if weights is None else (mean, slope, weights)
+    m, lam, *rest = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, np.float64)) for v in given))
+    p = rest[0] if rest else np.full(m.shape, 1.0 / max(m.size, 1))
+    if m.ndim != 1 or not m.size or not np.all(np.isfinite([m, lam, p])):
+        raise ValueError(
+            f"mean, slope and weights must be finite numbers, one a client; got {mean}, {slope}, {weights}."
+        )
+    if np.any(p < 0) or abs(p.sum() - 1.0) > 1e-6:
+        raise ValueError(f"weights must not be negative and must sum to one; they sum to {p.sum():.6g}.")
+    return m, lam, p
+
+
+def _steps(local_steps: Any) -> np.ndarray:
+    tau = np.asarray(local_steps, np.float64)
+    if not np.all(np.isfinite(tau) & (tau >= 1) & (tau == np.rint(tau))):
+        raise ValueError(f"local_steps must be whole numbers tau_i >= 1; got {local_steps}.")
+    return tau

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from performative.theory.gaussian import gaussian_moments, gaussian_rate, read_clients, weight_moments
+from performative.theory.gaussian import (
+    gaussian_moments,
+    gaussian_rate,
+    read_batch,
+    read_clients,
+    read_local_steps,
+    weight_moments,
+)
 from performative.theory.p_fedavg import Theorem
 
 
@@ -76,6 +83,8 @@ def linear_rate(jacobian: Any, noise: Any, beta: float) -> float:
         raise ValueError(f"jacobian and noise must both be [d, d]; got shapes {H.shape} and {S.shape}.")
     if not (math.isfinite(beta) and beta > 0):
         raise ValueError(f"beta must be a positive number; got {beta}.")
+    if not (np.all(np.isfinite(H)) and np.all(np.isfinite(S))):
+        raise ValueError("jacobian and noise must hold finite numbers.")
     A = beta * H - 0.5 * np.eye(len(H))
     if not np.linalg.eigvals(A).real.min() > 0:
         return math.inf
@@ -98,6 +107,8 @@ def step_noise(
 
     covariance: C_i of one sample's gradient at theta_PS, [N, d, d]; gradient: g_i = grad f_i at theta_PS, [N, d]
     """
+    read_batch(batch)
+    read_local_steps(local_steps)
     C, g = np.asarray(covariance, np.float64), np.asarray(gradient, np.float64)
     if g.ndim != 2 or C.shape != (*g.shape, g.shape[1]):
         raise ValueError(f"covariance must be [N, d, d] and gradient [N, d]; got shapes {C.shape} and {g.shape}.")

@@ -20,15 +20,24 @@ def objective_weights(weights: Any, local_steps: Any) -> np.ndarray:
 
     The limit of small steps, and exact where all clients have the same curvature and one step (see `settled_point`).
     """
-    p, tau = np.asarray(weights, np.float64), np.asarray(local_steps, np.float64)
-    if p.shape != tau.shape or np.any(tau < 1) or np.any(p < 0):
-        raise ValueError(f"local_steps must hold one tau_i >= 1 for each weight p_i >= 0; got {local_steps}.")
+    p, tau = _work(weights, local_steps)
     return p * tau / (p @ tau)
 
 
 def effective_steps(weights: Any, local_steps: Any) -> float:
     """FedNova's tau_eff = sum p_i tau_i."""
-    return float(np.asarray(weights, np.float64) @ np.asarray(local_steps, np.float64))
+    p, tau = _work(weights, local_steps)
+    return float(p @ tau)
+
+
+def _work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
+    """p_i and tau_i, each [N]."""
+    p, tau = np.asarray(weights, np.float64), np.asarray(local_steps, np.float64)
+    if p.ndim != 1 or p.shape != tau.shape or not np.all(tau >= 1) or not np.all(p >= 0):
+        raise ValueError(f"local_steps must hold one tau_i >= 1 for each weight p_i >= 0; got {local_steps}.")
+    if not (np.all(np.isfinite(p)) and p.sum() > 0):
+        raise ValueError(f"weights must be finite, and some client must weigh something; got {weights}.")
+    return p, tau
 
 
 def inconsistency(weights: Any, local_steps: Any, dissimilarity: float) -> float:
@@ -134,6 +143,7 @@ def selection_floor(given: SelectionAssumptions) -> float:
 
 def selection_orders(given: SelectionAssumptions, rounds: int) -> tuple[float, float]:
     """What stands in the slide's O(.): 1 / (T rho_bar) and Gamma (rho_tilde / rho_bar - 1)."""
+    _whole(rounds=rounds)
     return (1.0 / (rounds * given.rho_bar) if given.rho_bar > 0 else math.inf), given.bias
 
 
@@ -158,6 +168,13 @@ class CyclicAssumptions:
     groups: int
     participants: int
 
+    def __post_init__(self) -> None:
+        for name in ("mu", "L", "gap", "alpha", "gamma"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be finite and not negative; got {value}.")
+        _whole(clients=self.clients, groups=self.groups, participants=self.participants)
+
 
 def cyclic_orders(given: CyclicAssumptions, rounds: int) -> tuple[tuple[float, float, float], tuple[str, ...]]:
     """What stands in the slide's bound on F(x_T) - min F: start, groups, draws within a group; and what is unmet.
@@ -169,6 +186,7 @@ def cyclic_orders(given: CyclicAssumptions, rounds: int) -> tuple[tuple[float, f
     1 / K - C makes it the variance of a mean over C m of m / K clients, and 0 where all of a group take part. For
     groups of unequal weight no rate of this kind holds: the point itself moves (`cycle_point`).
     """
+    _whole(rounds=rounds)
     a, K, m, T = given, given.groups, given.clients, rounds
     C, found = a.participants / m, []
     if m % K:
@@ -182,3 +200,9 @@ def cyclic_orders(given: CyclicAssumptions, rounds: int) -> tuple[tuple[float, f
     kappa, one = a.L / a.mu, m == K
     draws = 0.0 if one else K * kappa * a.gamma**2 / (a.mu * C * T) * (1.0 / K - C) / (m / K - 1.0)
     return (K**2 * a.gap / (m * T**2), kappa**2 * (K - 1) ** 2 * a.alpha**2 / (a.mu * T**2), draws), ()
+
+
+def _whole(**numbers: int) -> None:
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")

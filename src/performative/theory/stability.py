@@ -108,10 +108,12 @@ def gaussian_points(mean: Any, sensitivity: Any, weights: Any = None) -> Gaussia
     m, eps, _, p = read_clients(mean, sensitivity, 1.0, weights)
     slope, m_bar = float(p @ eps), float(p @ m)
     curve = float(p @ (1.0 - eps) ** 2)
-    optimal = float(p @ ((1.0 - eps) * m)) / curve if curve > 0 else math.nan
-    if abs(1.0 - slope) <= 1e-12:
-        verdict = "no stable point" if m_bar != 0 else "every theta is stable"
+    optimal = float(p @ ((1.0 - eps) * m)) / curve if curve > 1e-24 * float(p @ (1.0 + eps**2)) else math.nan
+    # Sums over clients carry such errors: a mean of 0 or a multiplier of 1 is one up to them.
+    rounding = 1e-12
+    if abs(1.0 - slope) <= rounding:
+        verdict = "no stable point" if abs(m_bar) > rounding * float(p @ np.abs(m)) else "every theta is stable"
         return GaussianPoints(slope, math.nan, optimal, verdict)
     kinds = ("attracts", "neither attracts nor repels", "repels")
-    side = 0 if abs(slope) < 1.0 else 2 if abs(slope) > 1.0 else 1
+    side = 1 if abs(abs(slope) - 1.0) <= rounding else 0 if abs(slope) < 1.0 else 2
     return GaussianPoints(slope, m_bar / (1.0 - slope), optimal, f"one stable point, which {kinds[side]}")

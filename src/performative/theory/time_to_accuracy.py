@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from performative.theory.gaussian import read_clients, weight_moments
+from performative.messages import coded
+from performative.theory.gaussian import read_batch, read_clients, weight_moments
 from performative.theory.p_fedavg import Theorem
 
 
@@ -54,6 +55,9 @@ def best_local_steps(steps: Callable[[int], float], cost: float, limit: int = 20
     counts = range(1, limit + 1)
     needed = [steps(E) for E in counts]
     times = [total_time(T, E, cost) for T, E in zip(needed, counts, strict=True)]
+    if not np.any(np.isfinite(times)):
+        text = f"best_local_steps: no E from 1 to {limit} gets there in finite time; the theorem's `unmet` says why."
+        raise ValueError(coded("never-reached", text))
     best = int(np.argmin(times))
     return LocalSteps(best + 1, times[best], needed[best], best + 1 == limit)
 
@@ -74,10 +78,11 @@ def gaussian_local_steps(
         T proportional to a + b E,   (a + b E)(1 + C / E) is least at E = sqrt(C a / b)
 
     a = sum_i E[w_i^2] scale_i^2 / n is the samples' noise, b = Var(sum_i w_i g_i) that of who takes part (see
-    `gaussian_rate`). Infinite with full participation, where b = 0: a round costs nothing in the limit.
+    `gaussian_rate`). Infinite with full participation, where b = 0: a round costs nothing in the limit. At least 1.
     Holds for small targets, where the error is R / t; neither beta nor the target matters.
     """
     _check(cost=cost)
+    read_batch(batch)
     m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
     kappa = 1.0 - float(p @ eps)
     if not kappa > 0:
@@ -85,7 +90,7 @@ def gaussian_local_steps(
     w = weight_moments(p, scheme, k)
     g = (1.0 - eps) * float(p @ m) / kappa - m
     a, b = float(np.sum(w.square * sd**2)) / batch, float(np.sum(w.own * g**2))
-    return math.sqrt(cost * a / b) if b > 0 else math.inf
+    return max(1.0, math.sqrt(cost * a / b)) if b > 0 else math.inf
 
 
 def _check(**numbers: float) -> None:
