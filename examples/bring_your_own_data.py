@@ -107,7 +107,7 @@ print(f"right about {share_right(federated):.1%} of people kept apart; pooled da
 # %%
 strength = {f"bank {i}": 0.4 + 0.08 * i for i in range(6)}
 asked = dict(client="bank", label="default", strategic=["utilisation", "open_lines"], strength=strength)
-problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardise=False) for rows in (train, test))
+problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardize=False) for rows in (train, test))
 
 # %% [markdown]
 # `p_fedavg` deploys the model of every round, so that the next round learns from people who have answered to it. Risks

@@ -67,13 +67,14 @@ def scores(made, theta):
     return out
 
 
-@pytest.mark.parametrize("standardize", [True, False])
-@pytest.mark.parametrize("order", [FEATURES, FEATURES[::-1], ["cards", "age", "income"]])
+@pytest.mark.parametrize("standardize", [True, False, "robust"])
+@pytest.mark.filterwarnings("ignore:.*columns-not-scaled")
+@pytest.mark.parametrize("order", [FEATURES, ["cards", "age", "income"]])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.usefixtures("double_precision")
 def test_scores_are_the_models_own(name, order, standardize):
     model = MODELS[name].fit(FRAME[order], FRAME["late"])
-    made = problem(standardise=standardize)
+    made = problem(standardize=standardize)
     expected = model.decision_function(FRAME[order])
     np.testing.assert_allclose(scores(made, start(made, model)), expected, rtol=1e-6, atol=1e-6)
 

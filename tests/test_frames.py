@@ -77,3 +77,76 @@ def test_training_on_a_frame_comes_near_the_exact_stable_point():
         risk=False,
     )
     assert history["distance_to_stable"][0, -1] < 0.05 * np.linalg.norm(stable)
+
+
+def with_column(values, **options):
+    frame = FRAME.assign(odd=values)
+    return pf.Problem.from_frame(frame, client="bank", label="default", **options)
+
+
+RANDOM = np.random.default_rng(1)
+
+
+def test_outliers_that_set_the_scale():
+    values = RANDOM.normal(size=len(FRAME))
+    values[:2] = 1e4
+    with pytest.warns(UserWarning, match=r"column 'odd' \d+ times.*\"robust\".*\[outliers-set-the-scale\]"):
+        narrow = with_column(values)
+    wide = with_column(values, standardize="robust")
+    usual = []
+    for made in (narrow, wide):
+        column = np.concatenate([x[:n, 2] for x, n in zip(made.population.x, made.population.count, strict=True)])
+        usual.append(np.sort(column)[:-2].std())
+    assert usual[0] < 0.01 and 0.8 < usual[1] < 1.2
+    assert wide.columns.centre[2] == np.median(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        RANDOM.normal(size=len(FRAME)),
+        RANDOM.exponential(size=len(FRAME)),
+        RANDOM.lognormal(size=len(FRAME)),
+        RANDOM.standard_t(4, size=len(FRAME)),
+        RANDOM.integers(0, 2, len(FRAME)),
+        RANDOM.uniform(size=len(FRAME)) < 0.005,
+        np.ones(len(FRAME)),
+    ],
+    ids=["normal", "exponential", "lognormal", "t", "coin", "rare", "constant"],
+)
+def test_ordinary_columns_are_no_outliers(values):
+    for standardize in (True, "robust"):
+        assert np.all(np.asarray(with_column(values, standardize=standardize).columns.spread) > 0)
+
+
+def test_one_outlier_in_a_short_table():
+    frame = FRAME[:40].assign(odd=[1e4, *RANDOM.normal(size=39)])
+    with pytest.warns(UserWarning, match="outliers-set-the-scale"):
+        pf.Problem.from_frame(frame, client="bank", label="default")
+
+
+def test_missing_values_of_pandas_own_kinds():
+    frame = FRAME.assign(cards=FRAME["cards"].astype("Int64"))
+    made = pf.Problem.from_frame(frame, client="bank", label="default")
+    np.testing.assert_allclose(made.columns.centre[1], frame["cards"].mean())
+    frame.loc[3, "cards"] = pd.NA
+    with pytest.raises(ValueError, match="column 'cards' must be finite, but 1 of 300 entries"):
+        pf.Problem.from_frame(frame, client="bank", label="default")
+
+
+def test_robust_scaling_is_that_of_a_normal_law():
+    values = np.random.default_rng(2).normal(3.0, 2.0, 100_000)
+    frame = pd.DataFrame({"bank": 0, "a": values, "default": np.arange(100_000) % 2})
+    made = pf.Problem.from_frame(frame, client="bank", label="default", standardize="robust")
+    # Standard errors of median and quartile range of a normal law: 1.25 s / sqrt(n), 1.17 s / sqrt(n).
+    assert abs(made.columns.centre[0] - 3.0) < 5 * 1.25 * 2 / np.sqrt(100_000)
+    assert abs(made.columns.spread[0] - 2.0) < 5 * 1.17 * 2 / np.sqrt(100_000)
+
+
+def test_columns_of_unlike_size_that_are_not_scaled():
+    with pytest.warns(UserWarning, match=r"'income' has values of about 5\.\d+e\+04, .*\[columns-not-scaled\]"):
+        problem(standardize=False)
+    with pytest.raises(ValueError, match="standardize must be True, False or \"robust\"; got 'iqr'"):
+        problem(standardize="iqr")
+    with pytest.warns(DeprecationWarning, match="standardise= is now standardize="):
+        assert problem(standardise=True).columns == problem().columns

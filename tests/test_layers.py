@@ -16,7 +16,7 @@ LAYERS = [
         "sampling", "losses", "schedules", "optimisers", "domains", "deploy", "batches",
         "populations", "estimators", "participation", "channels", "aggregators",
     },
-    {"fitted", "frames", "problem", "algorithm"},
+    {"fitted", "scaling", "frames", "problem", "algorithm"},
     {"risk", "privacy"},
     {"engine", "history", "plotting"},
     {"recipes", "citations", "sweep", "compare", "scoreboard", "solve", "drift", "skew", "testing", "cases", "attack"},

@@ -16,6 +16,7 @@ def _blocks(language: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*run-diverged")  # the text says so
 def test_python_blocks_run_in_order(tmp_path, monkeypatch, capsys):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)

@@ -71,7 +71,7 @@ from performative.solve import (
     stable_point,
 )
 from performative.sweep import sweep
-from performative.types import number, per_client
+from performative.types import number, per_client, whole
 
 __all__ = [
     "Algorithm",
@@ -148,6 +148,7 @@ __all__ = [
     "sweep",
     "tables",
     "theory",
+    "whole",
 ]
 
 

@@ -9,7 +9,7 @@ from performative.aggregators import AbstractAggregator, Mean
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel, Plain
 from performative.deploy import Deployment, as_deployment
-from performative.errors import check_counts
+from performative.errors import check_counts, check_fields
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
 from performative.schedules import Constant, as_schedule
@@ -63,6 +63,8 @@ class Algorithm(eqx.Module):
             part = getattr(self, slot)
             if not isinstance(part, kind):
                 raise ValueError(f"{slot} must be a part such as {_EXAMPLES[slot]}; got {part!r}.")
+            check_fields(part)
+        check_fields(self.rate)
         self.participation.local_steps(self.local_steps)
 
     @property

@@ -1,5 +1,6 @@
 """Where theta may be. A model is projected after each local step and after each server move."""
 
+import dataclasses
 from abc import abstractmethod
 from typing import Any
 
@@ -21,7 +22,29 @@ class AbstractDomain(eqx.Module):
         """The nearest point of the set."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Refuse a theta of this shape where the set is of another; called where the population settles the shape."""
+        """Refuse a theta of this shape where the set is of another; asked of every leaf of theta."""
+
+    def __str__(self) -> str:
+        """With its numbers, unlike the `repr` of an equinox module."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if not is_concrete(fields):
+            return repr(self)
+        shown = (f"{name}={_brief(value)}" for name, value in fields.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _brief(value: Any) -> str:
+    if not isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return repr(value)
+    return np.array2string(np.asarray(value), precision=4, threshold=8, edgeitems=2, separator=", ")
+
+
+def _check_bounds(owner: str, **bounds: Any) -> None:
+    """Refuse what is no number; infinity is one here."""
+    for name, value in bounds.items():
+        kind = None if value is None else np.asarray(value).dtype.kind if is_concrete(value) else "f"
+        if kind not in ("b", "u", "i", "f"):
+            raise ValueError(f"{owner}: {name} must hold numbers (np.inf for no bound); got {value!r}.")
 
 
 class Box(AbstractDomain):
@@ -31,6 +54,10 @@ class Box(AbstractDomain):
     hi: Any = number()
 
     def __check_init__(self) -> None:
+        _check_bounds("Box", lo=self.lo, hi=self.hi)
+        shapes = {np.shape(value) for value in (self.lo, self.hi) if np.ndim(value)}
+        if len(shapes) > 1:
+            raise ValueError(f"Box: lo and hi need one shape; got {np.shape(self.lo)} and {np.shape(self.hi)}.")
         if is_concrete((self.lo, self.hi)) and not np.all(np.asarray(self.lo) <= np.asarray(self.hi)):
             raise ValueError(f"Box needs lo <= hi; got lo={self.lo}, hi={self.hi}.")
 
@@ -52,6 +79,7 @@ class Ball(AbstractDomain):
     radius: Numbers = number()
 
     def __check_init__(self) -> None:
+        _check_bounds("Ball", radius=self.radius)
         if is_concrete(self.radius) and not np.all(np.asarray(self.radius) > 0):
             raise ValueError(f"Ball needs radius > 0; got {self.radius}.")
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative.messages import coded
 from performative.types import is_concrete
 
 
@@ -26,6 +27,30 @@ def check_finite(owner: str, **arrays: Any) -> None:
             raise ValueError(
                 f"{owner}: {name} must be finite, but {len(bad)} of {values.size} entries are NaN or infinite, "
                 f"the first at index {tuple(int(i) for i in bad[0])}. Drop or fill them first."
+            )
+
+
+def check_fields(part: Any) -> None:
+    """Refuse whole numbers in plain fields: as leaves they are traced, and `range(self.k)` ends in a message of JAX."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(part):
+        if isinstance(leaf, (bool, np.bool_)) or not isinstance(leaf, (int, np.integer)):
+            continue
+        node, owner, field = part, part, None
+        for step in path:
+            if isinstance(step, jax.tree_util.GetAttrKey):
+                owner, field, node = node, step.name, getattr(node, step.name)
+            elif isinstance(step, (jax.tree_util.SequenceKey, jax.tree_util.DictKey)):
+                node = node[step.idx if isinstance(step, jax.tree_util.SequenceKey) else step.key]
+            else:
+                break
+        if field is not None:
+            raise ValueError(
+                coded(
+                    "field-not-static",
+                    f"{type(owner).__name__}: {field} = {leaf} is a whole number in a plain field, which JAX traces. "
+                    f"Declare it {field}: int = pf.whole() where it sets a shape or chooses code, or = pf.number() "
+                    "where it is a quantity.",
+                )
             )
 
 

@@ -9,6 +9,7 @@ from performative.errors import check_finite, nearest
 from performative.fitted import linear_scores
 from performative.messages import coded
 from performative.partition import pad_tables
+from performative.scaling import scale_columns
 from performative.types import as_numbers
 
 
@@ -51,7 +52,7 @@ class ClientTables:
 
 
 def read_frame(
-    frame: Any, client: str, label: str, strategic: Any, strength: Any, standardise: Any, intercept: bool,
+    frame: Any, client: str, label: str, strategic: Any, strength: Any, standardize: Any, intercept: bool,
     positive: Any = None,
 ) -> ClientTables:  # fmt: skip
     """Split a table by client, pad to one length, check every column that is used."""
@@ -83,11 +84,11 @@ def read_frame(
     texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
     if texts:
         raise ValueError(f"from_frame needs numeric features; encode or drop the columns {texts}.")
-    raw = frame[features].to_numpy(np.float64)
+    raw = np.column_stack([frame[c].to_numpy(np.float64, na_value=np.nan) for c in features])
     for i, name in enumerate(features):
         check_finite("from_frame", **{f"column {name!r}": raw[:, i]})
     labels, classes = _read_labels(frame[label], label, positive)
-    centre, spread = _scales(standardise, [str(f) for f in features], raw)
+    centre, spread = scale_columns(raw, [str(c) for c in features], standardize)
     x = (raw - centre) / spread
     names = [str(f) for f in features]
     if intercept:
@@ -136,28 +137,3 @@ def _read_labels(column: Any, label: str, positive: Any) -> tuple[np.ndarray, tu
         raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which holds {found}.")
     other = next(value for value in found if value != one)
     return (column == one).to_numpy(np.int32), (other, one)
-
-
-def _scales(standardise: Any, features: list[str], raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What is taken off each feature, and what it is divided by."""
-    if isinstance(standardise, bool):
-        if not standardise:
-            return np.zeros(len(features)), np.ones(len(features))
-        spread = raw.std(axis=0)
-        return raw.mean(axis=0), np.where(spread > 0, spread, 1.0)
-    rule = "standardise must be True, False or {feature: (mean, standard deviation)} for every feature"
-    if not isinstance(standardise, dict):
-        raise ValueError(f"{rule}; got {standardise!r}.")
-    given = {str(name): scale for name, scale in standardise.items()}
-    for name in given:
-        if name not in features:
-            raise ValueError(f"standardise: {name!r} is not a feature of the table.{nearest(name, features)}")
-    missing = [name for name in features if name not in given]
-    if missing:
-        raise ValueError(f"{rule}; it says nothing of {missing}. Give (0, 1) to leave a feature as it is.")
-    for name, scale in given.items():
-        pair = np.asarray(scale, np.float64) if isinstance(scale, (list, tuple, np.ndarray)) else np.zeros(0)
-        if pair.shape != (2,) or not np.all(np.isfinite(pair)) or pair[1] <= 0:
-            raise ValueError(f"standardise: {name!r} needs (mean, standard deviation > 0); got {scale!r}.")
-    scales = np.asarray([given[name] for name in features], np.float64)
-    return scales[:, 0], scales[:, 1]

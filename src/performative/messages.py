@@ -147,8 +147,8 @@ MESSAGES: dict[str, Message] = {
     "privacy-not-covered": Message(
         "warning",
         "A run with privacy= rests on what was worked out from the same people before it began: scales of features "
-        "(Problem.from_frame with standardise=True), a start from a fitted model, settings that pf.plan chose.",
-        "Give scales that are known without these rows, standardise={feature: (mean, sd)}; start elsewhere; plan on "
+        "(Problem.from_frame with standardize=True), a start from a fitted model, settings that pf.plan chose.",
+        "Give scales that are known without these rows, standardize={feature: (mean, sd)}; start elsewhere; plan on "
         "public or made-up data. Or say in words, beside epsilon, what it leaves out.",
     ),
     # Methods
@@ -197,6 +197,12 @@ MESSAGES: dict[str, Message] = {
         " `pf.pofl` on the clients in the place of pooled data.",
     ),
     # Tables, models, problems
+    "field-not-static": Message(
+        "refusal",
+        "A part of one's own holds a whole number in a plain field: JAX would trace it, and it could set no shape and"
+        " choose no code.",
+        "Declare the field by `pf.whole()`, or by `pf.number()` where it is a quantity to compute with.",
+    ),
     "too-few-images": Message(
         "warning",
         "`pf.cases.images`: a class has fewer images than all clients together were to get.",
@@ -224,6 +230,17 @@ MESSAGES: dict[str, Message] = {
         " order of the frame's.",
         "Fit the model on a DataFrame; its columns are then compared by name.",
     ),
+    "outliers-set-the-scale": Message(
+        "warning",
+        "`from_frame`: the outermost people of a column make its standard deviation at least three times what the"
+        " others' is, so that scaling by it makes all others alike and hides how they react.",
+        'Use `standardize="robust"`, or cut the column at its quantiles first.',
+    ),
+    "columns-not-scaled": Message(
+        "warning",
+        "`from_frame(standardize=False)`: columns have values above 100, or differ a hundredfold in size.",
+        "Leave `standardize=True`, or scale the columns first: one rate cannot serve them all.",
+    ),
     "padding-without-count": Message(
         "refusal",
         "A table holds rows of padding that no `count` leaves out: they would be trained on as if they were people.",
@@ -234,6 +251,33 @@ MESSAGES: dict[str, Message] = {
         "warning",
         "The same lines made a loss function again and again, holding other values each time; each is compiled anew.",
         "Define the function once, or make it an `equinox.Module` whose numbers are leaves.",
+    ),
+    "not-enough-memory": Message(
+        "warning",
+        "By its trace a run needs more memory than the device has left, even with one client at a time.",
+        "Keep tables on disk or in bytes (`pf.tables`), use smaller batches or fewer repeats, or more devices.",
+    ),
+    "batch-exceeds-table": Message(
+        "warning",
+        "`Fixed(n)` draws more rows a step, with replacement, than any client has.",
+        "Use `pf.batches.Whole()` for every row once, or a smaller n.",
+    ),
+    "run-diverged": Message(
+        "warning",
+        "A repeat became non-finite or left the limit; `history.stopped_at` says when.",
+        "Use a rate below the one in the message, which is the largest that settles near the start or the stable point"
+        " in the mean; or give the problem a domain.",
+    ),
+    "rate-too-large": Message(
+        "warning",
+        "The performative risk ended far above that of the start, and the rate is above the largest that settles"
+        " there.",
+        "Use a rate below the one in the message, or bring the features to one scale.",
+    ),
+    "nonfinite-updates": Message(
+        "warning",
+        "Some clients' updates were not finite and were left out, so the others were trained on in their place.",
+        'Find the client with `executor="loop"`, and mend its data or the loss.',
     ),
     # Federation
     "nothing-was-learned": Message(

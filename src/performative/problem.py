@@ -1,5 +1,6 @@
 """What is to be learnt: a loss, clients whose data react, their weights, and where theta may be."""
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative.domains import AbstractDomain
-from performative.errors import check_finite
+from performative.errors import check_fields, check_finite
 from performative.frames import Columns, read_frame
 from performative.losses import Logistic
 from performative.populations import AbstractPopulation, Strategic
@@ -53,6 +54,8 @@ class Problem(eqx.Module):
         shape = self.population.model_shape()
         if self.domain is not None and shape is not None:
             self.domain.check(shape)
+        for part in (self.loss, self.population, self.domain):
+            check_fields(part)
         for population in _inside(self.population):
             check_own_tables(population)
             _check_labels(self.loss, population)
@@ -87,8 +90,9 @@ class Problem(eqx.Module):
         strategic: Any = None,
         strength: Any = 1.0,
         penalty: Any = None,
-        standardise: Any = True,
+        standardize: Any = True,
         intercept: bool = True,
+        standardise: Any = None,
     ) -> "Problem":
         """A strategic logistic problem from a pandas table: one row a person.
 
@@ -99,11 +103,16 @@ class Problem(eqx.Module):
         strategic:   columns that people can change in answer to the model (names), None for all features
         strength:    how far they go, per unit of the model: a number, or {client: number}
         penalty:     L2, None for 1 / (number of rows); the intercept is never penalised
-        standardise: True scales features to mean 0 and variance 1 over these rows, which no promise of privacy covers;
+        standardize: True scales features to mean 0 and variance 1 over these rows, "robust" by median and quartiles,
+                     where a few people lie far out; neither is covered by a promise of privacy.
                      {feature: (mean, standard deviation)} takes scales that are known without them; False leaves
-                     them as they are. A fitted scikit-learn model given as `theta` keeps its scores
+                     features as they are. A fitted scikit-learn model as `theta` keeps its scores
+        intercept:   a last column of ones
         """
-        tables = read_frame(frame, client, label, strategic, strength, standardise, intercept, positive)
+        if standardise is not None:
+            warnings.warn("from_frame: standardise= is now standardize=.", DeprecationWarning, stacklevel=2)
+            standardize = standardise
+        tables = read_frame(frame, client, label, strategic, strength, standardize, intercept, positive)
         rows = int(np.sum(tables.count))
         return cls(
             loss=Logistic(
@@ -113,7 +122,7 @@ class Problem(eqx.Module):
             population=Strategic(tables.x, tables.y, tables.strength, features=tables.movable, count=tables.count),
             weights=tables.count / rows,
             columns=tables.columns,
-            from_data=(SCALED_BY_ROWS,) if standardise is True else (),
+            from_data=(SCALED_BY_ROWS,) if standardize is True or standardize == "robust" else (),
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from performative.algorithm import Algorithm
 from performative.describe import describe
 from performative.engine.books import write_history
+from performative.engine.cautions import caution_before, judge
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
@@ -82,7 +83,7 @@ def _label(value: Any) -> Any:
 
 
 def _score(history: History, metric: Metric) -> float:
-    if history.status == "diverged":
+    if history.status != "completed":
         return float("inf")
     values = metric(history) if callable(metric) else history[metric][:, -1]
     return float(np.mean(values))
@@ -152,6 +153,7 @@ def sweep(
             here, how = whole[group[0]]
             length = lengths[group[0]]
             how.estimator.check(here, start, how.batch)
+            caution_before(here, how)
             compute, _ = choose_compute(first, start, repeats * len(group), at_once, half=dtype == "bfloat16")
             # Before they are stacked: what marks the leaves that vary must have the same layout.
             laid_out = [(dataclasses.replace(ready[i][0], compute=compute), ready[i][1]) for i in group]
@@ -175,7 +177,7 @@ def sweep(
                     "seconds": round(seconds / len(group), 4),
                     "compute": str(compute),
                 } | ({"notes": notes} if notes else {})
-                histories[i] = write_history(fixed, start, watch, length, chunks, state, meta, place)
+                histories[i] = judge(write_history(fixed, start, watch, length, chunks, state, meta, place))
     return Sweep(_values(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
 
 
@@ -262,10 +264,16 @@ def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
     # A field may be kept under another name than its argument's, where a method has that one.
     known = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
     fields = {field.metadata.get("argument", field.name): field for field in known}
-    made_of = [p for p in inspect.signature(type(part)).parameters if p in fields or hasattr(part, p)]
+    wanted = list(inspect.signature(type(part)).parameters)
+    made_of = [p for p in wanted if p in fields or hasattr(part, p)]
     if not known or path[0] not in made_of:
         raise ValueError(
             f"over: {name!r} does not lead to an argument of {type(part).__name__}.{nearest(path[0], made_of)}"
+        )
+    if lost := [p for p in wanted if p not in made_of]:
+        raise ValueError(
+            f"over: {type(part).__name__} does not keep its argument {lost[0]!r}, so it cannot be made again with "
+            f"another {path[0]!r}; vary the whole part instead."
         )
     if set(fields) != set(made_of) and fields[path[0]].metadata.get("table"):
         raise ValueError(

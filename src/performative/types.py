@@ -90,7 +90,10 @@ def as_words(value: Any) -> tuple[str, ...]:
 
 
 def whole(**options: Any) -> Any:
-    """A field that holds a whole number which sets a shape: static, so another value compiles again."""
+    """A field that holds a whole number which sets a shape or chooses code: static, so another value compiles again.
+
+    JAX does not trace it, unlike `number()`: `jnp.zeros(self.k)` and `range(self.k)` work.
+    """
     return eqx.field(static=True, converter=as_whole, **options)
 
 

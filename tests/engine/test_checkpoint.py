@@ -110,9 +110,11 @@ def test_history_saves_and_loads(tmp_path):
 
 def test_a_diverged_run_stays_where_it_ended(tmp_path):
     options = {"rounds": 400, "theta": 1.0, "risk": 5, "checkpoint": tmp_path, "checkpoint_every": 7}
-    first = pf.run(PROBLEM, pf.p_fedavg(rate=9.0), **options)
+    with pytest.warns(UserWarning, match="run-diverged"):
+        first = pf.run(PROBLEM, pf.p_fedavg(rate=9.0), **options)
     assert first.status == "diverged"
-    assert same(first, pf.run(PROBLEM, pf.p_fedavg(rate=9.0), resume=True, **options))
+    with pytest.warns(UserWarning, match="run-diverged"):
+        assert same(first, pf.run(PROBLEM, pf.p_fedavg(rate=9.0), resume=True, **options))
 
 
 def test_other_targets_are_another_run(tmp_path):

@@ -189,7 +189,8 @@ def test_short_memory_splits_a_run(monkeypatch, cnn_runs):
     assert split.meta["compute"].startswith("2 clients at once")
     assert "3 clients a round" in split.meta["memory"] and split.meta["memory"].endswith("enough for 2 clients at once")
     assert_same_run(split, whole, rtol=1e-10)
-    assert pretend(1).meta["compute"].startswith("one client")
+    with pytest.warns(UserWarning, match=r"less than data and memory alone.*\[not-enough-memory\]"):
+        assert pretend(1).meta["compute"].startswith("one client")
 
 
 def test_a_footprint_says_what_fits_in_words():
@@ -206,6 +207,11 @@ def test_a_footprint_says_what_fits_in_words():
     assert dataclasses.replace(footprint, available=290 * mib).at_once == 10
     assert dataclasses.replace(footprint, available=280 * mib).at_once == 7  # nine would fit; three even blocks
     assert dataclasses.replace(footprint, available=0).at_once == 1
+    alone = dataclasses.replace(footprint, standing=59 << 30, available=20 << 30)
+    assert "59 GiB of data and memory; 20 GiB are free, less than data and memory alone: keep tables" in str(alone)
+    tight = dataclasses.replace(footprint, available=149 * mib)  # 100, 40 for the updates, 9 for a client of 10
+    assert tight.missing == mib and "too little for a single client" in str(tight)
+    assert dataclasses.replace(tight, available=150 * mib).missing == 0
     copies = dataclasses.replace(footprint, copies=4)
     assert copies.at_once is not None and "4 repeats" in str(copies)
 

@@ -81,7 +81,8 @@ def test_other_numbers_do_not_compile_again():
 
 def test_divergence_is_a_named_result_that_stops_the_run():
     runaway = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 3.0, 1.0))
-    history = pf.run(runaway, pf.p_fedavg(rate=0.9), rounds=400, theta=1.0, repeats=2)
+    with pytest.warns(UserWarning, match="run-diverged"):
+        history = pf.run(runaway, pf.p_fedavg(rate=0.9), rounds=400, theta=1.0, repeats=2)
     assert history.status == "diverged"
     assert np.all(history.stopped_at > 0)
     assert history.rounds[-1] < 400
@@ -168,6 +169,7 @@ def test_the_smallest_client_must_serve_the_batch():
         np.testing.assert_allclose(history.theta[0, :, 0], 0.9 ** np.arange(5), rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*run-diverged")
 def test_divergence_stops_a_run_without_risks_too_and_at_the_same_record():
     runaway = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 3.0, 1.0))
     options = {"rounds": 20_000, "theta": 1.0}

@@ -111,7 +111,8 @@ def test_what_a_constructor_works_out_is_worked_out_again():
 
 def test_compare_refuses_what_diverged():
     options = {"rounds": 60, "theta": 0.0, "repeats": 4, "risk": False}
-    settled, lost = (pf.run(PROBLEM, pf.p_fedavg(rate=rate), **options) for rate in (0.1, 50.0))
+    with pytest.warns(UserWarning, match="run-diverged"):
+        settled, lost = (pf.run(PROBLEM, pf.p_fedavg(rate=rate), **options) for rate in (0.1, 50.0))
     assert lost.status == "diverged"
     with pytest.raises(ValueError, match=r"end at one round|no finite final"):
         pf.compare({"settled": settled, "lost": lost})

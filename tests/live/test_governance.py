@@ -111,7 +111,8 @@ def test_rollback_reaches_the_world_at_once(tmp_path):
 def test_a_run_that_diverged_can_be_rescued(tmp_path):
     """The model that left all bounds is not taken; after a rollback the run goes on."""
     made = federation(algorithm=pf.p_fedavg(rate=30.0, deploy="round"), rounds=20)
-    live, folder = rehearse(made, tmp_path), tmp_path / "server"
+    with pytest.warns(UserWarning, match=r"run-diverged"):
+        live, folder = rehearse(made, tmp_path), tmp_path / "server"
     assert live.status == "diverged"
     assert np.all(np.isfinite(live.theta))
     assert read_events(folder)[-1]["what"] == "diverged"

@@ -37,17 +37,17 @@ def test_scales_of_these_very_rows_are_told():
         "features are scaled by the means and standard deviations of these very rows",
     )
     assert guarantee(problem().pooled(), PRIVATE).not_covered == told.not_covered
-    same = guarantee(problem(standardise=KNOWN), PRIVATE)
+    same = guarantee(problem(standardize=KNOWN), PRIVATE)
     assert same.spent(10, 1e-5) == told.spent(10, 1e-5)
 
 
-@pytest.mark.parametrize("standardise", [False, KNOWN], ids=["none", "given"])
-def test_scales_that_looked_at_nobody_are_covered(standardise):
-    assert guarantee(problem(standardise=standardise), PRIVATE).not_covered == ()
+@pytest.mark.parametrize("standardize", [False, KNOWN], ids=["none", "given"])
+def test_scales_that_looked_at_nobody_are_covered(standardize):
+    assert guarantee(problem(standardize=standardize), PRIVATE).not_covered == ()
 
 
 def test_given_scales_are_used():
-    made = problem(standardise=KNOWN)
+    made = problem(standardize=KNOWN)
     south = FRAME[FRAME["bank"] == "south"]
     np.testing.assert_allclose(made.population.x[1, :, 0], (south["income"] - 45_000) / 12_000)
     np.testing.assert_allclose(made.population.x[1, :, 1], (south["cards"] - 4) / 2)
@@ -58,19 +58,19 @@ def test_given_scales_are_used():
 
 
 @pytest.mark.parametrize(
-    ("standardise", "says"),
+    ("standardize", "says"),
     [
         ({"income": (0.0, 1.0)}, r"says nothing of \['cards'\]. Give \(0, 1\)"),
         ({**KNOWN, "incme": (0.0, 1.0)}, "'incme' is not a feature of the table.*income"),
         ({**KNOWN, "cards": (4.0, 0.0)}, r"'cards' needs \(mean, standard deviation > 0\); got \(4.0, 0.0\)"),
         ({**KNOWN, "cards": 4.0}, r"'cards' needs \(mean, standard deviation > 0\); got 4.0"),
         ({**KNOWN, "cards": (np.nan, 1.0)}, "'cards' needs"),
-        ("yes", "standardise must be True, False or {feature: .*got 'yes'"),
+        ("yes", "standardize must be True, False or {feature: .*got 'yes'"),
     ],
 )
-def test_scales_that_do_not_fit_are_refused(standardise, says):
+def test_scales_that_do_not_fit_are_refused(standardize, says):
     with pytest.raises(ValueError, match=says):
-        problem(standardise=standardise)
+        problem(standardize=standardize)
 
 
 def test_a_run_warns_and_writes_it_down():
@@ -78,23 +78,23 @@ def test_a_run_warns_and_writes_it_down():
     with pytest.warns(PerformativeWarning, match=r"epsilon does not cover that features are scaled.*privacy-not-cov"):
         history = pf.run(problem(), PRIVATE, **asked)
     assert "these very rows" in history.meta["privacy"]["not_covered"][0]
-    quiet = pf.run(problem(standardise=KNOWN), PRIVATE, **asked)
+    quiet = pf.run(problem(standardize=KNOWN), PRIVATE, **asked)
     assert quiet.meta["privacy"]["not_covered"] == []
     assert quiet["epsilon"][0, -1] == history["epsilon"][0, -1]
 
 
 def test_a_fitted_model_as_a_start_is_told():
     model = LogisticRegression(max_iter=500).fit(FRAME[["income", "cards"]], FRAME["default"])
-    told = guarantee(problem(standardise=KNOWN), PRIVATE, theta=model).not_covered
+    told = guarantee(problem(standardize=KNOWN), PRIVATE, theta=model).not_covered
     assert told == ("the start is a fitted LogisticRegression: whomever it was fitted to is not protected from that",)
     with pytest.warns(PerformativeWarning, match=r"the start is a fitted LogisticRegression.*\[privacy-not-covered\]"):
-        pf.run(problem(standardise=KNOWN), PRIVATE, 2, theta=model, risk=False, privacy=pf.Privacy(1e-5))
-    assert guarantee(problem(standardise=KNOWN), PRIVATE, theta=np.zeros(3)).not_covered == ()
+        pf.run(problem(standardize=KNOWN), PRIVATE, 2, theta=model, risk=False, privacy=pf.Privacy(1e-5))
+    assert guarantee(problem(standardize=KNOWN), PRIVATE, theta=np.zeros(3)).not_covered == ()
 
 
 def test_choices_of_ones_own_are_told_in_ones_own_words():
     looked = dataclasses.replace(PRIVATE, from_data="the clip is the median gradient")
-    made = dataclasses.replace(problem(standardise=KNOWN), from_data=("outliers were dropped",))
+    made = dataclasses.replace(problem(standardize=KNOWN), from_data=("outliers were dropped",))
     assert guarantee(made, looked).not_covered == ("outliers were dropped", "the clip is the median gradient")
 
 
@@ -108,7 +108,7 @@ def test_cases_that_scale_by_their_rows_say_so():
 def test_words_do_not_compile_again():
     from performative.engine.chunk import run_chunk
 
-    made = problem(standardise=KNOWN)
+    made = problem(standardize=KNOWN)
     pf.run(made, PRIVATE, 3, risk=False)
     before = run_chunk._cached._cache_size()
     pf.run(dataclasses.replace(made, from_data="x"), dataclasses.replace(PRIVATE, from_data="y"), 3, risk=False)
@@ -117,14 +117,14 @@ def test_words_do_not_compile_again():
 
 def test_weights_of_clients_are_assumed_to_be_no_secret():
     noisy = pf.p_fedavg(0.1, channel=pf.channels.ClippedNoise(1.0, 4.0))
-    assert any("weights are no secret" in line for line in guarantee(problem(standardise=KNOWN), noisy).assumes)
-    even = dataclasses.replace(problem(standardise=KNOWN), weights=None)
+    assert any("weights are no secret" in line for line in guarantee(problem(standardize=KNOWN), noisy).assumes)
+    even = dataclasses.replace(problem(standardize=KNOWN), weights=None)
     assert not any("weights are no secret" in line for line in guarantee(even, noisy).assumes)
 
 
 def test_the_whole_table_is_everyone():
     whole = pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=pf.batches.Whole())
-    told = guarantee(problem(standardise=KNOWN), whole).spent(7, 1e-5)
+    told = guarantee(problem(standardize=KNOWN), whole).spent(7, 1e-5)
     assert told.epsilon == pf.privacy.spent(4.0, 7, 1e-5).epsilon and told.neighbours == "replace_one"
 
 
@@ -155,7 +155,7 @@ def test_the_command_tells_it(tmp_path):
     assert said.exit_code == 0 and "NOT covered: features are scaled" in " ".join(said.stdout.split())
     told = json.loads(CliRunner().invoke(app, ["privacy", "spent", str(file), "--json"]).stdout)
     assert len(told["not_covered"]) == 1
-    file.write_text(FILE.replace("STANDARDISE", "standardise = { income = [45000, 12000], cards = [4, 2] }"))
+    file.write_text(FILE.replace("STANDARDISE", "standardize = { income = [45000, 12000], cards = [4, 2] }"))
     told = json.loads(CliRunner().invoke(app, ["privacy", "spent", str(file), "--json"]).stdout)
     assert told["not_covered"] == [] and told["epsilon"] < 10
 
@@ -166,7 +166,7 @@ def test_the_command_tells_it(tmp_path):
 )
 def test_rows_that_are_not_the_problems_count_in_full(batch, times):
     private = pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=batch, local_steps=2)
-    told = guarantee(problem(standardise=KNOWN), private, unseen_rows=True)
+    told = guarantee(problem(standardize=KNOWN), private, unseen_rows=True)
     assert told.spent(5, 1e-5).epsilon == pf.privacy.spent(4.0 / times, 10, 1e-5).epsilon
 
 
@@ -185,7 +185,7 @@ def test_a_sampler_of_ones_own_is_not_certified_by_any_way():
     dice = pf.dicesgd(0.1, clip=1.0, memory_clip=1.0, noise_multiplier=40.0, batch=Again())
     endless = pf.Problem(pf.losses.squared, pf.populations.Gaussian(0.0, 0.0, 1.0))
     for told in (
-        guarantee(problem(standardise=KNOWN), dice, conservative=True),
+        guarantee(problem(standardize=KNOWN), dice, conservative=True),
         guarantee(endless, pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=Again())),
         guarantee(endless, pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=Again()), unseen_rows=True),
     ):
@@ -194,5 +194,5 @@ def test_a_sampler_of_ones_own_is_not_certified_by_any_way():
 
 def test_dice_needs_batches_of_a_known_size():
     dice = pf.dicesgd(0.1, clip=1.0, memory_clip=1.0, noise_multiplier=40.0, batch=pf.Poisson(0.1, 9))
-    told = guarantee(problem(standardise=KNOWN), dice, conservative=True, unseen_rows=True)
+    told = guarantee(problem(standardize=KNOWN), dice, conservative=True, unseen_rows=True)
     assert not told.certified and "batches of any size" in told.why[0]

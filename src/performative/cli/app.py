@@ -128,6 +128,8 @@ def run(
             reporter.show(line)
         if out is not None:
             reporter.path("file", out)
+        if result["status"] == "failed":
+            raise Failure(history.meta["failed"], Exit.FAILED, result)
         if result["status"] != "completed":
             first = min(int(r) for r in history.stopped_at if r >= 0)
             raise Failure(

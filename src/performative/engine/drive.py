@@ -115,6 +115,9 @@ def drive(
     bound = jnp.asarray(min((limit * size) ** 2, float(jnp.finfo(dtype).max)), dtype)
     shared = weights if weights.ndim == 1 else weights.mean(axis=0)
     ids, expected = audit_clients(np.asarray(shared), mesh) if points else (np.zeros(0, np.int32), np.zeros(0))
+    measured = everywhere((jnp.asarray(ids), jnp.asarray(expected, dtype)), mesh)
+    # By the program that measures along the run, so that it is compiled once.
+    first_risk = measure_risks(fixed, state, *measured)["performative_risk"] if points and not chunks else None
     step: Any = loop_chunk if watch.executor == "loop" else run_chunk
     with progress_bar(label, rounds, progress) as update:
         # What no repeat survives is not run again after a kill, either.
@@ -137,10 +140,11 @@ def drive(
                 length = int(np.clip(pace * _SECONDS, min(most, 1 + total // _MOST_LOOKS), most))
             done += count
             if done * points // total > (done - count) * points // total:
-                measured = everywhere((jnp.asarray(ids), jnp.asarray(expected, dtype)), mesh)
                 risks = measure_risks(fixed, state, *measured)
                 chunk |= {f"risks/{name}": np.asarray(value) for name, value in risks.items()}
                 chunk["risk_round"] = np.asarray(reached)
+            if not chunks and first_risk is not None:
+                chunk["first_risk"] = np.asarray(first_risk)
             chunks.append(chunk)
             if books is not None:
                 seconds = earlier + time.perf_counter() - began

@@ -60,13 +60,26 @@ class Footprint(eqx.Module):
         """All clients of all repeats and settings at once."""
         return self.standing + self.copies * self.cohort * (self.client + 2 * self.update)
 
+    @property
+    def missing(self) -> int:
+        """Bytes that are missing for one client at a time; 0 where there is room."""
+        least = self.standing + 2 * self.cohort * self.update + self.client
+        return max(0, int(least - self.available))
+
     def __str__(self) -> str:
-        return (
+        needs = (
             f"about {_gib(self.whole)}: {self.cohort} clients a round of {_gib(self.client)} each"
             + (f", {self.copies} repeats" if self.copies > 1 else "")
             + f", {_gib(self.standing)} of data and memory; {_gib(self.available)} are free, "
-            + f"enough for {side_by_side(self.at_once)}"
         )
+        if self.standing > self.available:
+            return needs + (
+                "less than data and memory alone: keep tables on disk (pf.tables.OnDisk), in bytes (pf.tables.Packed),"
+                ' run fewer repeats, or deal clients out over devices (executor="sharded")'
+            )
+        if self.missing:
+            return needs + "too little for a single client: take smaller batches or models, or fewer clients a round"
+        return needs + f"enough for {side_by_side(self.at_once)}"
 
 
 def choose_compute(

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from performative.algorithm import Algorithm
 from performative.describe import describe
 from performative.engine.books import write_history
+from performative.engine.cautions import caution_after, caution_before, judge
 from performative.engine.checkpoint import Checkpoint
 from performative.engine.chunk import Frozen, Targets, Watch
 from performative.engine.clock import Clock
@@ -107,6 +108,8 @@ def run(
         if mesh is not None:
             compute, footprint = share_work(compute, footprint, at_once, mesh)
         setup = dataclasses.replace(setup, compute=compute)
+        if footprint is not None and footprint.missing:
+            warn("not-enough-memory", f"run: it needs {footprint}.")
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))
         books = None
         if checkpoint is not None:
@@ -160,6 +163,8 @@ def run(
         for note in notes:
             warnings.warn(note, PerformativeWarning, stacklevel=2)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
+        history = judge(history)
+        caution_after(history, problem, algorithm, start, targets.stable, chunks[0].get("first_risk"))
         return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
 
 
@@ -193,6 +198,7 @@ def make_ready(
     if isinstance(problem, Problem):  # anything else is refused by what follows
         problem = dataclasses.replace(problem, loss=same_function(problem.loss))
     ready = prepare(problem, algorithm, clock, consensus)
+    caution_before(problem, algorithm, stacklevel=4)
     setup = on_device(ready, precision) if mesh is None else on_mesh(ready, precision, mesh)
     start = read_theta(problem, theta, precision)
     check_fit(setup.problem, start)

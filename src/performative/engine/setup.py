@@ -128,11 +128,19 @@ def place_start(problem: Problem, start: Theta, given: bool) -> Theta:
     """A start inside of the domain: refused where the user gave another, moved there where we chose it."""
     if problem.domain is None:
         return start
+    for leaf in jax.tree.leaves(start):
+        problem.domain.check(leaf.shape)
     inside = problem.domain.project(start)
-    pairs = zip(jax.tree.leaves(inside), jax.tree.leaves(start), strict=True)
-    gap = max(float(jnp.max(jnp.abs(a - b), initial=0.0)) for a, b in pairs)
-    if given and gap > 1e-5:
-        raise ValueError(f"theta must start inside of the domain {problem.domain}; it is {gap:.3g} outside.")
+    pairs = zip(jax.tree_util.tree_leaves_with_path(inside), jax.tree.leaves(start), strict=True)
+    gaps = [(np.abs(np.asarray(a) - np.asarray(b)), path, a, b) for (path, a), b in pairs]
+    worst, path, near, far = max(gaps, key=lambda gap: np.max(gap[0], initial=0.0))
+    if given and np.max(worst, initial=0.0) > 1e-5:
+        at = np.unravel_index(int(np.argmax(worst)), worst.shape)
+        name = "theta" + jax.tree_util.keystr(path) + (f"[{', '.join(map(str, at))}]" if at else "")
+        raise ValueError(
+            f"theta must start inside of the domain {problem.domain}; {name} is {float(far[at]):.4g}, the nearest "
+            f"point there has {float(near[at]):.4g}. Start at problem.domain.project(theta), or give a larger domain."
+        )
     return inside
 
 

@@ -5,6 +5,7 @@ import multiprocessing
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
@@ -42,7 +43,9 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
     folder.mkdir(parents=True, exist_ok=True)  # before anything is computed
     began = time.perf_counter()
     constants = experiment.settings(quick)
-    outcome = experiment.function()(**constants)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*\[(run-diverged|rate-too-large)\]")  # figures show it
+        outcome = experiment.function()(**constants)
     manifest = {
         "name": name,
         "paper": experiment.paper,

@@ -159,7 +159,8 @@ def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
 def rehearse_app(app: Path, *, rounds: int | None, tell: Tell) -> dict[str, Any]:
     """The same app without a network."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r".*\[nothing-was-learned\]")  # it is how the command ends
+        # They are how the command ends.
+        warnings.filterwarnings("ignore", message=r".*\[(nothing-was-learned|run-diverged)\]")
         history = rehearse(load_app(app), rounds=rounds, on_round=tell)
     if history.status == "failed":
         return {"status": "failed", "why": history.meta["failed"], "round": int(history.rounds[-1])}

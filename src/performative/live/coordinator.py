@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from performative.engine.books import Chunk, flatten_rows, write_history
+from performative.engine.cautions import remedy
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.loop import record_one
 from performative.engine.run import add_ledger, read_ledger
@@ -117,7 +118,17 @@ def serve(
             raise
     if history.status == "failed":
         warn("nothing-was-learned", history.meta["failed"])
+    if history.status == "diverged":
+        real = federation.source is not None  # the problem only stands for the data then
+        what = "try a smaller rate, or give the problem a domain." if real else _remedy(federation)
+        warn("run-diverged", f"{diverged}; {what}")
     return history
+
+
+def _remedy(federation: Federation) -> str:
+    with federation.precision():
+        ready = federation.ready
+        return remedy(federation.problem, federation.algorithm, ready.start, ready.targets.stable)
 
 
 def _judge(history: History, rounds: list[dict[str, Any]]) -> History:

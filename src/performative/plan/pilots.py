@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,13 @@ def pilot(
         count = max(math.ceil(stretch * rounds) + 2, least)
         work = (setting.k or problem.clients) * setting.local_steps * setting.batch
         repeats = int(np.clip(_BUDGET / (work * count), 1, _REPEATS))
-        history = run(
-            problem, setting.algorithm(latency, deploy), count, theta=theta, seed=seed, repeats=repeats, stable=stable,
-            risk=False, consensus=False, record_theta="last", every=max(1, count // 200), progress=False,
-        )  # fmt: skip
+        with warnings.catch_warnings():
+            # That a run diverges is an answer: such a setting is not taken.
+            warnings.filterwarnings("ignore", message=r".*\[run-diverged\]")
+            history = run(
+                problem, setting.algorithm(latency, deploy), count, theta=theta, seed=seed, repeats=repeats,
+                stable=stable, risk=False, consensus=False, record_theta="last", every=max(1, count // 200), progress=False,
+            )  # fmt: skip
         if history.status != "completed":
             break
         square = np.square(history["distance_to_stable"])

@@ -114,6 +114,13 @@ class Reweighted(AbstractPopulation):
                 )
 
     @property
+    def held_out(self) -> tuple[Any, Any, Any] | None:
+        """The rows on which classes are measured, as the constructor takes them; None where they are those of x."""
+        if self.measured is None:
+            return None
+        return self.measured_x, self.measured_y, np.sum(np.asarray(self.measured), axis=-1, dtype=np.int32)
+
+    @property
     def smooth(self) -> bool:
         return False
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from performative.algorithm import Algorithm
+from performative.errors import check_fields
 from performative.problem import Problem
 from performative.testing.cases import build_case, slot_of
 from performative.testing.rules import EVERY_SLOT, broken
@@ -26,6 +27,7 @@ def check_part(
 
     The rules, by name:
 
+    fields            whole numbers are declared by `pf.whole()` or `pf.number()`
     types_stay        memory keeps its structure, shapes and dtypes from call to call, in float32 and float64
     jit_equals_eager  compiled and step by step the results agree
     vmap_equals_loop  mapped over clients, repeats or settings, and one at a time, the results agree
@@ -59,6 +61,10 @@ def check_part(
     if unknown:
         raise ValueError(f"skip names rules that there are not: {sorted(unknown)}.")
     slot = slot_of(part)
+    try:
+        check_fields(part)
+    except ValueError as error:
+        broken(part, "fields", AssertionError(str(error)))
     rules = {**EVERY_SLOT, **SLOT_RULES[slot]}
     checked = []
     with jax.enable_x64(True):
