@@ -47,6 +47,30 @@ def warn(code: str, text: str, stacklevel: int = 2) -> None:
 
 MESSAGES: dict[str, Message] = {
     # Audit of logs
+    "selection-by-model": Message(
+        "warning",
+        "The model decided whose outcome is in the logs (the rejected have no label), so rows with a label change with "
+        "the model whether or not anybody reacts.",
+        "Log everybody's features, give [decision] threshold, label a random few of the rejected, and log the chance "
+        "as `propensity`.",
+    ),
+    "rows-selected-by-model": Message(
+        "warning",
+        "All rows of the logs are of people who were accepted: which people are logged changes with the model.",
+        "Log everybody who applied, or give theta_<feature> and [decision] threshold, so that people whom every model "
+        "accepts can be compared.",
+    ),
+    "features-missing-by-model": Message(
+        "warning",
+        "Rows with an empty feature are dropped, and who they are changes from deployment to deployment.",
+        "Fill the feature in, or leave it out of the audit by `ignore` in audit.toml.",
+    ),
+    "outliers-hide-effect": Message(
+        "warning",
+        "No reaction was found, and a few rows far out make a column several times as wide as the rest, so that none "
+        "could be seen.",
+        "Check these rows, and clip the column under [clip] in audit.toml, or log it on a robust scale.",
+    ),
     # Points and retraining
     "repelling-point": Message(
         "warning",

@@ -48,6 +48,35 @@ def lending_folder(folder, T=12, rows=600, strengths=(0.2, 1.0), censored=False,
     )
 
 
+def applicants_folder(
+    folder, toml="", T=10, rows=800, clients=2, react=0.0, drift=0.05, chance=None, drop=(), seed=0, blind=0.0,
+    every=False,
+):  # fmt: skip
+    """Lending without a reaction (react = 0): income drifts, models are drawn by hand, only the accepted have a label.
+
+    Accepted at a score of 0 or more; chance: of being accepted below it (None: none), 1 above. blind: share of labels
+    that are missing by chance. every: all have labels. Returns all rows with the outcome that nobody saw.
+    """
+    rng = np.random.default_rng(seed)
+    models, frames = [], []
+    for t in range(T):
+        theta = np.array([0.6, -0.5, -0.3]) + 0.4 * rng.normal(size=3)
+        models.append([f"v{t}", *theta])
+        for i in range(clients):
+            x = rng.normal(size=(rows, 2)) + np.array([drift * t, 0.2 * i]) + react * theta[:2]
+            outcome = (rng.random(rows) < 1 / (1 + np.exp(0.3 - x[:, 0] + 0.8 * x[:, 1]))).astype(float)
+            score = x @ theta[:2] + theta[2]
+            propensity = np.where(score >= 0, 1.0, 0.0 if chance is None else chance)
+            accepted = rng.random(rows) < propensity
+            seen = (accepted | every) & (rng.random(rows) >= blind)
+            frame = {"deployment": f"v{t}", "client": f"bank-{i}", "income": x[:, 0], "debt": x[:, 1], "score": score}
+            frame |= {"label": np.where(seen, outcome, np.nan), "accepted": accepted.astype(int)}
+            frames.append(pd.DataFrame(frame | {"propensity": propensity, "outcome": outcome}))
+    write(folder, models, ["income", "debt", "intercept"], [frame.drop(columns=["outcome", *drop]) for frame in frames])
+    (folder / "audit.toml").write_text(toml)
+    return pd.concat(frames)
+
+
 def write(folder, models, names, frames):
     folder.mkdir(parents=True, exist_ok=True)
     columns = ["deployment", *(f"theta_{name}" for name in names)]

@@ -131,7 +131,7 @@ def test_censored_outcomes_are_warned_of(tmp_path, censored):
     rng = np.random.default_rng(6)
     rows = pd.concat([credit(rng, 3000, s, censored).assign(deployment=v) for v, s in (("v1", 0.0), ("v2", 0.4))])
     logs = read_logs(bank(tmp_path, rows, "[decision]\nthreshold = 0.5\n"))
-    report = groups_of_logs(logs)
+    report = groups_of_logs(logs, reaction=True)
     assert logs.censoring.censored == report.censoring.censored == censored
     assert any("WARNING: Outcomes are censored: 100% of the rejected" in note for note in logs.notes) == censored
     assert bool(report.warnings) == censored

@@ -5,7 +5,7 @@ import pytest
 import worlds
 
 from performative import audit
-from performative.audit.drift import deviations, sizes
+from performative.audit.drift import deviations, guesses
 from performative.audit.effect import effect_arrays
 from performative.audit.instruments import weights
 from performative.audit.response import slopes
@@ -43,13 +43,12 @@ def test_deviations_are_white_forward_and_blind_to_the_trend(drift):
     trend = 3.0 + (0.0 if drift == "none" else 2.0) * time
     at_zero = np.broadcast_to(trend, (q, T))
     unit = (time - time[0]) / np.ptp(time) * (T - 1)
-    low, high = np.minimum.outer(unit, unit), np.maximum.outer(unit, unit)
     # The rows of the transform, one by one: the deviations of unit vectors.
     units = [deviations(np.tile(row, (q, 1)), variance, np.ones((T, 1)), time, drift) for row in np.eye(T)]
-    for level, slope in sizes(drift, T):
+    for guess in guesses(drift, unit):
         M = np.stack([next(each).u for each in units], axis=-1)
         for j in range(q):
-            S = np.diag(variance[j]) + variance[j].mean() * (level * low + slope * low**2 * (3 * high - low) / 6)
+            S = np.diag(variance[j]) + variance[j].mean() * guess
             np.testing.assert_allclose(M[j] @ S @ M[j].T, np.eye(M.shape[1]), atol=1e-7)
             np.testing.assert_allclose(M[j] @ at_zero[j], 0.0, atol=1e-7)
             np.testing.assert_allclose(np.tril(M[j], -1), 0.0, atol=1e-9)
@@ -101,12 +100,38 @@ def test_no_alarm_by_default(T, training, drift, size):
         assert alarms(world, "smooth") <= LEVEL + three_errors(LEVEL, 2000)
 
 
+@pytest.mark.parametrize(("drift", "size", "rows"), [("wave", 2.0, 400), ("season", 0.3, 8000), ("season", 1.5, 400)])
+def test_no_alarm_under_tall_waves_and_seasons(drift, size, rows):
+    """24 deployments, half a standard deviation or more of season: models that were trained on it follow it."""
+    for training in ("retrained", "damped", "explored"):
+        world = worlds.make(
+            7, worlds=200, T=24, rows=rows, response="none", drift=drift, drift_size=size, training=training, gap=0.1
+        )
+        assert alarms(world, "smooth") <= LEVEL + three_errors(LEVEL, 200)
+
+
 def test_what_the_test_cannot_tell():
-    """A tall wave that models were trained on looks like a response; a jump looks like one to a test for trends."""
-    wave = worlds.make(7, T=20, response="none", drift="wave", drift_size=2.0, training="retrained", gap=0.05)
-    assert alarms(wave, "smooth") > 0.3
+    """A drift that settles as retrained models do looks like a response, and most often is said to be explicable.
+
+    A jump looks like a response to a test for trends.
+    """
+    settling = worlds.make(
+        7, worlds=400, T=24, rows=400, response="none", drift="settling", drift_size=1.5, training="damped", gap=0.1
+    )
+    found = effect_arrays(*settling.series, settling.theta, settling.time, "smooth")
+    fooled = np.mean(found.p_value < LEVEL)
+    assert fooled > 0.2
+    assert np.mean(found.p_any_drift < LEVEL) < 0.5 * fooled
     jump = worlds.make(7, T=16, response="none", drift="jump", drift_size=0.5, training="damped", gap=1.0)
     assert alarms(jump, "linear") > 0.15
+
+
+def test_models_off_the_path_of_the_data_leave_no_drift_to_explain_them():
+    """Models drawn by hand: no drift, however large, explains a response of half a standard deviation."""
+    world = worlds.make(9, worlds=400, T=20, size=0.5, training="by hand", gap=1.0)
+    found = effect_arrays(*world.series, world.theta, world.time, "smooth")
+    assert np.all(found.p_any_drift >= found.p_value)
+    assert np.mean(found.p_any_drift < LEVEL) > 0.9
 
 
 def test_many_parameters():
@@ -132,7 +157,7 @@ def test_power():
 @pytest.mark.slow
 def test_power_by_default():
     explored = worlds.make(9, T=30, size=0.3, training="explored")
-    assert alarms(explored, "smooth") > 0.9
+    assert alarms(explored, "smooth") > 0.8 + three_errors(0.8, 2000)
     by_hand = worlds.make(9, T=12, size=0.5, training="by hand", gap=1.0)
     assert alarms(by_hand, "smooth") > 0.9
 

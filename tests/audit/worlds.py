@@ -7,7 +7,7 @@ import numpy as np
 from performative.audit.log import ClientLog
 
 MAPS = ("gaussian", "strategic", "mixture", "none")
-DRIFTS = ("none", "linear", "walk", "wave", "jump")
+DRIFTS = ("none", "linear", "walk", "wave", "season", "jump", "settling")
 TRAINING = ("retrained", "cumulative", "damped", "by hand", "explored")
 
 
@@ -95,15 +95,20 @@ def _next(rng, training, theta, mean, t, d, level, gap, explore):
 
 
 def _drift(rng, kind, size, W, q, T):
-    """[W, T, q] in standard deviations of a column: `size` a step (linear, walk), the top (wave)."""
+    """[W, T, q] in standard deviations of a column: `size` a step (linear, walk), the top (wave, season), the start.
+
+    A wave is as long as the log, a season has 6 deployments; "settling" fades by itself, to a third in 4 deployments.
+    """
     t = np.arange(T)[None, :, None]
     sign = rng.choice([-1.0, 1.0], (W, 1, q))
     if kind == "linear":
         return size * sign * t
     if kind == "walk":
         return np.cumsum(size * rng.normal(size=(W, T, q)), axis=1)
-    if kind == "wave":
-        return size * np.sin(2 * np.pi * t / T + rng.uniform(0, 2 * np.pi, (W, 1, q)))
+    if kind in ("wave", "season"):
+        return size * np.sin(2 * np.pi * t / (T if kind == "wave" else 6) + rng.uniform(0, 2 * np.pi, (W, 1, q)))
+    if kind == "settling":
+        return size * sign * np.exp(-t / 4)
     if kind == "jump":
         return size * sign * (t >= rng.integers(2, T - 2, (W, 1, 1)))
     return np.zeros((W, T, q))

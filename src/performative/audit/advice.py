@@ -9,8 +9,8 @@ import numpy as np
 from scipy import stats
 
 from performative.audit.client_report import ClientReport
+from performative.audit.formats import sentences
 from performative.audit.prospect import Prospect
-from performative.audit.words import sentences
 from performative.certify.certificate import plain
 
 # A cost of stability above this share of the least risk is worth an algorithm of its own; below, the noise of learning
@@ -23,13 +23,17 @@ _ODD_CLIENT = 6.0
 _CLIENTS_FOR_ODD = 5
 # Local steps that stand for training to the end: what is left of the error, and the most steps that we name.
 _LEFT, _MOST_STEPS = 0.01, 1000
+# No shift below this, in standard deviations, could be seen: "nothing found" then says little.
+LARGE_SHIFT = 0.5
+# Labelled people among the rejected, a client and deployment, that are suggested.
+_LABELS = 100
 # What exploring should be able to see: a tenth of a standard deviation per unit of a parameter, in ten deployments.
 _WANTED, _DEPLOYMENTS = 0.1, 10
 
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """One suggestion. kind: "ordinary", "explore", "retrain", "damp", "optimise" or "look closer".
+    """One suggestion. kind: "ordinary", "explore", "label", "retrain", "damp", "optimise" or "look closer".
 
     code is one expression in `pf` (or numpy), None where there is nothing to run; settings are its numbers.
     """
@@ -56,11 +60,15 @@ class Advice:
         }
 
 
-def advise(reports: Sequence[ClientReport], effect: bool | None, prospect: Prospect) -> Advice:
+def advise(
+    reports: Sequence[ClientReport], effect: bool | None, prospect: Prospect, untested: str = "", blocked: str = "",
+    hedged: bool = False,
+) -> Advice:  # fmt: skip
     """The suggestion that follows from the tests and the outlook.
 
-    not identified -> explore; no effect -> ordinary training; settles and stability costs little -> retrain in full;
-    settles and stability costs much -> POFL; does not settle for certain -> small steps, where these settle.
+    rows or labels chosen by the model -> log, or label, others too; not identified, or little to be seen -> explore; no
+    effect -> ordinary training; settles and stability costs little -> retrain in full; settles and stability costs much
+    -> POFL; does not settle for certain -> small steps, where these settle. hedged: whether drift may explain it too.
     """
     far_out = tuple(
         sorted(
@@ -70,12 +78,24 @@ def advise(reports: Sequence[ClientReport], effect: bool | None, prospect: Prosp
     )
     odd = odd_clients(reports)
     extra: dict[str, Any] = {"far_out": far_out, "odd_clients": odd}
+    if blocked:
+        why = "Which rows are in the logs changes with the model, so nothing can be said of the people behind them."
+        return Advice("look closer", "Log everybody first", (why,), **extra)
+    if effect is None and untested and any(one.reacts is not None for one in reports):
+        return Advice("label", "See some outcomes of the rejected", _label(untested), **extra)
     if effect is None:
         return _explore(reports, extra)
     if not effect:
+        if (missed := could_have_missed(reports)) > LARGE_SHIFT:
+            why = f"A shift of {missed:.2g} standard deviations between the models deployed could have gone unseen."
+            return _explore(reports, extra, why)
         why = "No client's data are seen to answer to the model, so retraining is ordinary retraining."
         return Advice(
             "ordinary", "Train as usual", (why, "Audit again when more deployments have been logged."), **extra
+        )
+    if hedged:
+        return _explore(
+            reports, extra, "The models moved as the data did: drift of the same shape would explain it as well."
         )
     found = prospect.outlook
     if found is None:
@@ -88,7 +108,7 @@ def advise(reports: Sequence[ClientReport], effect: bool | None, prospect: Prosp
 def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
     found = prospect.outlook
     assert found is not None and prospect.hessian is not None
-    high = found.contraction if found.contraction_limits is None else found.contraction_limits[1]
+    high = found.contraction_limits[1]
     cost = prospect.relative_cost
     far = cost > LARGE_COST
     robust = _robust(extra)
@@ -164,7 +184,27 @@ def _call(name: str, settings: dict[str, Any], robust: tuple[bool, bool], batch:
     return f"pf.{name}({', '.join(said)})"
 
 
-def _explore(reports: Sequence[ClientReport], extra: dict[str, Any]) -> Advice:
+def could_have_missed(reports: Sequence[ClientReport]) -> float:
+    """The smallest shift, in standard deviations of a column, that these deployments would have shown 9 times in 10.
+
+    What a parameter's detectable response adds up to over the range that it was moved; the best client and column.
+    """
+    shifts = [one.detectable * np.ptp(one.log.theta, axis=0) for one in reports if one.effect.identified]
+    finite = [float(shift[np.isfinite(shift)].min()) for shift in shifts if np.isfinite(shift).any()]
+    return min(finite, default=math.inf)
+
+
+def _label(untested: str) -> tuple[str, ...]:
+    half = 1.96 * 0.5 / math.sqrt(_LABELS)
+    return (
+        f"Whether outcomes react cannot be told: {untested}.",
+        f"Accept a random few of those whom the model rejects, and log the chance as `propensity`. With {_LABELS} of "
+        f"them for each client and deployment, their rates of outcomes are known to within {100 * half:.0f} points.",
+        "Until then, what holds for the features holds for them alone.",
+    )
+
+
+def _explore(reports: Sequence[ClientReport], extra: dict[str, Any], first: str = "") -> Advice:
     """How far to step off: se(B) = s / (delta sqrt(n T)), so that 0.1 s per unit is seen with 90 % power."""
     largest = max(reports, key=lambda one: one.weight)
     d, q = largest.log.theta.shape[1], largest.log.mean.shape[1]
@@ -172,6 +212,7 @@ def _explore(reports: Sequence[ClientReport], extra: dict[str, Any]) -> Advice:
     need = float(stats.norm.isf(0.05 / (4 * d * q)) + stats.norm.isf(0.1))
     delta = need / (_WANTED * math.sqrt(rows * _DEPLOYMENTS))
     reasons = [f"These deployments cannot tell. {sentences(largest.effect.reasons)}"] if largest.effect.reasons else []
+    reasons += [first] if first else []
     reasons.append(
         f"Add a little chance to each model deployed. With a standard deviation of {delta:.2g} for each parameter, "
         f"{_DEPLOYMENTS} deployments of {rows:.0f} rows would show a response of {_WANTED} standard deviations "

@@ -8,7 +8,7 @@ import numpy as np
 
 from performative.audit.distance import Distances, shift_distances
 from performative.audit.drift import DRIFTS
-from performative.audit.effect import Effect, effect_test
+from performative.audit.effect import Effect, effect_test, no_test
 from performative.audit.log import ClientLog, with_covariances
 from performative.audit.response import Response, response
 from performative.certify.certificate import plain
@@ -31,7 +31,8 @@ class ClientReport:
     p_value:       of `effect`; adjusted: Holm's over all clients that can be tested, doubled for the pooled test
     reacts:        whether adjusted is at most the level; None where these deployments cannot tell
     effect:        the test under the drift asked for, on the means and, where there is a label, on its covariances
-                   with the features; by_drift: under each kind of drift
+                   with the features; by_drift: under each kind of drift; tested: names of these columns
+    outcomes:      where the label is not in `log`: a log of rows with a label that stand for everybody, or None
     response:      slopes with intervals that hold however models were trained; least_squares: the usual ones,
                    narrower, for several parameters only (else None)
     distances:     W_1 between deployments; None where no rows were kept
@@ -51,6 +52,8 @@ class ClientReport:
     least_squares: Response | None
     distances: Distances | None
     far_out: dict[str, float]
+    tested: tuple[str, ...]
+    outcomes: ClientLog | None
 
     @property
     def rows(self) -> int:
@@ -63,7 +66,6 @@ class ClientReport:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for JSON. Matrices have one row a column of the data and one entry a parameter."""
-        columns = with_names(self.log, self.effect)
         return {
             "weight": self.weight,
             "rows": self.rows,
@@ -74,6 +76,7 @@ class ClientReport:
             "p_value": self.p_value,
             "p_adjusted": self.adjusted,
             "p_by_drift": {drift: found.p_value for drift, found in self.by_drift.items()},
+            "p_any_drift": self.effect.p_any_drift,
             "effect": {
                 "drift": self.effect.drift,
                 "identified": self.effect.identified,
@@ -81,7 +84,7 @@ class ClientReport:
                 "statistic": plain(self.effect.statistic),
                 "column": self.effect.column or None,
                 "parameter": self.effect.parameter or None,
-                "columns": list(columns),
+                "columns": list(self.tested),
                 "p_by_column": plain(self.effect.by_column),
                 "over_dispersion": plain(self.effect.over_dispersion),
                 "detectable": plain(self.effect.detectable),
@@ -106,6 +109,7 @@ class Pooled:
     by_drift: dict[str, Effect]
     drift: str
     who: str
+    tested: tuple[str, ...]
 
     @property
     def effect(self) -> Effect:
@@ -117,16 +121,19 @@ class Pooled:
             "who": self.who,
             "p_value": self.effect.p_value,
             "p_by_drift": {drift: found.p_value for drift, found in self.by_drift.items()},
+            "p_any_drift": self.effect.p_any_drift,
             "column": self.effect.column or None,
             "parameter": self.effect.parameter or None,
         }
 
 
 def report_clients(
-    logs: dict[str, ClientLog], weights: dict[str, float], labelled: bool, drift: str, level: float, seed: int
-) -> tuple[tuple[ClientReport, ...], Pooled | None]:
+    logs: dict[str, ClientLog], weights: dict[str, float], labelled: bool, drift: str, level: float, seed: int,
+    outcomes: dict[str, ClientLog] | None = None, blocked: str = "",
+) -> tuple[tuple[ClientReport, ...], Pooled | None]:  # fmt: skip
     """Every client, in the order given, and all together. labelled: whether the last column of each log is the label.
 
+    outcomes: logs that hold the label where `logs` do not; blocked: why no test says anything, "" where they do.
     Half of the level goes to the pooled test, half to the clients: that any of all these is a false alarm
     has at most the chance `level`.
     """
@@ -140,8 +147,10 @@ def report_clients(
         asked = log
         if labelled and log.mean.shape[1] > 1 and (log.columns or ())[-1] == (whole.columns or ())[-1]:
             asked = varying(with_covariances(log))[0] or log
+        elif outcomes and name in outcomes:
+            asked = with_outcomes(log, outcomes[name])
         asked_of.append(asked)
-        by_drift = {kind: effect_test(asked, kind) for kind in DRIFTS}
+        by_drift = {kind: no_test(asked, kind, blocked) if blocked else effect_test(asked, kind) for kind in DRIFTS}
         several = log.theta.shape[1] > 1
         options: dict[str, Any] = {"drift": drift, "level": 1 - level, "draws": draws, "seed": seed + i}
         kept = log.sample is not None and not np.all(np.isnan(log.sample))
@@ -157,6 +166,8 @@ def report_clients(
                 "least_squares": response(log, method="least squares", **options) if several else None,
                 "distances": shift_distances(log, seed=seed + i, **sparing) if kept else None,
                 "far_out": rows_far_out(log) if kept else {},
+                "tested": tuple(asked.columns or ()),
+                "outcomes": outcomes.get(name) if outcomes else None,
             }
         )
     p = np.array([one["effect"].p_value for one in found])
@@ -164,8 +175,9 @@ def report_clients(
     together = pool(asked_of, [one["weight"] for one in found])
     pooled = None
     if together is not None:
-        pooled = Pooled({kind: effect_test(together, kind) for kind in DRIFTS}, drift, together.name)
-        pooled = pooled if pooled.effect.identified else None
+        tests = {kind: effect_test(together, kind) for kind in DRIFTS}
+        pooled = Pooled(tests, drift, together.name, tuple(together.columns or ()))
+        pooled = pooled if pooled.effect.identified and not blocked else None
     adjusted = np.ones(len(found))
     adjusted[tested] = np.minimum(1.0, holm(p[tested]) * (1 if pooled is None else 2))
     reports = tuple(
@@ -241,11 +253,32 @@ def rows_far_out(log: ClientLog) -> dict[str, float]:
     return shares
 
 
-def with_names(log: ClientLog, effect: Effect) -> tuple[str, ...]:
-    """Names of the columns that were tested: the means, then the covariances that were added."""
-    names = tuple(log.columns or ())
-    extra = len(effect.by_column) - len(names)
-    return (*names, *(f"cov({name}, {names[-1]})" for name in names[:extra]))
+def with_outcomes(log: ClientLog, outcomes: ClientLog) -> ClientLog:
+    """The features of all rows, and beside them the label and its covariances with them on rows that have one.
+
+    The sampling variances are those of each: columns of the label are scaled as if they had as many rows as the
+    features. The log alone where the label does not vary, or was not seen under the same deployments.
+    """
+    other, _ = varying(outcomes)
+    if other is None or (other.columns or ())[-1] != (outcomes.columns or ())[-1]:
+        return log
+    if not np.array_equal(other.time, log.time):
+        return log
+    label = (other.columns or ()).index((other.columns or ())[-1])
+    if label:
+        other = varying(with_covariances(other))[0] or other
+    take = np.arange(label, other.mean.shape[1])
+    q, more = log.mean.shape[1], len(take)
+    cov = np.zeros((log.deployments, q + more, q + more))
+    cov[:, :q, :q] = log.cov
+    cov[:, range(q, q + more), range(q, q + more)] = (
+        other.column_variances[:, take] * (log.count / other.count)[:, None]
+    )
+    names = (*(log.columns or ()), *((other.columns or ())[j] for j in take))
+    return ClientLog(
+        log.theta, log.time, log.count, np.hstack([log.mean, other.mean[:, take]]), cov, None, names, log.parameters,
+        log.name,
+    )  # fmt: skip
 
 
 def _response(found: Response) -> dict[str, Any]:

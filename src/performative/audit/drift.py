@@ -8,10 +8,13 @@ import numpy as np
 DRIFTS = ("none", "linear", "walk", "smooth")
 # 2 x log-likelihood ratio below which a drift is kept as possible: the 99 % point of chi2 with one degree of freedom.
 _PLAUSIBLE = 6.63
+# Variances of a wave in units of the noise: from three to a few hundred standard errors of a mean tall. A guess that is
+# off by a factor of ten costs 2 log 10 in 2 log L, so that one of the two is always kept.
+_WAVES = (100.0, 3e4)
 
 
 class Deviations(NamedTuple):
-    """Forward deviations of the means and of the model under one guess of the drift's size.
+    """Forward deviations of the means and of the model under one guess of the drift.
 
     u:      [..., q, n] of the means; under no effect independent N(0, phi), phi >= 1 the over-dispersion
     D:      [..., q, n, d] of the model
@@ -30,36 +33,45 @@ def lost(drift: str) -> int:
     return 1 if drift == "none" else 2
 
 
-def sizes(drift: str, T: int) -> list[tuple[float, float]]:
-    """Guesses (lambda_1, lambda_2): variance of a step of the level, and of the slope, in units of the noise."""
+def guesses(drift: str, t: np.ndarray) -> list[np.ndarray]:
+    """[T, T] covariances of m at times t (mean spacing 1), in units of the sampling variance: no drift first.
+
+        walk     lambda min(s, t)                               its slope walks     lambda s^2 (3t - s) / 6,  s <= t
+        wave     lambda exp(-(s - t)^2 / (2 l^2)) cos(w (s - t)),      l = min(T / 2, 20),   w = 0, 1.5/l, .. < 0.9 pi
+
+    "smooth" takes sums of the first two, and waves: of any period above 2.2 deployments, with an amplitude that may
+    change within l deployments, so that frequencies between those listed are covered too. w = 0 and l = T bends slowly.
+    """
+    T = len(t)
+    low, high = np.minimum.outer(t, t), np.maximum.outer(t, t)
+    curve, gap = low**2 * (3 * high - low) / 6, high - low
     if drift == "walk":
-        return [(0.0, 0.0), *((float(v), 0.0) for v in np.geomspace(0.1 / T, 100, 8))]
-    if drift == "smooth":
-        level = [0.0, *np.geomspace(0.3 / T, 30, 4).tolist()]
-        slope = [0.0, *np.geomspace(1 / T**3, 10, 6).tolist()]
-        return [(a, b) for a in level for b in slope]
-    return [(0.0, 0.0)]
+        return [v * low for v in (0.0, *np.geomspace(0.1 / T, 100, 8))]
+    if drift != "smooth":
+        return [0.0 * low]
+    level, slope = (0.0, *np.geomspace(0.3 / T, 30, 4)), (0.0, *np.geomspace(1 / T**3, 10, 6))
+    length = min(0.5 * T, 20.0)
+    waves = [np.exp(-0.5 * (gap / length) ** 2) * np.cos(w * gap) for w in np.arange(0.0, 0.9 * np.pi, 1.5 / length)]
+    waves.append(np.exp(-0.5 * (gap / T) ** 2))
+    return [a * low + b * curve for a in level for b in slope] + [v * wave for v in _WAVES for wave in waves]
 
 
 def deviations(
     y: np.ndarray, variance: np.ndarray, theta: np.ndarray, time: np.ndarray, drift: str
 ) -> Iterator[Deviations]:
-    """Forward orthogonal deviations, one for each guess of the drift's size.
+    """Forward orthogonal deviations, one for each guess of the drift.
 
-        y_t = a + b t + m_t + B theta_t + e_t,      Cov(m + e) = S = diag(v) + vbar (lambda_1 K_1 + lambda_2 K_2)
+        y_t = a + b t + m_t + B theta_t + e_t,      Cov(m + e) = S = diag(v) + vbar K,      K one of `guesses`
 
-    K_1 is the covariance of a random walk, K_2 of an integrated one (its slope walks: a smooth curve). The transform
-    is u = U^-1 Delta y with Delta the first differences ("none") or the second divided differences, which know no
-    level and no trend, and Delta S Delta' = U U', U upper triangular. So u_t holds y_t, y_{t+1}, ... only. A model
-    trained on y_1 .. y_{t-1} is independent of it whatever the level, the trend and the walk were up to then;
+    The transform is u = U^-1 Delta y with Delta the first differences ("none") or the second divided differences, which
+    know no level and no trend, and Delta S Delta' = U U', U upper triangular. So u_t holds y_t, y_{t+1}, ... only. A
+    model trained on y_1 .. y_{t-1} is independent of it whatever the level, the trend and the drift were up to then;
     with deviations from the past it would not be. Arellano and Bover 1995 (forward orthogonal deviations).
     y, variance: [..., q, T]; theta: [..., T, d]; time: [T].
     """
     T = time.shape[0]
     t = (time - time[0]) / (time[-1] - time[0]) * (T - 1)
     delta = _differences(t, lost(drift))
-    low, high = np.minimum.outer(t, t), np.maximum.outer(t, t)
-    walk, curve = delta @ low @ delta.T, delta @ (low**2 * (3 * high - low) / 6) @ delta.T
     # Delta diag(v) Delta' for all columns at once.
     noise = (delta * variance[..., None, :]) @ delta.T
     scale = variance.mean(axis=-1)[..., None, None]
@@ -70,8 +82,8 @@ def deviations(
         ],
         axis=-1,
     )[..., ::-1, :]
-    for level, slope in sizes(drift, T):
-        cov = noise + scale * (level * walk + slope * curve)
+    for guess in guesses(drift, t):
+        cov = noise + scale * (delta @ guess @ delta.T)
         # The upper factor is the lower one of the matrix turned around.
         root = np.linalg.cholesky(cov[..., ::-1, ::-1])
         white = np.linalg.solve(root, both)[..., ::-1, :]
@@ -80,7 +92,7 @@ def deviations(
 
 
 def plausible(likelihoods: np.ndarray) -> np.ndarray:
-    """[G, ...] which guesses of the drift's size the data do not rule out; likelihoods are 2 log L, the B free."""
+    """[G, ...] which guesses of the drift the data do not rule out; likelihoods are 2 log L."""
     return likelihoods >= likelihoods.max(axis=0) - _PLAUSIBLE
 
 

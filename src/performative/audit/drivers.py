@@ -16,12 +16,16 @@ class Driver:
              against the others has a negative share
     size:    spectral norm of what it adds to the slope: p_i times its sensitivity for the squared loss
     without: the contraction factor were this client's data to stay
+    lower, upper: 95 % interval of the share; leads: in which part of the draws of the fits it has the largest
     """
 
     name: str
     share: float
     size: float
     without: float
+    lower: float
+    upper: float
+    leads: float
 
 
 def drivers(found: Outlook, names: Sequence[str]) -> tuple[Driver, ...]:
@@ -37,17 +41,33 @@ def drivers(found: Outlook, names: Sequence[str]) -> tuple[Driver, ...]:
         raise ValueError(
             f"drivers: names must hold one name for each of the {len(found.slopes)} clients; got {len(names)}."
         )
+    shares, draws = _shares(found.slopes), np.stack([_shares(slopes) for slopes in found.slope_draws])
+    low, high = (
+        np.nanquantile(draws, [0.025, 0.975], axis=0) if np.isfinite(draws).any() else np.full((2, len(names)), np.nan)
+    )
+    leads = np.mean(draws == draws.max(axis=1, keepdims=True), axis=0)
+    lines = [
+        Driver(
+            str(name),
+            float(shares[i]),
+            float(np.linalg.norm(slope, 2)),
+            float(np.abs(np.linalg.eigvals(J - slope)).max()),
+            float(low[i]),
+            float(high[i]),
+            float(leads[i]),
+        )
+        for i, (name, slope) in enumerate(zip(names, found.slopes, strict=True))
+    ]
+    return tuple(sorted(lines, key=lambda line: -np.nan_to_num(line.share)))
+
+
+def _shares(slopes: np.ndarray) -> np.ndarray:
+    """[N] shares of slopes [N, d, d] in the leading eigenvalue of their sum; NaN where that is 0."""
+    J = slopes.sum(axis=0)
     values, right = np.linalg.eig(J)
     at = int(np.abs(values).argmax())
     others, left = np.linalg.eig(J.T)
     u, v = left[:, int(np.abs(others - values[at]).argmin())], right[:, at]
     scale = values[at] * (u @ v)
-    parts = np.einsum("j,ijk,k->i", u, found.slopes, v)
-    shares = np.real(parts / scale) if abs(scale) > 1e-12 else np.full(len(names), np.nan)
-    lines = [
-        Driver(
-            str(name), float(share), float(np.linalg.norm(slope, 2)), float(np.abs(np.linalg.eigvals(J - slope)).max())
-        )
-        for name, share, slope in zip(names, shares, found.slopes, strict=True)
-    ]
-    return tuple(sorted(lines, key=lambda line: -np.nan_to_num(line.share)))
+    parts = np.einsum("j,ijk,k->i", u, slopes, v)
+    return np.real(parts / scale) if abs(scale) > 1e-12 else np.full(len(slopes), np.nan)

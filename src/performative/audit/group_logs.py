@@ -11,9 +11,11 @@ from performative.audit.rules import decide
 from performative.audit.tally import GroupLog
 
 
-def groups_of_logs(logs: Logs, *, level: float = 0.95) -> GroupReport:
+def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = None) -> GroupReport:
     """From logs: the people of the first deployment against those of the last.
 
+    reaction: whether the data were found to react to the model (`AuditReport.effect`). Only then are people said to
+    have improved or to have gamed the model: else what changed is change over time, for all that is known.
     Where the models are linear in the features and [decision] gives a threshold, "before" are the first deployment's
     people under the last model (a sample of them); else they are as logged, under the model of their time. The two are
     different people, so what anyone paid is not known. The cost is the distance in standard deviations.
@@ -44,12 +46,12 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95) -> GroupReport:
         before = _under_last(logs, log, first, last)
         before_is = f"people of {log.deployments[first]!r} (a sample) under the model of {log.deployments[last]!r}"
     if logs.rule is not None:
-        burden = _burden_of_logs(logs, log, first, last, level)
         if censored[first]:
-            warnings.append(
-                "The burden counts only people of the first deployment with a label, who were accepted then."
-            )
-    changes = () if first == last or overall.censored else _changes(log, first, last, level)
+            warnings.append("The burden is not known: it takes outcomes of people whom the first model rejected.")
+        else:
+            burden = _burden_of_logs(logs, log, first, last, level)
+    known = first != last and not overall.censored
+    changes = _changes(log, first, last, level) if known and reaction else ()
     gap, bears = social_gap(burden)
     return GroupReport(
         before=rates_by_group(log.names, before, censored[first], level),
@@ -63,10 +65,13 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95) -> GroupReport:
         improvement=changes,
         assumption=ASSUMPTION
         if changes
-        else "Improvement and gaming cannot be told apart: it takes labels in two deployments.",
+        else "Improvement and gaming cannot be told apart: it takes labels in two deployments."
+        if reaction or not known
+        else "No reaction was found, so nothing is called improvement or gaming.",
         by_deployment=by_deployment,
         censoring=overall,
         warnings=tuple(warnings),
+        reaction=reaction,
     )
 
 

@@ -21,7 +21,9 @@ class GroupReport:
 
     before_is, after_is: which people under which model. cost: the cost function of the burden. gap: the largest burden
     minus the smallest (the social gap), NaN with fewer than two groups; bears: the group of the largest. by_deployment:
-    rates as logged, {} where there are no logs. assumption: what `improvement` rests on.
+    rates as logged, {} where there are no logs. assumption: what `improvement` rests on. reaction: whether people are
+    known to react; where not, before and after differ by time alone, as far as anybody knows, and no cost is put down
+    to a reaction.
     """
 
     before: tuple[GroupRates, ...]
@@ -37,6 +39,7 @@ class GroupReport:
     by_deployment: dict[str, tuple[GroupRates, ...]]
     censoring: Censoring
     warnings: tuple[str, ...]
+    reaction: bool | None = True
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -53,6 +56,7 @@ class GroupReport:
             "by_deployment": {name: [r.to_dict() for r in rates] for name, rates in self.by_deployment.items()},
             "censoring": self.censoring.to_dict(),
             "warnings": list(self.warnings),
+            "reaction": self.reaction,
         }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from performative.audit.fit import Fit, fit
 from performative.audit.fitted import fitted_problem
 from performative.audit.log import ClientLog
+from performative.populations.shifts import Linear
 from performative.problem import Problem
 from performative.risk import client_risks, decoupled_risk
 from performative.solve import equilibria, optimal_point
@@ -25,18 +27,19 @@ class Outlook:
 
     stable, optimal: [d] where retraining settles, and where the risk is least; None where there is no such point
     stable_limits:   [2, d] interval of the stable point, None for losses other than the squared one
-    contraction:     spectral radius of the retraining map's slope at the stable point; limits: (lower, upper) or None
+    contraction:     spectral radius of the retraining map's slope at the stable point; limits: (lower, upper)
     contracts:       whether it is below 1: retraining settles there from nearby
     deployments:     how many more until the model is within the tolerance for good; None where it never is
     gap:             |stable - optimal|; excess: performative risk at the stable point less that at the optimum
     slopes:          [N, d, d] what each client adds to the slope: their sum is the slope
+    slope_draws:     [r, N, d, d] the same as the errors of the fits spread them, at the point found
     """
 
     stable: np.ndarray | None
     optimal: np.ndarray | None
     stable_limits: np.ndarray | None
     contraction: float
-    contraction_limits: tuple[float, float] | None
+    contraction_limits: tuple[float, float]
     contracts: bool
     deployments: int | None
     gap: float
@@ -44,6 +47,7 @@ class Outlook:
     slopes: np.ndarray
     tolerance: float
     problem: Problem | None
+    slope_draws: np.ndarray
 
 
 def outlook(
@@ -78,7 +82,7 @@ def outlook(
     # Clients may have sat out the last deployments; the model now is the latest that any of them saw.
     here = max(logs, key=lambda log: log.time[-1]).theta[-1]
     if loss is not None:
-        return _general(fitted_problem(logs, fits, loss, p, **layout), p, here, tolerance)
+        return _general(fitted_problem(logs, fits, loss, p, **layout), fits, p, here, tolerance, level)
     q, d = fits[0].B.shape
     if q != d:
         raise ValueError(
@@ -96,10 +100,6 @@ def outlook(
     J_draws = np.tensordot(p, B_draws, 1)
     tail = [(1 - level) / 2, (1 + level) / 2]
     points = np.linalg.solve(np.eye(d) - J_draws, np.tensordot(p, a_draws, 1)[..., None])[..., 0]
-    radii = np.abs(np.linalg.eigvals(J_draws)).max(axis=-1)
-    # A spectral radius is biased upwards by noise, so percentiles alone lie too high: their mirror image is added.
-    ends = np.quantile(radii, tail)
-    low, high = max(float(min(ends[0], 2 * radius - ends[1])), 0.0), float(max(ends[1], 2 * radius - ends[0]))
     gap = excess = np.nan
     if stable is not None and optimal is not None:
         gap = float(np.linalg.norm(stable - optimal))
@@ -107,13 +107,25 @@ def outlook(
         miss = [0.5 * float(p @ ((M @ theta - a) ** 2).sum(axis=-1)) for theta in (stable, optimal)]
         excess = miss[0] - miss[1]
     return Outlook(
-        stable, optimal, np.quantile(points, tail, axis=0), radius, (low, high), radius < 1,
+        stable, optimal, np.quantile(points, tail, axis=0), radius, _limits(radius, J_draws, level), radius < 1,
         None if stable is None else settling_time(J, here - stable, tolerance * float(np.linalg.norm(stable))),
-        gap, excess, p[:, None, None] * B, tolerance, None,
+        gap, excess, p[:, None, None] * B, tolerance, None, p[:, None, None] * np.swapaxes(B_draws, 0, 1),
     )  # fmt: skip
 
 
-def _general(problem: Problem, p: np.ndarray, here: np.ndarray, tolerance: float) -> Outlook:
+def _limits(radius: float, draws: np.ndarray, level: float) -> tuple[float, float]:
+    """Limits of a spectral radius from draws [r, d, d] of its matrix.
+
+    It is biased upwards by noise, so percentiles alone lie too high: their mirror image is added.
+    """
+    radii = np.abs(np.linalg.eigvals(draws)).max(axis=-1)
+    low, high = np.quantile(radii, [(1 - level) / 2, (1 + level) / 2])
+    return max(float(min(low, 2 * radius - high)), 0.0), float(max(high, 2 * radius - low))
+
+
+def _general(
+    problem: Problem, fits: Sequence[Fit], p: np.ndarray, here: np.ndarray, tolerance: float, level: float
+) -> Outlook:
     with jax.enable_x64(True):
         points = equilibria(problem, start=here)
         attracting = [point for point in points if point.attracting is not False]
@@ -122,29 +134,40 @@ def _general(problem: Problem, p: np.ndarray, here: np.ndarray, tolerance: float
             optimal = np.asarray(optimal_point(problem, start=here), np.float64)
         except ValueError:  # the risk falls for ever, far from the logs: the stable point is none the worse for it
             optimal = None
-        slopes = retraining_slopes(problem, p, stable)
+        per_shift = slopes_per_shift(problem, p, stable)
         risk = jax.jit(lambda theta: decoupled_risk(problem, jnp.asarray(p), theta, theta))
         excess = np.nan if optimal is None else float(risk(stable)) - float(risk(optimal))
+    slopes = per_shift @ np.stack([f.B for f in fits])
+    draws = np.einsum("ijq,irqk->rijk", per_shift, np.stack([f.B_draws for f in fits]))
     J = slopes.sum(axis=0)
     radius = _radius(J)
+    gap = np.nan if optimal is None else float(np.linalg.norm(stable - optimal))
     return Outlook(
-        stable, optimal, None, radius, None, radius < 1,
+        stable, optimal, None, radius, _limits(radius, draws.sum(axis=1), level), radius < 1,
         settling_time(J, here - stable, tolerance * float(np.linalg.norm(stable))),
-        np.nan if optimal is None else float(np.linalg.norm(stable - optimal)), excess, slopes, tolerance, problem,
+        gap, excess, slopes, tolerance, problem, draws,
     )  # fmt: skip
 
 
-def retraining_slopes(problem: Problem, p: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """[N, d, d] what each client adds to the slope of retraining.
+def slopes_per_shift(problem: Problem, p: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """[N, d, q] what a shift of a client's rows adds to the retrained model; times B_i it adds to the slope.
 
-    J_i = -H^-1 p_i d/dphi grad f_i(theta; phi),      at phi = theta,      H = sum_i p_i hess f_i
+        J_i = -H^-1 p_i (d/ds grad f_i(theta; rows + s)) B_i,      at s = B_i theta,      H = sum_i p_i hess f_i
+
+    problem: of `fitted_problem`.
     """
+    population = problem.population
+    B = np.asarray(population.shift.sensitivity)  # type: ignore[attr-defined]
+    rows = jnp.asarray(population.z) + (B @ theta)[:, None, :]  # type: ignore[attr-defined]
+    free = np.broadcast_to(np.eye(B.shape[1]), (len(B), B.shape[1], B.shape[1]))
+    moved = Problem(problem.loss, eqx.tree_at(lambda one: (one.z, one.shift), population, (rows, Linear(free))), p)
 
-    def gradients(x: Any, deployed: Any) -> Any:
-        return jax.jacrev(lambda v: client_risks(problem, v, deployed))(x)
+    def gradients(x: Any, shift: Any) -> Any:
+        return jax.jacrev(lambda v: client_risks(moved, v, shift))(x)
 
-    hessian = np.tensordot(p, np.asarray(jax.jit(jax.jacfwd(gradients, 0))(theta, theta)), 1)
-    cross = np.asarray(jax.jit(jax.jacfwd(gradients, 1))(theta, theta))
+    still = jnp.zeros(B.shape[1])
+    hessian = np.tensordot(p, np.asarray(jax.jit(jax.jacfwd(gradients, 0))(theta, still)), 1)
+    cross = np.asarray(jax.jit(jax.jacfwd(gradients, 1))(theta, still))
     return -np.linalg.solve(hessian, p[:, None, None] * cross)
 
 

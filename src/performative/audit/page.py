@@ -3,10 +3,10 @@
 from html import escape
 
 import performative
-from performative.audit import words
+from performative.audit import formats, outlook_words, people_words, words
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
-from performative.audit.pictures import MOST_CLIENTS, pictures
+from performative.audit.pictures import MOST_CLIENTS, pictures, w1_slope
 from performative.audit.plots import interactive_pictures
 from performative.audit.rates import GroupRates, Rate
 from performative.audit.report import AuditReport
@@ -111,10 +111,14 @@ def _answer(text: str) -> str:
 
 def _effect(report: AuditReport, drawn: dict[str, str]) -> str:
     answer = {True: "Yes", False: "Not that we can see", None: "Cannot be told"}[report.effect]
+    if words.hedged(report):
+        answer = "It looks so, but drift may do the same"
+    elif report.effect is None and any(one.reacts is not None for one in report.clients):
+        answer = "Not in the features; of the label it cannot be told"
     said = _answer(answer) + _p(report.verdict)
     if report.pooled is not None:
         said += _p(
-            f"All together ({report.pooled.who}, weighted mean): {words.chance(report.pooled.effect.p_value)}. "
+            f"All together ({report.pooled.who}, weighted mean): {formats.chance(report.pooled.effect.p_value)}. "
             "The test asks whether the data follow the models beyond any drift of the kind allowed for."
         )
     if len(report.clients) > MOST_CLIENTS:
@@ -127,7 +131,7 @@ def _clients(report: AuditReport) -> str:
     for one in report.clients:
         mark = {True: "reacts", False: "no reaction found", None: "cannot tell"}[one.reacts]
         p: list[tuple[str, str] | str] = [
-            words.chance(one.by_drift[kind].p_value).removeprefix("p = ").removeprefix("p ")
+            formats.chance(one.by_drift[kind].p_value).removeprefix("p = ").removeprefix("p ")
             if one.by_drift[kind].identified
             else "–"
             for kind in DRIFTS
@@ -146,7 +150,7 @@ def _clients(report: AuditReport) -> str:
 def _which_way(report: AuditReport) -> str:
     found = [(one, line, how) for one in words.told(report) for line, how in words.directions(one)]
     if not found:
-        return _p("No direction stands out.")
+        return _p(words.whole(report) or "No direction stands out.")
     one, line, how = max(found, key=lambda entry: abs(entry[1].in_sd))
     said = (
         _answer(f"{one.name}: {words.direction(line)}") if len(report.clients) > 1 else _answer(words.direction(line))
@@ -192,37 +196,40 @@ def _sizes(report: AuditReport, drawn: dict[str, str]) -> str:
         "</small></p>"
     )
     pair = f'<div class="split">{images}</div>' if images else ""
-    return f'<section class="card"><h2>How strongly?</h2>{pair}{grid}{small}</section>'
+    question = "How strongly?" if report.effect else "How strong could a reaction be?"
+    return f'<section class="card"><h2>{question}</h2>{pair}{grid}{small}</section>'
 
 
 def _size_cells(one: ClientReport) -> list[tuple[str, str] | str]:
     def with_limits(found: object) -> tuple[str, str]:
         value, low, high = (getattr(found, f"sensitivity{end}") for end in ("", "_lower", "_upper"))
-        return words.number(value), f"{words.number(low)} to {words.number(high)}"
+        return formats.number(value), f"{formats.number(low)} to {formats.number(high)}"
 
     usual = "–" if one.least_squares is None else with_limits(one.least_squares)
-    slope = "–" if one.distances is None or not one.distances.pairs else words.number(one.distances.sensitivity)
+    slope = "–" if w1_slope(one) is None else formats.number(w1_slope(one))
     finite = one.detectable[one.detectable < float("inf")]
-    power = f"{words.number(finite.min())} to {words.number(finite.max())}" if finite.size else "–"
+    power = f"{formats.number(finite.min())} to {formats.number(finite.max())}" if finite.size else "–"
     return [with_limits(one.response), usual, slope, power]
 
 
 def _ahead(report: AuditReport, drawn: dict[str, str]) -> str:
     question, found = "Where does retraining lead?", report.prospect.outlook
     if found is None:
-        return _card(question, _p(words.sentences(report.prospect.reasons)), drawn.get("models", ""))
-    settles = words.settles(found)
+        return _card(question, _p(formats.sentences(report.prospect.reasons)), drawn.get("models", ""))
+    settles = outlook_words.settles(found)
     answer = {True: "It settles", False: "It does not settle", None: "Cannot be told for certain"}[settles]
     if found.stable is None:
         answer = "Nowhere: there is no stable point"
-    said = _answer(answer) + _p(words.settling(found)) + _p(words.driver_sentence(report))
+    said = _answer(answer) + _p(outlook_words.settling(found)) + _p(outlook_words.driver_sentence(report))
     card = _card(question, said, drawn.get("models", ""))
-    facts = table(("outlook", ""), [[name, value] for name, value in words.outlook_facts(report)])
-    points = table(("parameter", "now", "stable point", "optimum"), [list(row) for row in words.outlook_rows(report)])
+    facts = table(("outlook", ""), [[name, value] for name, value in outlook_words.outlook_facts(report)])
+    points = table(
+        ("parameter", "now", "stable point", "optimum"), [list(row) for row in outlook_words.outlook_rows(report)]
+    )
     driven = drawn.get("drivers", "")
     lines = table(
         ("client", "share", "factor without its reaction"),
-        [[line.name, words.percent(line.share), words.number(line.without)] for line in report.prospect.drivers],
+        [[line.name, formats.percent(line.share), formats.number(line.without)] for line in report.prospect.drivers],
     )
     more = _card("Who drives it?", lines, driven) if len(report.prospect.drivers) > 1 else ""
     return f'{card}\n<section class="card"><h2>The points</h2>{facts}{points}</section>\n{more}'
@@ -244,8 +251,9 @@ def _people(report: AuditReport, drawn: dict[str, str]) -> str:
     groups = report.groups
     if groups is None:
         return ""
-    said = "".join(_p(line) for line in words.group_sentences(groups))
-    card = _card("Who gains, who pays?", said, drawn.get("groups", ""))
+    said = "".join(_p(line) for line in people_words.group_sentences(groups))
+    question = "Who gains, who pays?" if groups.reaction else "How did groups fare over time?"
+    card = _card(question, said, drawn.get("groups", ""))
     after = {rates.group: rates for rates in groups.after}
     rows: list[Row] = []
     for rates in groups.before:
@@ -260,7 +268,7 @@ def _people(report: AuditReport, drawn: dict[str, str]) -> str:
         costs: list[Row] = [
             [
                 (one.group, f"{one.people:,} qualified"),
-                (words.number(one.value), words.span(one.low, one.high)),
+                (formats.number(one.value), formats.span(one.low, one.high)),
                 f"{one.already:,}",
                 f"{one.unreachable:,}",
             ]
@@ -291,13 +299,13 @@ def _bounds(rates: GroupRates | None, name: str) -> str:
     if rates is None or name == "acceptance":
         return ""
     low, high = getattr(rates, f"{name}_bounds")
-    return f"after: {words.percent(low)} to {words.percent(high)}, whatever the missing labels"
+    return f"after: {formats.percent(low)} to {formats.percent(high)}, whatever the missing labels"
 
 
 def _change(before: Rate | None, after: Rate | None, bounds: str) -> tuple[str, str] | str:
     if before is None or after is None:
         return ("not known", bounds)
-    text = " → ".join(words.percent(rate.value) for rate in (before, after)).replace(" %", "\u00a0%")
+    text = " → ".join(formats.percent(rate.value) for rate in (before, after)).replace(" %", "\u00a0%")
     return text, " → ".join(f"{100 * rate.low:.0f}–{100 * rate.high:.0f}" for rate in (before, after))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.audit import words
+from performative.audit import formats, words
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
 from performative.audit.rates import GroupRates, Rate
@@ -23,6 +23,8 @@ _BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLOURS[:5]
 _MARKS = dict(zip(DRIFTS, ("v", "^", "s", "o"), strict=True))
 # p-values below this are drawn there.
 SMALLEST = 1e-6
+# Whom the rates by group are about.
+FIRST, LAST = "people of the first deployment", "of the last"
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def pictures(report: AuditReport) -> dict[str, Picture]:
             made["groups"] = Picture(
                 lambda ax, shade: _groups(ax, shade, panels),
                 1.4 + 0.3 * len(panels),
-                "Acceptance, true positive and true negative rates by group, before and after the reaction.",
+                "Acceptance, true positive and true negative rates by group, of the first and the last deployment.",
             )
         if len(report.groups.by_deployment) > 1:
             made["acceptance"] = Picture(
@@ -135,7 +137,7 @@ def lines_of(shown: tuple[ClientReport, ...]) -> list[tuple[str, str, float, Any
                 usual = one.least_squares
                 narrow = None if usual is None else (usual.lower[j, k] / spread[j], usual.upper[j, k] / spread[j])
                 slope = one.response.B[j, k] / spread[j]
-                name = f"{column} per {words.parameter(parameter)}"
+                name = f"{column} per {formats.parameter(parameter)}"
                 found.append((one.name, name, slope, narrow, exact, (column, parameter) in sure))
     found.sort(key=lambda line: (not line[5], -abs(line[2])))
     return found[:_MOST_LINES]
@@ -157,6 +159,11 @@ def _directions(ax: Any, shade: Shade, lines: list[tuple[str, str, float, Any, A
     ax.set_xlabel("sd per unit of the parameter")
 
 
+def w1_slope(one: ClientReport) -> float | None:
+    """The slope of W_1 in the distance of models: it holds drift too, so only of a client that is seen to react."""
+    return one.distances.sensitivity if one.reacts and one.distances is not None and one.distances.pairs else None
+
+
 def _sensitivities(ax: Any, shade: Shade, shown: tuple[ClientReport, ...]) -> None:
     known = [one for one in shown if one.response.identified]
     tops = [one.response.sensitivity for one in known] + [
@@ -173,9 +180,10 @@ def _sensitivities(ax: Any, shade: Shade, shown: tuple[ClientReport, ...]) -> No
             ax.plot([usual.sensitivity_lower, usual.sensitivity_upper], [row, row], color=shade(_BLUE), linewidth=4.5,
                     alpha=0.55, solid_capstyle="butt", label="least squares" if not row else None)  # fmt: skip
         ax.plot(found.sensitivity, row, "o", color=shade(_BLUE), markersize=6)
-        if one.distances is not None and one.distances.pairs:
-            ax.plot(one.distances.sensitivity, row, "D", color=shade(_ORANGE), markersize=5, linestyle="none",
-                    label="slope of $W_1$" if not row else None)  # fmt: skip
+        if (slope := w1_slope(one)) is not None:
+            first = one is next(other for other in known if w1_slope(other) is not None)
+            ax.plot(slope, row, "D", color=shade(_ORANGE), markersize=5, linestyle="none",
+                    label="slope of $W_1$" if first else None)  # fmt: skip
     ax.set_xlim(0.0, wide)
     _names(ax, [one.name for one in known])
     ax.set_xlabel("movement of the data per unit of the model")
@@ -237,7 +245,7 @@ def _models(ax: Any, shade: Shade, report: AuditReport) -> None:
     order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:MOST_PARAMETERS]
     for k, colour in zip(sorted(order.tolist()), (_BLUE, _ORANGE, _GREEN, _PURPLE), strict=False):
         here = shade(colour)
-        name = _short(words.parameter(report.logs.deployments.parameters[k]))
+        name = _short(formats.parameter(report.logs.deployments.parameters[k]))
         ax.plot(past, theta[:, k], "o-", color=here, markersize=3.5, linewidth=1.2, label=name)
         if found is None or found.stable is None:
             continue
@@ -288,7 +296,7 @@ def _rate(rates: GroupRates | None, name: str) -> Rate | None:
 
 
 def _groups(ax: Any, shade: Shade, panels: list[tuple[str, Rate, Rate]]) -> None:
-    for shift, colour, label in ((-0.12, _BLUE, "before the reaction"), (0.12, _ORANGE, "after")):
+    for shift, colour, label in ((-0.12, _BLUE, FIRST), (0.12, _ORANGE, LAST)):
         rates = [panel[1] if shift < 0 else panel[2] for panel in panels]
         rows = np.arange(len(rates)) + shift
         for row, rate in zip(rows, rates, strict=True):

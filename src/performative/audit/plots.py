@@ -5,10 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from performative.audit import words
+from performative.audit import formats
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
-from performative.audit.pictures import MOST_CLIENTS, MOST_PARAMETERS, SMALLEST, lines_of, panels_of, pictures
+from performative.audit.pictures import (
+    FIRST,
+    LAST,
+    MOST_CLIENTS,
+    MOST_PARAMETERS,
+    SMALLEST,
+    lines_of,
+    panels_of,
+    pictures,
+    w1_slope,
+)
 from performative.audit.report import AuditReport
 from performative.report.curves import Series, View, digits, view
 from performative.report.interactive import Plots
@@ -35,7 +45,7 @@ def _models(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
     order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:MOST_PARAMETERS]
     series: list[Series] = []
     for colour, k in enumerate(sorted(order.tolist())):
-        name = words.parameter(report.logs.deployments.parameters[k])
+        name = formats.parameter(report.logs.deployments.parameters[k])
         look = {"key": str(k), "colour": colour}
         series.append(
             {"name": name, "x": list(range(1, T + 1)), "y": digits(theta[:, k]), "dotted": True, "dash": 0} | look
@@ -117,8 +127,8 @@ def _sensitivities(report: AuditReport, shown: tuple[ClientReport, ...]) -> View
         exact.append((i + 0.18, found.sensitivity, found.sensitivity_lower, found.sensitivity_upper))
         if by_squares is not None:
             usual.append((i, by_squares.sensitivity, by_squares.sensitivity_lower, by_squares.sensitivity_upper))
-        if one.distances is not None and one.distances.pairs:
-            slopes.append((i - 0.18, one.distances.sensitivity))
+        if (slope := w1_slope(one)) is not None:
+            slopes.append((i - 0.18, slope))
     tops = [entry[1] for entry in exact] + [entry[3] for entry in (usual or exact)]
     wide = 1.25 * max((top for top in tops if math.isfinite(top)), default=1.0)
     series = [_interval("holds for any training", exact, 2 * wide)]
@@ -156,7 +166,7 @@ def _drivers(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
 def _groups(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
     panels = panels_of(report)
     series = []
-    for when, shift, name in ((1, -0.13, "before the reaction"), (2, 0.13, "after")):
+    for when, shift, name in ((1, -0.13, FIRST), (2, 0.13, LAST)):
         rates: list[Any] = [panel[when] for panel in panels]
         entries = [(i + shift, 100 * r.value, 100 * r.low, 100 * r.high) for i, r in enumerate(rates)]
         series.append(_interval(name, entries))

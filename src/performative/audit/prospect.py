@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.audit.client_report import ClientReport, Pooled, restrict, with_names
+from performative.audit.client_report import ClientReport, Pooled, restrict, varying
 from performative.audit.drivers import Driver, drivers
 from performative.audit.effect import why_not
 from performative.audit.fit import fit
@@ -97,13 +97,14 @@ def look_ahead(
     kept: list[tuple[ClientReport, ClientLog]] = []
     left_out = []
     for one in reports:
-        names = one.log.columns or ()
+        log = one.log if logs.loss == "squared" or logs.label is not None else _with_label(one)
+        names = log.columns or ()
         missing = [name for name in columns if name not in names]
-        cannot = f"{', '.join(missing)} does not vary" if missing else _cannot_fit(one.log, drift)
+        cannot = f"{', '.join(missing)} does not vary" if missing else _cannot_fit(log, drift)
         if cannot:
             left_out.append((one.name, cannot))
         else:
-            kept.append((one, restrict(one.log, [names.index(name) for name in columns])))
+            kept.append((one, restrict(log, [names.index(name) for name in columns])))
     if not kept:
         whys = sorted({cause for _, cause in left_out})
         reason = f"no client's response can be fitted: {'; '.join(cause.rstrip('.') for cause in whys[:3])}."
@@ -132,19 +133,16 @@ def look_ahead(
 
 def _changed_relation(reports: Sequence[ClientReport], pooled: Pooled | None, level: float) -> str:
     """Where a covariance of a feature with the label answers to the model; "" where none is seen to."""
-    tests = [(f"at {one.name}", one.effect, with_names(one.log, one.effect), len(one.log.columns or ()))
-             for one in reports if one.reacts]  # fmt: skip
+    tests = [(f"at {one.name}", one.effect, one.tested) for one in reports if one.reacts]
     if pooled is not None:
-        first = max(reports, key=lambda one: len(one.effect.by_column))
-        names = with_names(first.log, first.effect)
-        tests.append(("on the whole", pooled.effect, names, len(first.log.columns or ())))
-    for where, effect, names, means in tests:
-        p = effect.by_column[means:]
-        if len(p) and p.min() <= level and len(names) == len(effect.by_column):
-            name = names[means + int(p.argmin())]
+        tests.append(("on the whole", pooled.effect, pooled.tested))
+    for where, effect, names in tests:
+        relations = [j for j, name in enumerate(names) if name.startswith("cov(")]
+        p = effect.by_column[relations]
+        if len(p) and p.min() <= level:
             return (
-                f"{where}, {name} answers to the model: not only the rows move, their relation to the label changes. "
-                "An outlook that moves rows would be wrong."
+                f"{where}, {names[relations[int(p.argmin())]]} answers to the model: not only the rows move, their "
+                "relation to the label changes. An outlook that moves rows would be wrong."
             )
     return ""
 
@@ -219,8 +217,8 @@ def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...
                 f"the squared loss needs a feature for each parameter; none is known for {_few(unmatched)}. {_TELL}",
             )
         return tuple(at[i] for i in range(len(parameters))), {}, ""
-    if logs.label is None:
-        return (), {}, f"the {logs.loss} loss needs labels, and these logs have none that can be used."
+    if logs.label is None and not (logs.outcomes and logs.selection and logs.selection.coverage >= 1):
+        return (), {}, f"the {logs.loss} loss needs labels of everybody, and these logs have none that can be used."
     free = [i for i in range(len(parameters)) if i not in at]
     intercept = next((i for i in free if parameters[i] == INTERCEPT), None)
     strange = [parameters[i] for i in free if i != intercept]
@@ -229,6 +227,11 @@ def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...
     features = tuple(at[i] for i in sorted(at))
     layout = {"features": tuple(range(len(features))), "label": len(features), "intercept": intercept}
     return (*features, LABEL), layout, ""
+
+
+def _with_label(one: ClientReport) -> ClientLog:
+    """Labelled rows that stand for everybody, where there are such; `_layout` has seen to that for some client."""
+    return one.log if one.outcomes is None else varying(one.outcomes)[0] or one.log
 
 
 _TELL = "Say so under [model] parameters in audit.toml."

@@ -7,21 +7,23 @@ from typing import Any
 import numpy as np
 
 from performative.audit.deployments import Deployments, read_deployments
+from performative.audit.labels import Again, choose_rows, of_accepted
 from performative.audit.log import ClientLog
+from performative.audit.outcomes import Outcomes, Plan, Reading
 from performative.audit.rates import Censoring, detect_censoring
 from performative.audit.roles import Columns, assign_columns, data_tables
 from performative.audit.rows import Pass, Track
 from performative.audit.rules import parameter_places
 from performative.audit.schema import Decision, LogError, Settings, read_settings
 from performative.audit.scoring import INTERCEPT
+from performative.audit.selection import Selection, incomplete_by_model, only_accepted
 from performative.audit.tables import BATCH_ROWS
 from performative.audit.tally import GroupLog
 from performative.errors import check_counts, nearest
+from performative.messages import coded
 
 LABEL = "label"
 SAMPLE = 1000
-# Up to this share of missing labels "auto" drops the rows; beyond, it leaves the label out.
-FEW_MISSING = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Logs:
     groups:     counts and samples by protected group; None where nothing is known of decisions or groups
     decides:    where it comes from who was accepted: "accepted", "score", "theta" or None
     rule:       weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
+    selection:  how labels are missing and what was done about it, None where none are
+    outcomes:   where labels are missing: a log with the label for each client whose label can be tested all the same
+    blocked:    why nothing can be said of these rows at all, "" where something can
     dropped:    rows by reason; a row with two faults counts under both
     notes:      what was dropped or assumed, in sentences
     """
@@ -55,6 +60,9 @@ class Logs:
     rule: tuple[np.ndarray, np.ndarray, float] | None
     groups: GroupLog | None
     censoring: Censoring | None
+    selection: Selection | None
+    outcomes: dict[str, ClientLog]
+    blocked: str
     rows: int
     used: int
     dropped: dict[str, int]
@@ -78,6 +86,8 @@ class Logs:
             "weights": self.weights,
             "groups": None if self.groups is None else list(self.groups.names),
             "censoring": None if self.censoring is None else self.censoring.to_dict(),
+            "selection": None if self.selection is None else self.selection.to_dict(),
+            "blocked": self.blocked or None,
             "rows": self.rows,
             "used": self.used,
             "dropped": self.dropped,
@@ -108,25 +118,46 @@ def read_logs(
         if name not in columns.features:
             near = nearest(name, columns.features)
             raise LogError(f"decision.movable: there is no feature {name!r}.{near}", "audit.toml")
+    for name in settings.clip:
+        if name not in columns.features:
+            raise LogError(f"clip: there is no feature {name!r}.{nearest(name, columns.features)}", "audit.toml")
     seen = Pass(columns, deployments, settings, sample, seed)
     for table in tables:
         seen.read(table, batch)
     if settings.loss == "logistic" and seen.odd_label:
         file, row, value = seen.odd_label
         raise LogError(f"must be 0 or 1 for the logistic loss; got {value:g}.", file, row, columns.label or "")
-    return _finish(folder, settings, deployments, columns, seen)
+
+    def again(plan: Plan) -> Outcomes:
+        reading = Reading(seen, plan, sample)
+        for table in tables:
+            reading.read(table, batch)
+        return reading.finish()
+
+    return _finish(folder, settings, deployments, columns, seen, again)
 
 
-def _finish(folder: Path, settings: Settings, deployments: Deployments, columns: Columns, seen: Pass) -> Logs:
+def _finish(
+    folder: Path, settings: Settings, deployments: Deployments, columns: Columns, seen: Pass, again: Again
+) -> Logs:
     notes = [*deployments.notes, *_dropped_notes(seen)]
     if columns.passed:
         notes.append(
             f"Columns of the rows that are no features were passed over: {', '.join(map(repr, columns.passed))}."
         )
-    track, labelled = _choose(settings, columns, seen, notes)
+    notes += [f"{name} was clipped to {low:g} .. {high:g}." for name, (low, high) in settings.clip.items()]
+    track, labelled, selection, outcomes = choose_rows(settings, columns, seen, notes, again)
     names = (*columns.features, LABEL) if labelled else columns.features
     keep = _varying(track, names, notes)
     clients = _client_logs(seen, track, deployments, names, keep, notes)
+    if selection is not None and selection.method == "labelled" and not labelled:
+        every = (*columns.features, LABEL)
+        outcomes = _client_logs(seen, seen.whole, deployments, every, [*range(len(every))], [])
+    blocked = incomplete_by_model(seen)
+    if blocked:
+        blocked = coded("features-missing-by-model", blocked + ".")
+    elif only_accepted(seen):
+        clients, blocked = of_accepted(seen, clients, again, notes)
     if not clients:
         why = "; ".join(f"{count} had {reason}" for reason, count in seen.dropped.items() if count)
         raise LogError(
@@ -164,6 +195,9 @@ def _finish(folder: Path, settings: Settings, deployments: Deployments, columns:
         rule=seen.rule,
         groups=group_log,
         censoring=censoring,
+        selection=selection,
+        outcomes=outcomes,
+        blocked=blocked,
         rows=seen.rows,
         used=int(sum(log.count.sum() for log in clients.values())),
         dropped={reason: count for reason, count in seen.dropped.items() if count},
@@ -187,26 +221,6 @@ def _dropped_notes(seen: Pass) -> list[str]:
             line += "."
         notes.append(line)
     return notes
-
-
-def _choose(settings: Settings, columns: Columns, seen: Pass, notes: list[str]) -> tuple[Track, bool]:
-    """Which rows count where labels are missing."""
-    if columns.label is None:
-        return seen.whole, False
-    if seen.bare is None:
-        return seen.whole, True
-    total = int(seen.bare.moments.count.sum())
-    share, how = seen.unlabelled / total, settings.missing_labels
-    if how == "labelled" or (how == "auto" and share <= FEW_MISSING):
-        notes.append(
-            f"DROPPED {seen.unlabelled} of {total} rows: they have no label. What follows is about people with a label."
-        )
-        return seen.whole, True
-    notes.append(
-        f"{seen.unlabelled} of {total} rows ({share:.1%}) have no label: the label is left out and the features of all "
-        'rows are kept. Say [labels] missing = "labelled" in audit.toml to keep the labelled rows only.'
-    )
-    return seen.bare, False
 
 
 def _varying(track: Track, names: tuple[str, ...], notes: list[str]) -> list[int]:

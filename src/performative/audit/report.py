@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from performative.audit import words
+from performative.audit import outliers, outlook_words, people_words, words
 from performative.audit.advice import Advice, advise
 from performative.audit.client_report import ClientReport, Pooled, report_clients
 from performative.audit.drift import DRIFTS
@@ -25,7 +25,9 @@ class AuditReport:
     clients:  a `ClientReport` each
     pooled:   the test on the weighted mean over clients, None where there is one client or no two share deployments
     p_value:  of no effect anywhere: twice the lesser of the pooled one and the smallest client's times their number
-    effect:   whether that is at most the level; None where nothing can be tested
+    p_any_drift: the same were drift allowed to be as large as all that moved; see `Effect`
+    effect:   whether p_value is at most the level; None where nothing can be tested, or where nothing was found and the
+              label, or a client's, could not be tested; untested says why, "" where all was
     prospect: where retraining leads; not computed where no effect was found
     advice:   what to do next
     groups:   rates by protected group, None where the logs say nothing of decisions or groups
@@ -40,7 +42,9 @@ class AuditReport:
     seed: int
     pooled: Pooled | None
     p_value: float
+    p_any_drift: float
     effect: bool | None
+    untested: str
     prospect: Prospect
     advice: Advice
     groups: GroupReport | None
@@ -62,6 +66,8 @@ class AuditReport:
             "verdict": self.verdict,
             "effect": self.effect,
             "p_value": self.p_value,
+            "p_any_drift": self.p_any_drift,
+            "untested": self.untested or None,
             "pooled": None if self.pooled is None else self.pooled.to_dict(),
             "drift": self.drift,
             "level": self.level,
@@ -106,27 +112,38 @@ def audit_logs(
 
 def report_on(logs: Logs, drift: str, seed: int, tolerance: float, level: float) -> AuditReport:
     """The report on logs that were read before; see `audit_logs`."""
-    clients, pooled = report_clients(logs.clients, logs.weights, logs.label is not None, drift, level, seed)
+    clients, pooled = report_clients(
+        logs.clients, logs.weights, logs.label is not None, drift, level, seed, logs.outcomes, logs.blocked
+    )
     if not clients:
         raise LogError("in every client all columns are constant within deployments: nothing to test.", logs.folder)
     tested = [one for one in clients if one.effect.identified]
-    p_value = min(1.0, len(tested) * min((one.p_value for one in tested), default=1.0))
-    if pooled is not None:
-        p_value = min(1.0, 2 * min(p_value, pooled.effect.p_value))
-    effect = p_value <= level if tested else None
+    p_value = _overall([one.p_value for one in tested], None if pooled is None else pooled.effect.p_value)
+    p_any_drift = _overall(
+        [one.effect.p_any_drift for one in tested], None if pooled is None else pooled.effect.p_any_drift
+    )
+    untested = people_words.untested(logs, clients)
+    effect = None if not tested else True if p_value <= level else None if untested else False
     if effect:
         prospect = look_ahead(logs, clients, pooled, drift, tolerance, level, seed)
-    elif effect is None:
-        prospect = Prospect(None, ("these deployments cannot tell whether the data react.",))
     else:
-        prospect = Prospect(None, ("no effect was found, so retraining is ordinary retraining.",))
+        prospect = Prospect(None, (outlook_words.no_outlook(effect, untested),))
     # Without decisions there is nothing to say of who was accepted.
-    people = groups_of_logs(logs, level=1 - level) if logs.groups is not None and logs.decides else None
+    decided = logs.groups is not None and logs.decides
+    people = groups_of_logs(logs, level=1 - level, reaction=effect) if decided else None
     loud, notes = _sort_notes(logs, clients, people, prospect)
+    if not effect and (hidden := outliers.warning(outliers.drowned(clients))):
+        loud = (*loud, hidden)
     return AuditReport(
-        logs, clients, drift, level, tolerance, seed, pooled, p_value, effect, prospect,
-        advise(clients, effect, prospect), people, loud, notes,
+        logs, clients, drift, level, tolerance, seed, pooled, p_value, p_any_drift, effect, untested, prospect,
+        advise(clients, effect, prospect, untested, logs.blocked, p_any_drift > level), people, loud, notes,
     )  # fmt: skip
+
+
+def _overall(clients: list[float], pooled: float | None) -> float:
+    """The p-value of no effect anywhere: Bonferroni's over clients, and half of the level for all together."""
+    p = min(1.0, len(clients) * min(clients)) if clients else 1.0
+    return p if pooled is None else min(1.0, 2 * min(p, pooled))
 
 
 def _sort_notes(
@@ -134,7 +151,7 @@ def _sort_notes(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What is said loudly, and what is said below."""
     mark = "WARNING: "
-    loud = [note.removeprefix(mark) for note in logs.notes if note.startswith(mark)]
+    loud = people_words.loud(logs) + [note.removeprefix(mark) for note in logs.notes if note.startswith(mark)]
     loud += [warning for warning in (people.warnings if people else ()) if "ensored" in warning]
     notes = [note for note in logs.notes if not note.startswith(mark)]
     notes += [warning for warning in (people.warnings if people else ()) if warning not in loud]
@@ -142,5 +159,5 @@ def _sort_notes(
     gone = [name for name in logs.clients if name not in {one.name for one in clients}]
     if gone:
         notes.append(f"Nothing varies at {', '.join(gone)}; left out.")
-    notes += words.outlook_notes(logs, prospect)
+    notes += outlook_words.outlook_notes(logs, prospect)
     return tuple(dict.fromkeys(loud)), tuple(dict.fromkeys(notes))

@@ -79,12 +79,18 @@ def slopes(
     instruments = weights(theta, n) if method == "exact" else []
     normal = np.random.default_rng(seed).standard_normal((draws, y.shape[-2] * d))
     student = np.sqrt((n - d) / np.random.default_rng([seed, 1]).chisquare(n - d, draws))
-    found: list[tuple[np.ndarray, ...]] = []
+    guesses, chances = [], []
     for u, D, logdet in deviations(y, variance, theta, time, drift):
         rss, spent = residual_squares(u, D, d)
-        phi = rss / (n - d)
-        least = np.maximum(phi, 1.0)
-        likelihood = -logdet - spent - (n - d) * np.log(least) - rss / least
+        least = np.maximum(rss / (n - d), 1.0)
+        chances.append(-logdet - spent - (n - d) * np.log(least) - rss / least)
+        guesses.append((u, D))
+    likelihood = np.stack(chances)
+    kept, at = plausible(likelihood), likelihood.argmax(axis=0)
+    # Guesses that no world holds possible cost no draws.
+    use = np.flatnonzero(kept.reshape(len(kept), -1).any(axis=1))
+    found: list[tuple[np.ndarray, ...]] = []
+    for u, D in (guesses[g] for g in use):
         squares = np.linalg.pinv(D)
         B = np.einsum("...dn,...n->...d", squares, u)
         left = (u - np.einsum("...nd,...d->...n", D, B)) / np.sqrt(n - d)
@@ -95,9 +101,9 @@ def slopes(
             _limits(loading, u, left, stats.t.isf(error / 2, n - d), error, normal, student) for loading in loadings
         ]
         lower, upper, low, high = (np.stack(part) for part in zip(*limits, strict=True))
-        found.append((likelihood, B, lower.max(axis=0), upper.min(axis=0), low.max(axis=0), high.min(axis=0)))
-    likelihood, B, lower, upper, low, high = (np.stack(part) for part in zip(*found, strict=True))
-    kept, at = plausible(likelihood), likelihood.argmax(axis=0)
+        found.append((B, lower.max(axis=0), upper.min(axis=0), low.max(axis=0), high.min(axis=0)))
+    B, lower, upper, low, high = (np.stack(part) for part in zip(*found, strict=True))
+    kept, at = kept[use], np.searchsorted(use, at)
     best = np.take_along_axis(B, at[None, ..., None], axis=0)[0]
     # A drift is possible for the whole table where it is for some column.
     some = kept.any(axis=-1)

@@ -21,11 +21,16 @@ class Columns:
     score: str | None
     accepted: str | None
     group: str | None
+    propensity: str | None = None
     passed: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> list[str]:
-        return [*self.features, *(c for c in (self.label, self.score) if c)]
+        return [*self.features, *(c for c in (self.label, self.score, self.propensity) if c)]
+
+    def place(self, column: str) -> int:
+        """Where a column stands among the numbers."""
+        return self.numbers.index(column)
 
     @property
     def texts(self) -> list[str]:
@@ -48,7 +53,7 @@ def assign_columns(tables: list[Table], settings: Settings, groups: str | None) 
     """Roles by name; what has no role is a feature. All files must agree."""
     first, names = tables[0], settings.names
     found: dict[str, str | None] = {}
-    for role in ("client", "label", "score", "accepted", "group"):
+    for role in ("client", "label", "score", "accepted", "group", "propensity"):
         asked = groups if role == "group" and groups else names[role]
         if asked != role or (role == "group" and groups):
             first.require(asked)

@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 
 from performative.audit.deployments import Deployments
+from performative.audit.missing import DECISIONS, Sums
 from performative.audit.roles import Columns
-from performative.audit.rules import decide, linear_rule
+from performative.audit.rules import decide, linear_models, linear_rule
 from performative.audit.schema import LogError, Settings
 from performative.audit.streams import MOMENT_BYTES, Moments, Reservoir, row_hashes
 from performative.audit.tables import Block, Table, blocks
@@ -48,7 +49,12 @@ class Pass:
         self.empty: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
         self.odd_label: tuple[str, str, float] | None = None
-        self.rule = linear_rule(columns.features, deployments, settings)
+        self.models = linear_models(columns.features, deployments, settings)
+        self.rule = linear_rule(self.models, deployments, settings)
+        # Features, the model's score and the decision of rows with a label, without one, and with an empty feature.
+        self.labelled, self.bare_rows, self.incomplete = (Sums(len(columns.features) + 2) for _ in range(3))
+        self.centre: np.ndarray | None = None
+        self.no_chance = 0
         self.tally = GroupTally(len(self.index), len(columns.features), 4 * size)
 
     @property
@@ -60,18 +66,26 @@ class Pass:
             return None
         return "score" if self.columns.score else "theta" if self.rule else None
 
+    @property
+    def strata(self) -> int:
+        """Kinds of decisions that a cell is cut into: accepted by side of the threshold; 1 where nothing is known."""
+        return DECISIONS**2 if self.decides else 1
+
+    @property
+    def cells(self) -> int:
+        return len(self.clients) * len(self.index)
+
     def read(self, table: Table, rows: int) -> None:
         """All rows of one file."""
         for block in blocks(table, self.columns.numbers, self.columns.texts, rows):
             self._add(block, table)
 
     def _add(self, block: Block, table: Table) -> None:
-        c, k = self.columns, len(self.columns.features)
+        c = self.columns
         self.rows += len(block)
         client, deployment = self._clients(block, table), self._deployments(block)
         known = (client >= 0) & (deployment >= 0)
-        x = block.numbers[:, :k]
-        label = block.numbers[:, k] if c.label else np.full(len(block), np.nan)
+        x, label = self.values(block)
         self._check_label(label, block, table)
         good = np.isfinite(x)
         fit = known & good.all(axis=1) & ~np.isinf(label)
@@ -80,13 +94,82 @@ class Pass:
         for name, lost in zip(c.features, np.sum(~good[known], axis=0), strict=True):
             self.empty[name] += int(lost)
         hashes = row_hashes(table.name, block.start, len(block), self.seed)
-        self._add_moments(client * len(self.index) + deployment, hashes, x, label, fit)
-        self._add_groups(block, table, known, client, deployment, x, label, hashes)
+        cell = client * len(self.index) + deployment
+        self._add_moments(cell, hashes, x, label, fit)
+        accepted = self.accepted(block, table, deployment)
+        self._add_sums(block, table, cell, deployment, x, label, accepted, known & ~np.isinf(label), fit)
+        self._add_groups(block, table, known, client, deployment, label, accepted, hashes)
+
+    def values(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Features [n, k], clipped where audit.toml says so, and labels [n], NaN where there are none."""
+        k, x = len(self.columns.features), self.features(block)
+        for name, limits in self.settings.clip.items():
+            j = self.columns.features.index(name)
+            x = x.copy()
+            x[:, j] = np.where(np.isfinite(x[:, j]), np.clip(x[:, j], *limits), np.nan)
+        return x, block.numbers[:, k] if self.columns.label else np.full(len(block), np.nan)
+
+    def features(self, block: Block) -> np.ndarray:
+        """[n, k] as they are logged: what the model saw."""
+        return block.numbers[:, : len(self.columns.features)]
+
+    def _add_sums(
+        self, block: Block, table: Table, cell: np.ndarray, deployment: np.ndarray, x: np.ndarray, label: np.ndarray,
+        accepted: np.ndarray, known: np.ndarray, fit: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Who has a label, and who has all features: what they look like, and how they were decided on."""
+        cells = self.cells * self.strata
+        if self.labelled.bytes_for(3 * cells) > MOMENT_BYTES:
+            return
+        z = np.column_stack([x, self._score(block, deployment), accepted])
+        z[np.isinf(z)] = np.nan
+        if self.centre is None and np.any(known):
+            with np.errstate(invalid="ignore"):
+                first = np.nansum(z[known], axis=0) / np.maximum(np.isfinite(z[known]).sum(axis=0), 1)
+            self.centre = first
+        if self.centre is not None:
+            z -= self.centre
+        place = cell * self.strata + self.stratum(block, deployment, accepted)
+        has = ~np.isnan(label) if self.columns.label else np.ones(len(x), bool)
+        for sums, rows in ((self.labelled, fit & has), (self.bare_rows, fit & ~has), (self.incomplete, known & ~fit)):
+            sums.add(place[rows], z[rows], cells)
+        if self.columns.propensity:
+            self.no_chance += int(np.sum(fit & ~(self.propensity(block, table) > 0)))
+
+    def stratum(self, block: Block, deployment: np.ndarray, accepted: np.ndarray) -> np.ndarray:
+        """Which decision, on which side of the threshold: 3 * accepted + side, 2 where it is not known."""
+        if self.strata == 1:
+            return np.zeros(len(block), np.int64)
+        side = self.side(block, deployment)
+        a, s = (np.where(np.isnan(v), DECISIONS - 1, v).astype(np.int64) for v in (accepted, side))
+        return DECISIONS * a + s
+
+    def propensity(self, block: Block, table: Table) -> np.ndarray:
+        """The chance of being accepted, NaN where it is empty."""
+        assert self.columns.propensity is not None
+        values = block.numbers[:, self.columns.place(self.columns.propensity)]
+        wrong = np.flatnonzero((values < 0) | (values > 1))
+        if len(wrong):
+            row = table.row(block.start + int(wrong[0]))
+            came = f"{values[wrong[0]]:g}"
+            raise LogError(f"must be a chance from 0 to 1; got {came}.", table.name, row, self.columns.propensity)
+        return values
+
+    def _score(self, block: Block, deployment: np.ndarray) -> np.ndarray:
+        """What the model said, or what its parameters say; NaN where neither is known."""
+        if self.columns.score:
+            return block.numbers[:, self.columns.place(self.columns.score)]
+        if self.models is None:
+            return np.full(len(block), np.nan)
+        x = self.features(block)
+        weights, offset = self.models
+        score = np.sum(weights[deployment] * np.nan_to_num(x), axis=1) + offset[deployment]
+        return np.where(np.isfinite(x).all(axis=1), score, np.nan)
 
     def _add_moments(
         self, cell: np.ndarray, hashes: np.ndarray, x: np.ndarray, label: np.ndarray, fit: np.ndarray
     ) -> None:
-        cells = len(self.clients) * len(self.index)
+        cells = self.cells
         if self.columns.label is None:
             self.whole.moments.grow(cells)
             self.whole.add(cell[fit], hashes[fit], x[fit])
@@ -100,6 +183,15 @@ class Pass:
         if self.bare is not None:
             self.bare.moments.grow(cells)
             self.bare.add(cell[fit], hashes[fit], x[fit])
+
+    def locate(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Client and deployment of rows that were read before, -1 where one is not known; counts nothing."""
+        words, codes = block.words[self.columns.deployment], block.codes[self.columns.deployment]
+        deployment = np.array([*(self.index.get(w, -1) for w in words), -1])[codes]
+        if self.columns.client is None:
+            return np.zeros(len(block), np.int64), deployment
+        words, codes = block.words[self.columns.client], block.codes[self.columns.client]
+        return np.array([*(self.clients[w] for w in words), -1])[codes], deployment
 
     def _clients(self, block: Block, table: Table) -> np.ndarray:
         column = self.columns.client
@@ -137,15 +229,14 @@ class Pass:
 
     def _add_groups(
         self, block: Block, table: Table, known: np.ndarray, client: np.ndarray, deployment: np.ndarray,
-        x: np.ndarray, label: np.ndarray, hashes: np.ndarray,
+        label: np.ndarray, accepted: np.ndarray, hashes: np.ndarray,
     ) -> None:  # fmt: skip
         if self.decides is None and self.columns.group is None:
             return
-        column = self.columns.group
+        x, column = self.features(block), self.columns.group
         words, codes = (block.words[column], block.codes[column]) if column else ([EVERYONE], np.zeros(len(x), int))
         group = self.tally.code(words, codes, table.name, column or "")
         self.no_group += int(np.sum(known & (group < 0)))
-        accepted = self._accepted(block, table, deployment, x)
         self.undecided += int(np.sum(known & np.isnan(accepted)))
         # A label other than 0 and 1 says nothing about who is qualified; a note tells.
         binary = (label == 0) | (label == 1)
@@ -155,21 +246,21 @@ class Pass:
             client[use], deployment[use], group[use], accepted[use], qualified[use], x[use], hashes[use]
         )  # fmt: skip
 
-    def _accepted(self, block: Block, table: Table, deployment: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def accepted(self, block: Block, table: Table, deployment: np.ndarray) -> np.ndarray:
         """0, 1, or NaN where it cannot be told."""
-        if self.decides is None:
+        if not self.columns.accepted:
+            return self.side(block, deployment)
+        words, codes = block.words[self.columns.accepted], block.codes[self.columns.accepted]
+        values = [1.0 if w.lower() in _YES else 0.0 if w.lower() in _NO else np.inf for w in words]
+        for j in np.flatnonzero(np.isinf(values)):
+            row = table.row(block.start + int(np.argmax(codes == j)))
+            raise LogError(f"must be 0 or 1; got {words[j]!r}.", table.name, row, self.columns.accepted)
+        return np.array([*values, np.nan])[codes]
+
+    def side(self, block: Block, deployment: np.ndarray) -> np.ndarray:
+        """1 on the accepted side of the threshold, 0 on the other, NaN where it cannot be told."""
+        decision = self.settings.decision
+        if decision.threshold is None or (not self.columns.score and self.rule is None):
             return np.full(len(block), np.nan)
-        if self.columns.accepted:
-            words, codes = block.words[self.columns.accepted], block.codes[self.columns.accepted]
-            values = [1.0 if w.lower() in _YES else 0.0 if w.lower() in _NO else np.inf for w in words]
-            for j in np.flatnonzero(np.isinf(values)):
-                row = table.row(block.start + int(np.argmax(codes == j)))
-                raise LogError(f"must be 0 or 1; got {words[j]!r}.", table.name, row, self.columns.accepted)
-            return np.array([*values, np.nan])[codes]
-        if self.decides == "score":
-            return decide(block.numbers[:, -1], self.settings.decision.threshold, self.settings.decision.accept)
-        assert self.rule is not None
-        weights, offset, threshold = self.rule
-        score = np.sum(weights[deployment] * np.nan_to_num(x), axis=1) + offset[deployment]
-        score = np.where(np.isfinite(x).all(axis=1), score, np.nan)
-        return decide(score, threshold, self.settings.decision.accept)
+        threshold = decision.threshold if self.columns.score or self.rule is None else self.rule[2]
+        return decide(self._score(block, deployment), threshold, decision.accept)

@@ -15,29 +15,37 @@ def decide(score: np.ndarray, threshold: float | None, accept: str) -> np.ndarra
     return np.where(np.isfinite(score), inside, np.nan).astype(np.float64)
 
 
-def linear_rule(
+def linear_models(
     features: tuple[str, ...], deployments: Deployments, settings: Settings
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weights [T, k] on the features and offsets [T]; None where the parameters are not of the features."""
+    place = parameter_places(features, deployments.parameters, settings)
+    used = set(place.values())
+    rest = [p for i, p in enumerate(deployments.parameters) if i not in used and p != INTERCEPT]
+    if not place or rest:
+        return None
+    weights = np.zeros((len(deployments.names), len(features)))
+    for name, i in place.items():
+        weights[:, features.index(name)] = deployments.theta[:, i]
+    free = deployments.parameters.index(INTERCEPT) if INTERCEPT in deployments.parameters else None
+    return weights, np.zeros(len(weights)) if free is None or free in used else deployments.theta[:, free]
+
+
+def linear_rule(
+    models: tuple[np.ndarray, np.ndarray] | None, deployments: Deployments, settings: Settings
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Weights [T, k] on the features, offsets [T] and the threshold; None where the parameters are not of the features.
+    """Weights [T, k] on the features, offsets [T] and the threshold; None where one of them is not known.
 
     The threshold is in units of the score; where the models are summarised by the logit of it, so is the threshold.
     """
     threshold = settings.decision.threshold
-    place = parameter_places(features, deployments.parameters, settings)
-    used = set(place.values())
-    rest = [p for i, p in enumerate(deployments.parameters) if i not in used and p != INTERCEPT]
-    if threshold is None or not place or rest:
+    if threshold is None or models is None:
         return None
     if deployments.scoring and deployments.scoring[0].link == "logit":
         if not 0 < threshold < 1:
             raise LogError(f"decision.threshold must lie in (0, 1) like the scores; got {threshold:g}.", "audit.toml")
         threshold = float(np.log(threshold) - np.log1p(-threshold))
-    weights = np.zeros((len(deployments.names), len(features)))
-    for name, i in place.items():
-        weights[:, features.index(name)] = deployments.theta[:, i]
-    free = deployments.parameters.index(INTERCEPT) if INTERCEPT in deployments.parameters else None
-    offset = np.zeros(len(weights)) if free is None or free in used else deployments.theta[:, free]
-    return weights, offset, threshold
+    return *models, threshold
 
 
 def parameter_places(features: tuple[str, ...], parameters: tuple[str, ...], settings: Settings) -> dict[str, int]:

@@ -13,10 +13,13 @@
         label           optional: a number; empty where the outcome is not known
         score           optional: what the model said
         accepted        optional: 0 or 1
+        propensity      optional: the chance, 0 to 1, with which this person was to be accepted (1 and 0 where the rule
+                        leaves nothing to chance); rows are needed for everybody, not only for the accepted
         group           optional: the protected group
         any other       a feature, numeric: text is refused, encode it (or name it under `ignore`)
     FOLDER/audit.toml (optional)
-        [columns]   deployment, client, label, score, accepted, group, time, scoring = "the name used in the files";
+        [columns]   deployment, client, label, score, accepted, group, propensity, time, scoring = "the name used in the
+                    files";
                     features = [...] (default: every other column), ignore = [...]
         [model]     loss = "squared" | "logistic" | "ridge" (default: logistic for labels 0/1, ridge for other labels,
                     squared without), penalty = 0.0,
@@ -26,6 +29,8 @@
                     does as "features"
         [decision]  threshold, accept = "above" | "below" (which scores are accepted), qualified = 1 | 0 (the label of
                     those who deserve it), movable = [features that people can change]
+        [clip]      feature = [lowest, highest]: values beyond are set to these before means are taken, for columns in
+                    which a few rows far out hide all others; decisions and groups take the values as they are
         [weights]   client = weight (any positive numbers; default: shares of rows)
         [files]     delimiter = ",", decimal = "."
 
@@ -44,7 +49,7 @@ from typing import Any
 
 from performative.errors import nearest
 
-ROLES = ("deployment", "client", "label", "score", "accepted", "group", "time", "scoring")
+ROLES = ("deployment", "client", "label", "score", "accepted", "group", "propensity", "time", "scoring")
 LOSSES = ("squared", "logistic", "ridge")
 PREFIX = "theta_"
 MISSING = ("auto", "features", "labelled")
@@ -82,6 +87,7 @@ class Settings:
     missing_labels: str = "auto"
     decision: Decision = Decision()
     weights: dict[str, float] | None = None
+    clip: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     delimiter: str = ","
     decimal: str = "."
 
@@ -113,6 +119,11 @@ def _not_negative(value: Any) -> str | None:
     return _number(value) or (None if value >= 0 else "a number >= 0")
 
 
+def _range(value: Any) -> str | None:
+    good = isinstance(value, list) and len(value) == 2 and not any(_number(v) for v in value)
+    return None if good and value[0] < value[1] else "[lowest, highest], two finite numbers in order"
+
+
 def _character(value: Any) -> str | None:
     return None if isinstance(value, str) and len(value) == 1 else "one character"
 
@@ -126,6 +137,7 @@ _RULES: dict[str, dict[str, Any]] = {
         "threshold": _number, "accept": _one_of("above", "below"), "qualified": _one_of(0, 1), "movable": _texts,
     },
     "weights": {},
+    "clip": {},
     "files": {"delimiter": _character, "decimal": _one_of(".", ",")},
 }  # fmt: skip
 
@@ -152,6 +164,8 @@ def read_settings(folder: Path) -> Settings:
 def _check(file: Path, table: str, key: str, value: Any) -> None:
     if table == "weights":
         wrong = _number(value) or (None if value > 0 else "a number > 0")
+    elif table == "clip":
+        wrong = _range(value)
     elif key not in _RULES[table]:
         raise LogError(f"[{table}] has no key {key!r}.{nearest(key, _RULES[table])}", file)
     else:
@@ -189,6 +203,7 @@ def _settings(raw: dict[str, Any], file: Path) -> Settings:
             qualified=int(decision.get("qualified", 1)),
             movable=None if movable is None else tuple(movable),
         ),
+        clip={name: (float(low), float(high)) for name, (low, high) in raw.get("clip", {}).items()},
         weights={name: float(w) for name, w in raw["weights"].items()} if raw.get("weights") else None,
         delimiter=delimiter,
         decimal=decimal,

@@ -1,17 +1,16 @@
 """What an audit found, in sentences."""
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from performative.audit.formats import chance, listed, number, parameter, sentences, span
+from performative.audit.outlook_words import settling
+from performative.audit.people_words import about_label, features_only
 
 if TYPE_CHECKING:
     from performative.audit.advice import Advice
     from performative.audit.client_report import ClientReport
-    from performative.audit.groups import GroupReport
-    from performative.audit.outlook import Outlook
-    from performative.audit.prospect import Prospect
-    from performative.audit.reading import Logs
     from performative.audit.report import AuditReport
     from performative.audit.response import Direction
 
@@ -19,48 +18,44 @@ if TYPE_CHECKING:
 def verdict(report: "AuditReport") -> str:
     """Do the data react, and if so, does retraining settle?"""
     clients, tested = len(report.clients), sum(one.reacts is not None for one in report.clients)
+    left = f", {clients - tested} could not be tested" if tested < clients else ""
+    p = f"({chance(report.p_value)}{left})"
+    if report.logs.blocked:
+        return "These logs cannot tell whether the data react to the model: which rows they hold changes with it."
+    if report.effect is None and tested:
+        said = f"No reaction of the features was found {p}. Whether the label reacts cannot be told"
+        return f"{said}: {report.untested}."
     if report.effect is None:
         return "These logs cannot tell whether the data react to the model: it takes more deployments, or other models."
     if not report.effect:
         who = "any client" if clients > 1 else "the client"
-        said = f"No reaction to the model was found at {who} ({chance(report.p_value)})"
-        return f"{said}: as far as these logs show, retraining is ordinary retraining."
+        of = " of the features" if features_only(report.logs) else ""
+        said = f"No reaction{of} to the model was found at {who} {p}"
+        return f"{said}: as far as these logs show, retraining is ordinary retraining.{about_label(report.logs)}"
     reacting = [one.name for one in report.clients if one.reacts]
     at = f"at {len(reacting)} of {clients} clients" if clients > 1 else "here"
     if not reacting:
         at = "on the whole, though no one client can be named"
-    untested = f", {clients - tested} could not be tested" if tested < clients else ""
-    said = f"The data react to the model {at} ({chance(report.p_value)}{untested})."
-    return f"{said} {settling(report.prospect.outlook)}"
+    if_drift = "" if report.drift == "smooth" else f", if there was no drift but {DRIFT_WORDS[report.drift]}"
+    said = f"The data react to the model {at} {p}{if_drift}."
+    if hedged(report):
+        said += (
+            " But the models moved as the data did, so a drift that bends or settles in the same way would look the "
+            "same: it takes a model deployed off that path, by a random step, to be sure."
+        )
+    if report.untested:
+        said += f" The label was not tested: {report.untested}."
+    ahead = settling(report.prospect.outlook)
+    ahead = f"If they do react: {ahead[0].lower()}{ahead[1:]}" if hedged(report) else ahead
+    return f"{said}{about_label(report.logs)} {ahead}"
 
 
-def settling(found: "Outlook | None") -> str:
-    """Does full retraining settle?"""
-    if found is None:
-        return "Where retraining leads was not computed."
-    factor = f"each retraining multiplies the error by {number(found.contraction)}"
-    limits = found.contraction_limits
-    if limits is not None:
-        factor += f" ({number(limits[0])} to {number(limits[1])})"
-    if found.stable is None:
-        return "Retraining has no stable point."
-    if settles(found) is None:
-        leans = "it seems to settle" if found.contraction < 1 else "it seems not to settle"
-        return f"Whether retraining settles cannot be told, {leans}: {factor}."
-    if not settles(found):
-        return f"Retraining does not settle: {factor}."
-    if found.deployments is None:
-        return f"Retraining settles: {factor}."
-    if found.deployments == 0:
-        return f"Retraining has settled, within {100 * found.tolerance:g} %: {factor}."
-    more = f"{found.deployments} more deployment{'s' if found.deployments > 1 else ''}"
-    return f"Retraining settles within {100 * found.tolerance:g} % after about {more}: {factor}."
+DRIFT_WORDS = {"none": "sampling noise", "linear": "a straight line", "walk": "a random walk", "smooth": "smooth drift"}
 
 
-def settles(found: "Outlook") -> bool | None:
-    """None where the limits of the factor hold 1."""
-    low, high = found.contraction_limits or (found.contraction, found.contraction)
-    return None if low < 1 <= high else found.contraction < 1
+def hedged(report: "AuditReport") -> bool:
+    """Whether an effect was found that drift alone, as large as all that moved, would explain too."""
+    return bool(report.effect) and report.p_any_drift > report.level
 
 
 def client_verdict(one: "ClientReport", level: float) -> str:
@@ -76,14 +71,14 @@ def client_verdict(one: "ClientReport", level: float) -> str:
         said = f"Reacts ({p}): {moves(one)}."
         weak = [kind for kind, found in others.items() if found.p_value > level]
         if weak:
-            said += f" This rests on drift={effect.drift!r}: under {_listed(weak)} it could be drift."
+            said += f" This rests on drift={effect.drift!r}: under {listed(weak)} it could be drift."
         return said
     said = f"No reaction found ({p})."
     if one.p_value <= level:
         return f"{said} By itself it would count as one; among all the tests made it may be chance. {seen(one)}"
     strong = [kind for kind, found in others.items() if found.p_value <= level]
     if strong:
-        said += f" Under {_listed(strong)} it would count as one by itself, but drift={effect.drift!r} explains it too."
+        said += f" Under {listed(strong)} it would count as one by itself, but drift={effect.drift!r} explains it too."
     return f"{said} {seen(one)}"
 
 
@@ -92,7 +87,9 @@ def moves(one: "ClientReport") -> str:
     lines = directions(one)
     if one.effect.column.startswith("cov("):
         first, last = one.effect.column[4:-1].rsplit(", ", 1)
-        what = f"the relation between {first} and {last} answers to {parameter(one.effect.parameter)}"
+        what = (
+            f"the relation between {first} and {last} answers to the model, most to {parameter(one.effect.parameter)}"
+        )
         return what if not lines else f"{what}, and {direction(lines[0][0])}"
     if not lines:
         return f"{one.effect.column} answers to the model; to which parameter, and how much, is not clear"
@@ -100,11 +97,19 @@ def moves(one: "ClientReport") -> str:
 
 
 def directions(one: "ClientReport") -> list[tuple["Direction", str]]:
-    """Directions whose interval excludes 0, with the method: those that hold however models were trained come first."""
-    found = [(line, "exact") for line in one.response.directions]
+    """Directions whose interval excludes 0, with the method: those that hold however models were trained come first.
+
+    Only of a client that reacts, and of columns that the test names with all columns counted (Holm).
+    """
+    if not one.reacts:
+        return []
+    level = 1 - one.response.level
+    named = {name for name, p in zip(one.tested, one.effect.by_column, strict=True) if p <= level}
+    found = [(line, "exact") for line in one.response.directions if line.column in named]
     known = {(line.column, line.parameter) for line, _ in found}
     usual = one.least_squares.directions if one.least_squares is not None else ()
-    return found + [(line, "least squares") for line in usual if (line.column, line.parameter) not in known]
+    usual = tuple(line for line in usual if line.column in named and (line.column, line.parameter) not in known)
+    return found + [(line, "least squares") for line in usual]
 
 
 def direction(line: "Direction") -> str:
@@ -114,10 +119,16 @@ def direction(line: "Direction") -> str:
 
 
 def told(report: "AuditReport") -> list["ClientReport"]:
-    """Clients whose directions are worth telling: those that react, or all where only all together do."""
-    if not report.effect:
-        return []
-    return [one for one in report.clients if one.reacts] or list(report.clients)
+    """Clients whose directions are worth telling: those that react."""
+    return [one for one in report.clients if one.reacts] if report.effect else []
+
+
+def whole(report: "AuditReport") -> str:
+    """What answers to the model where only all clients together are seen to."""
+    if not report.effect or told(report) or report.pooled is None:
+        return ""
+    found = report.pooled.effect
+    return f"All together, {found.column} answers to the model; at which clients, and how much, is not clear."
 
 
 def direction_rows(report: "AuditReport", most: int, digits: int = 3) -> list[list[str]]:
@@ -157,63 +168,6 @@ def seen(one: "ClientReport") -> str:
     return f"A response of {span} sd per unit of a parameter would have been seen with 90 % power."
 
 
-def outlook_facts(report: "AuditReport") -> list[tuple[str, str]]:
-    """(what, value) lines of the outlook."""
-    found, prospect = report.prospect.outlook, report.prospect
-    if found is None:
-        return []
-    sure = f"{100 * (1 - report.level):g} % interval"
-    facts = []
-    limits = "" if found.contraction_limits is None else f", {sure} {span(*found.contraction_limits)}"
-    facts.append(("contraction factor", f"{number(found.contraction)}{limits}"))
-    until = "never, as it stands" if found.deployments is None else str(found.deployments)
-    facts.append((f"deployments until settled ({100 * found.tolerance:g} %)", until))
-    if found.stable is not None:
-        facts.append(
-            ("distance of the model now from the stable point", number(_distance(prospect.here, found.stable)))
-        )
-    if found.optimal is not None and found.stable is not None:
-        size = float(np.linalg.norm(found.stable))
-        share = f" ({100 * found.gap / size:.3g} % of the stable point)" if size > 0 else ""
-        facts.append(("gap to the optimum", f"{number(found.gap)}{share}"))
-        cost = prospect.relative_cost
-        share = "" if math.isnan(cost) else f" ({100 * cost:.2g} % of the least risk)"
-        facts.append(("risk left on the table", f"{number(found.excess)}{share}"))
-    return facts
-
-
-def outlook_rows(report: "AuditReport") -> list[list[str]]:
-    """One row a parameter: name, now, stable point (with interval), optimum."""
-    found, prospect = report.prospect.outlook, report.prospect
-    if found is None or prospect.here is None:
-        return []
-    rows = []
-    for k, name in enumerate(report.logs.deployments.parameters):
-        stable = "none" if found.stable is None else number(found.stable[k])
-        if found.stable is not None and found.stable_limits is not None:
-            stable += f" ({span(*found.stable_limits[:, k])})"
-        optimal = "none" if found.optimal is None else number(found.optimal[k])
-        rows.append([parameter(name), number(prospect.here[k]), stable, optimal])
-    return rows
-
-
-def driver_sentence(report: "AuditReport") -> str:
-    """Which client drives the retraining."""
-    lines = report.prospect.drivers
-    if not lines:
-        return ""
-    first = lines[0]
-    if len(lines) == 1:
-        return ""
-    if math.isnan(first.share):
-        return "No client drives it: the slope of retraining is 0."
-    against = "; others pull against it" if first.share > 1.005 else ""
-    return (
-        f"{first.name} drives it most: {100 * first.share:.0f} % of the contraction factor{against}. Were its data to "
-        f"stay, the factor would be {number(first.without)}."
-    )
-
-
 def robust_sentences(advice: "Advice") -> list[str]:
     """Rows and clients that do not belong with the others."""
     said = []
@@ -231,102 +185,3 @@ def robust_sentences(advice: "Advice") -> list[str]:
             "cannot move far."
         )
     return said
-
-
-def outlook_notes(logs: "Logs", prospect: "Prospect") -> list[str]:
-    """What the outlook rests on."""
-    notes = [f"Not in the outlook: {name}, because {why.rstrip('.')}." for name, why in prospect.left_out[:5]]
-    if len(prospect.left_out) > 5:
-        notes.append(f"Not in the outlook: {len(prospect.left_out) - 5} more clients.")
-    if prospect.outlook is None:
-        return notes
-    trend = "" if prospect.drift == "none" else " The straight part of the drift is taken out, and to stop now."
-    notes.append(
-        f"The outlook takes the response as linear and to stay as it is, and retraining to go to the end.{trend}"
-    )
-    if logs.loss != "squared":
-        notes.append(
-            f"The {logs.loss} loss with penalty {logs.penalty:g} on all parameters is minimised; the outlook then has "
-            "no intervals, and the rows are taken to move without changing their shape."
-        )
-    return notes
-
-
-def group_sentences(groups: "GroupReport") -> list[str]:
-    """Who gains, who pays, and whether people became better."""
-    said = []
-    for before, after in zip(groups.before, groups.after, strict=False):
-        a, b = before.acceptance, after.acceptance
-        if not (math.isnan(a.value) or math.isnan(b.value)):
-            # Two 95 % intervals: their half widths add like the sides of a right angle in the interval of a difference.
-            apart = abs(b.value - a.value) > math.hypot(a.high - a.low, b.high - b.low) / 2
-            word = "rises" if b.value > a.value else "falls"
-            change = f"{word} from {percent(a.value)} to {percent(b.value)}" if apart else (
-                f"is not seen to change ({percent(a.value)}, then {percent(b.value)})"
-            )  # fmt: skip
-            said.append(f"Acceptance of group {before.group} {change}.")
-    if groups.bears is not None and math.isfinite(groups.gap) and _burdens_differ(groups):
-        said.append(
-            f"Qualified people of group {groups.bears} bear the largest burden, {number(groups.gap)} more than the "
-            f"least (cost: {groups.cost})."
-        )
-    verdicts = {
-        "improvement": "became better qualified, as the features promise",
-        "gaming": "look better than they are: gaming",
-        "both": "became better qualified, but less than the features promise",
-        "unclear": "moved, but whether they became better qualified cannot be told",
-        "no move": "are not seen to move in ways that bear on qualification",
-    }
-    said += [f"People of group {line.group} {verdicts[line.verdict]}." for line in groups.improvement]
-    return said
-
-
-def _burdens_differ(groups: "GroupReport") -> bool:
-    """Whether the largest burden is above the smallest by more than chance."""
-    known = [one for one in groups.burden if math.isfinite(one.value)]
-    if len(known) < 2:
-        return False
-    most, least = max(known, key=lambda one: one.value), min(known, key=lambda one: one.value)
-    return most.value - least.value > math.hypot(most.high - most.low, least.high - least.low) / 2
-
-
-def sentences(parts: Any) -> str:
-    """Reasons one after the other, each with a capital letter and a full stop."""
-    return " ".join(part[:1].upper() + part[1:].rstrip(".") + "." for part in parts if part)
-
-
-def parameter(name: str) -> str:
-    """As the files call it, so that it is not taken for the feature of that name."""
-    return f"theta_{name}"
-
-
-def chance(p: float) -> str:
-    """A p-value."""
-    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
-
-
-def number(value: Any, digits: int = 3) -> str:
-    """A few digits; rounding errors around zero are zero."""
-    value = float(value)
-    if math.isnan(value):
-        return "not known"
-    if math.isinf(value):
-        return "unlimited" if value > 0 else "-unlimited"
-    return "0" if abs(value) < 1e-12 else f"{value:.{digits}g}"
-
-
-def percent(value: float) -> str:
-    return "not known" if math.isnan(value) else f"{100 * value:.1f} %"
-
-
-def span(low: Any, high: Any, digits: int = 3) -> str:
-    return f"{number(low, digits)} to {number(high, digits)}"
-
-
-def _listed(kinds: list[str]) -> str:
-    named = [repr(kind) for kind in kinds]
-    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
-
-
-def _distance(here: Any, there: Any) -> float:
-    return float(np.linalg.norm(np.asarray(here) - np.asarray(there)))

@@ -122,11 +122,11 @@ def _grid(*columns: str) -> Any:
 def _p_values(report: "AuditReport") -> Any:
     from rich.text import Text
 
-    from performative.audit import words
+    from performative.audit import formats
     from performative.audit.drift import DRIFTS
 
     def cells(found: Any) -> list[str]:
-        shown = [words.chance(found[kind].p_value).removeprefix("p ").removeprefix("= ") for kind in DRIFTS]
+        shown = [formats.chance(found[kind].p_value).removeprefix("p ").removeprefix("= ") for kind in DRIFTS]
         return [text if found[kind].identified else "-" for kind, text in zip(DRIFTS, shown, strict=True)]
 
     grid = _grid("client", "reacts", *(f"p, {kind}" for kind in DRIFTS))
@@ -141,17 +141,19 @@ def _p_values(report: "AuditReport") -> Any:
 def _sensitivities(report: "AuditReport") -> Any:
     from rich.text import Text
 
-    from performative.audit import words
+    from performative.audit import formats
 
     def size(found: Any) -> str:
         if found is None or not found.identified:
             return "-"
-        limits = (words.number(value) for value in (found.sensitivity_lower, found.sensitivity_upper))
-        return f"{words.number(found.sensitivity)} ({' to '.join(limits)})"
+        limits = (formats.number(value) for value in (found.sensitivity_lower, found.sensitivity_upper))
+        return f"{formats.number(found.sensitivity)} ({' to '.join(limits)})"
 
     grid = _grid("client", "sensitivity (least squares)", "(for any training)", "W1 slope")
     for one in report.largest(_MOST):
-        slope = "-" if one.distances is None or not one.distances.pairs else words.number(one.distances.sensitivity)
+        # It holds drift too: only of a client that is seen to react.
+        known = one.reacts and one.distances is not None and one.distances.pairs
+        slope = formats.number(one.distances.sensitivity) if known and one.distances is not None else "-"
         grid.add_row(Text(one.name), size(one.least_squares), size(one.response), slope)
     return grid
 
@@ -170,30 +172,30 @@ def _directions(report: "AuditReport") -> Any:
 def _tell_outlook(reporter: Reporter, report: "AuditReport") -> None:
     from rich.text import Text
 
-    from performative.audit import words
+    from performative.audit import outlook_words
 
     # Why there is none is said with what to do next.
     if report.prospect.outlook is None:
         return
     reporter.show()
     facts = _grid("outlook", "")
-    for name, value in words.outlook_facts(report):
+    for name, value in outlook_words.outlook_facts(report):
         facts.add_row(name, value)
     reporter.show(facts)
     reporter.show()
     points = _grid("parameter", "now", "stable point", "optimum")
-    for row in words.outlook_rows(report):
+    for row in outlook_words.outlook_rows(report):
         points.add_row(*(Text(cell) for cell in row))
     reporter.show(points)
     if report.prospect.drivers[1:]:
         reporter.show()
-        reporter.show(Text(words.driver_sentence(report)))
+        reporter.show(Text(outlook_words.driver_sentence(report)))
 
 
 def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
     from rich.text import Text
 
-    from performative.audit import words
+    from performative.audit import formats, people_words
 
     groups = report.groups
     assert groups is not None
@@ -206,10 +208,10 @@ def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
         for name in ("acceptance", "tpr", "tnr"):
             for when in (rates, after.get(rates.group)):
                 found = None if when is None else getattr(when, name)
-                cells.append("not known" if found is None else words.percent(found.value))
+                cells.append("not known" if found is None else formats.percent(found.value))
         cost = burden.get(rates.group)
-        grid.add_row(Text(rates.group), *cells, "-" if cost is None else words.number(cost.value))
+        grid.add_row(Text(rates.group), *cells, "-" if cost is None else formats.number(cost.value))
     reporter.show(grid)
     reporter.show(Text(f"Before: {groups.before_is}. After: {groups.after_is}."))
-    for line in words.group_sentences(groups):
+    for line in people_words.group_sentences(groups):
         reporter.show(Text(line))

@@ -1,0 +1,88 @@
+"""Which rows count where labels are missing, or where only the accepted are in the logs."""
+
+import dataclasses
+from collections.abc import Callable
+
+from performative.audit.log import ClientLog
+from performative.audit.outcomes import Outcomes, Plan
+from performative.audit.roles import Columns
+from performative.audit.rows import Pass, Track
+from performative.audit.schema import Settings
+from performative.audit.selection import Selection, judge, plans
+from performative.messages import coded
+
+# Up to this share of labels that are missing by chance "auto" drops the rows.
+FEW_MISSING = 0.01
+# Reads all rows again by a plan.
+Again = Callable[[Plan], Outcomes]
+
+
+def choose_rows(
+    settings: Settings, columns: Columns, seen: Pass, notes: list[str], again: Again
+) -> tuple[Track, bool, Selection | None, dict[str, ClientLog]]:
+    """Which rows count where labels are missing, whether they have the label, and logs of the label where they do not.
+
+    Rows with a label are taken for everybody only where the model is not seen to decide on who has one.
+    """
+    if columns.label is None:
+        return seen.whole, False, None, {}
+    if seen.bare is None:
+        return seen.whole, True, None, {}
+    total = int(seen.bare.moments.count.sum())
+    share, how = seen.unlabelled / total, settings.missing_labels
+    found = judge(seen)
+    without = f"{seen.unlabelled} of {total} rows ({share:.1%}) have no label: the features of all rows are tested"
+    if how == "features":
+        notes.append(f"{without}, and the label is left out, as [labels] missing says.")
+        return seen.bare, False, dataclasses.replace(found, method="left out"), {}
+    if found.kind == "chance" or (found.kind == "people" and how == "labelled"):
+        as_they_are = dataclasses.replace(found, method="labelled", coverage=1.0)
+        if how == "labelled" or share <= FEW_MISSING:
+            notes.append(
+                f"DROPPED {seen.unlabelled} of {total} rows: they have no label. What follows is about people with a "
+                "label."
+            )
+            return seen.whole, True, as_they_are, {}
+        notes.append(
+            f"{without}, the label on the rows that have one. Who has one is not seen to go with features, score or "
+            f"acceptance (p = {found.p_value:.2g}); that it goes with the outcome itself is not excluded."
+        )
+        return seen.bare, False, as_they_are, {}
+    if found.kind == "people":
+        why = f"who has a label goes with {found.by} (p = {found.p_value:.1g})"
+        notes.append(f"{without}. The label is not, because {why}.")
+        return seen.bare, False, dataclasses.replace(found, why=why), {}
+    notes.append(f"{without}.")
+    if how == "labelled":
+        notes.append('[labels] missing = "labelled" was not followed: the model decided on who has a label.')
+    made, why = plans(seen)
+    found = dataclasses.replace(found, why=why)
+    for plan in made:
+        outcomes = again(plan)
+        found = found.using(plan, outcomes)
+        if found.method != "withheld":
+            return seen.bare, False, found, outcomes.logs
+    return seen.bare, False, found, {}
+
+
+def of_accepted(
+    seen: Pass, clients: dict[str, ClientLog], again: Again, notes: list[str]
+) -> tuple[dict[str, ClientLog], str]:
+    """Logs of the accepted alone: people whom every model accepts are the same kind of people under all of them."""
+    why = "whom every deployed model accepts is not known: that takes theta_<feature> and [decision] threshold"
+    if seen.rule is not None:
+        found = again(Plan("always", "accepted by every deployed model"))
+        if found.coverage >= 1:
+            return clients, ""
+        why = found.why
+        if not why:
+            notes.append(
+                "Nobody was rejected in these logs, so they are of the accepted alone. What follows is about people "
+                f"whom every deployed model accepts: {found.coverage:.0%} of the rows or more."
+            )
+            return {name: log for name, log in found.logs.items() if name in clients}, ""
+    return clients, coded(
+        "rows-selected-by-model",
+        "Every row is of somebody who was accepted, so the rejected are missing: the rows change when the model does, "
+        f"whether or not anybody reacts, and {why}. Log everybody who applied.",
+    )

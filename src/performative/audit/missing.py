@@ -1,0 +1,107 @@
+"""Who is missing: do rows that lack something differ from those that do not, and does that change with the model?"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+# A pattern is seen where its p-value, Bonferroni's over columns, is at most this.
+SEEN = 0.01
+# Decisions: rejected, accepted, not known.
+DECISIONS = 3
+# Fewest rows on either side for a cell's squared difference to be near chi2; the sum over cells needs fewer.
+_FEW = 5
+
+
+class Sums:
+    """Count, sum and sum of squares about `centre` of each column in each cell; values that are NaN are passed over."""
+
+    def __init__(self, width: int):
+        self.n, self.total, self.squares = (np.zeros((0, width)) for _ in range(3))
+
+    def bytes_for(self, cells: int) -> int:
+        return 24 * cells * self.n.shape[1]
+
+    def add(self, cell: np.ndarray, x: np.ndarray, cells: int) -> None:
+        """Rows x [n, width] of the cells [n], about a centre that is the same for all rows that will be compared."""
+        more = ((0, max(0, cells - len(self.n))), (0, 0))
+        self.n, self.total, self.squares = (np.pad(part, more) for part in (self.n, self.total, self.squares))
+        if not len(x):
+            return
+        known = np.isfinite(x)
+        x = np.where(known, x, 0.0)
+        for j in range(x.shape[1]):
+            for part, values in ((self.n, known[:, j]), (self.total, x[:, j]), (self.squares, x[:, j] ** 2)):
+                part[:, j] += np.bincount(cell, weights=values, minlength=len(part))
+
+    def parts(self, cells: int, strata: int, axes: tuple[int, ...]) -> np.ndarray:
+        """[3, rest, width] n, total and squares of all cells, summed over some axes of the strata (accepted, side)."""
+        n = np.stack([self.n, self.total, self.squares])
+        n = np.pad(n, ((0, 0), (0, cells * strata - n.shape[1]), (0, 0)))
+        shape = (DECISIONS, DECISIONS) if strata > 1 else (1, 1)
+        n = n.reshape(3, cells, *shape, -1).sum(axis=tuple(2 + axis for axis in axes), keepdims=True)
+        return n.reshape(3, -1, n.shape[-1])
+
+
+class Pattern(NamedTuple):
+    """p-values [width], NaN where a column says nothing.
+
+    depends: of rows that are seen being like those that are not
+    changes: of their difference being the same in all deployments of a client, as it is where the model has no part
+    size:    the most that leaving out the unseen moves a mean between deployments, in standard errors of it
+    """
+
+    depends: np.ndarray
+    changes: np.ndarray
+    size: np.ndarray
+
+    def first(self, which: str) -> tuple[int, float]:
+        """The column with the smallest p-value, and that value, Bonferroni's over columns; 1 where none says anything.
+
+        Where the column is -1 there is none.
+        """
+        p = getattr(self, which)
+        if np.all(np.isnan(p)):
+            return -1, 1.0
+        return int(np.nanargmin(p)), min(1.0, float(np.nanmin(p)) * int(np.sum(~np.isnan(p))))
+
+
+def compare(seen: np.ndarray, unseen: np.ndarray, deployments: int = 0) -> Pattern:
+    """Is being seen a matter of chance within each cell? [3, cells, width] parts of `Sums` each.
+
+        z_c = (mean seen - mean unseen) / (S_c sqrt(1/n_1 + 1/n_0)),      S_c^2 the variance of all rows of the cell
+
+    has mean 0 and variance 1 exactly where the unseen are drawn by lot. `depends` takes the mean of the differences,
+    and the sum of z^2; `changes` their differences from each client's mean over deployments, of what the mean of the
+    seen rows is off that of all rows. deployments: T where cells are client by deployment, 0 to leave `changes` out.
+    """
+    n1, n0 = seen[0], unseen[0]
+    n = n1 + n0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = (seen[1] + unseen[1]) / n
+        variance = (seen[2] + unseen[2] - n * mean**2) / (n - 1)
+        gap = seen[1] / n1 - unseen[1] / n0
+        weight = n1 * n0 / n / variance
+    good = (n1 >= 1) & (n0 >= 1) & (n >= 4) & (variance > 1e-12 * (mean**2 + 1e-300))
+    gap, weight = np.where(good, gap, 0.0), np.where(good, weight, 0.0)
+    total = weight.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alike = 2 * stats.norm.sf(np.abs((gap * weight).sum(axis=0) / np.sqrt(total)))
+    wide = good & (n1 >= _FEW) & (n0 >= _FEW)
+    squares = np.where(wide, gap**2 * weight, 0.0).sum(axis=0)
+    apart = np.where(wide.any(axis=0), stats.chi2.sf(squares, np.maximum(wide.sum(axis=0), 1)), 1.0)
+    depends = np.where(total > 0, np.minimum(1.0, 2 * np.minimum(alike, apart)), np.nan)
+    changes, size = np.full(len(depends), np.nan), np.zeros(len(depends))
+    if deployments:
+        share = np.divide(n0, n, out=np.zeros_like(n0), where=n > 0)
+        off, heavy = gap * share, np.divide(weight, share**2, out=np.zeros_like(weight), where=good)
+        off, heavy, real = (part.reshape(-1, deployments, part.shape[-1]) for part in (off, heavy, good))
+        level = np.divide((off * heavy).sum(axis=1), heavy.sum(axis=1), out=np.zeros_like(off[:, 0]),
+                          where=heavy.sum(axis=1) > 0)  # fmt: skip
+        moved = np.where(real, off - level[:, None], 0.0)
+        degrees = np.maximum(real.sum(axis=1) - 1, 0).sum(axis=0)
+        changed = stats.chi2.sf((moved**2 * heavy).sum(axis=(0, 1)), np.maximum(degrees, 1))
+        changes = np.where(degrees > 0, changed, np.nan)
+        error = np.sqrt(np.divide(variance, n1, out=np.full_like(n1, np.inf), where=good))
+        size = np.max(np.abs(moved) / error.reshape(moved.shape), axis=(0, 1), initial=0.0)
+    return Pattern(depends, changes, size)

@@ -1,0 +1,67 @@
+"""Rows far out that drown a reaction: the spread that a mean is measured against is theirs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from performative.audit.client_report import MARGIN, ClientReport
+from performative.audit.formats import number
+from performative.messages import coded
+
+# Rows far out make a column this many times as wide: to see the same shift then takes nine times the rows.
+WIDER = 3.0
+# Share of the rows on each side that lies beyond the limits where half of the rows agree and have no spread.
+_TAIL = 0.005
+
+
+class Drowned(NamedTuple):
+    """A column whose standard deviation is `wider` times what it is within `low` and `high`; `share` lie beyond."""
+
+    client: str
+    column: str
+    wider: float
+    low: float
+    high: float
+    share: float
+
+
+def drowned(reports: Sequence[ClientReport]) -> tuple[Drowned, ...]:
+    """Columns of clients without a reaction found in which rows far out take most of the spread, the worst first.
+
+    low, high = median -+ 12 robust spreads (1.48 median distances), or the outer half percents where these are 0
+    """
+    found = []
+    for one in reports:
+        if one.reacts or one.log.sample is None or np.all(np.isnan(one.log.sample)):
+            continue
+        rows, _ = one.log.rows_kept()
+        for j, name in enumerate(one.log.columns or ()):
+            x = rows[:, j]
+            middle = float(np.median(x))
+            spread = 1.4826 * float(np.median(np.abs(x - middle)))
+            low, high = middle - MARGIN * spread, middle + MARGIN * spread
+            if spread == 0:
+                low, high = (float(v) for v in np.quantile(x, [_TAIL, 1 - _TAIL]))
+            inside = float(np.clip(x, low, high).std())
+            wider = one.log.spread[j] / inside if inside > 0 else 0.0
+            if wider >= WIDER:
+                found.append(Drowned(one.name, name, wider, low, high, float(np.mean((x < low) | (x > high)))))
+    return tuple(sorted(found, key=lambda line: -line.wider))
+
+
+def warning(lines: Sequence[Drowned]) -> str:
+    """One line for all, "" where there are none."""
+    if not lines:
+        return ""
+    worst = lines[0]
+    others = len({(line.client, line.column) for line in lines}) - 1
+    more = f" and in {others} more such columns" if others else ""
+    share = "less than 0.1 %" if worst.share < 0.001 else f"{100 * worst.share:.1f} %"
+    return coded(
+        "outliers-hide-effect",
+        f"Rows far out can hide a reaction: {share} of the rows of {worst.client} make {worst.column} "
+        f"{worst.wider:.0f} times as wide as the rest{more}, so a reaction must be as many times larger to be seen. "
+        f"Check these rows, and clip: {worst.column} = [{number(worst.low)}, {number(worst.high)}] under [clip] in "
+        "audit.toml, or log the column on a robust scale.",
+    )

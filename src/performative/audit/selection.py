@@ -1,0 +1,180 @@
+"""Did the model decide whose outcome is seen? Then the labelled rows change with it, whether or not anybody reacts."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from performative.audit.missing import SEEN, Pattern, compare
+from performative.audit.outcomes import LEAST, Outcomes, Plan
+from performative.audit.rates import finite
+from performative.audit.rows import Pass
+
+SCORE, ACCEPTANCE = "the model's score", "acceptance"
+# Features with empty values: a pattern that moves a mean by more than this many of its standard errors matters.
+_MATTERS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """How labels are missing, and what was done about it.
+
+    kind:      "chance" (who has a label is not seen to go with anything), "people" (it goes with `by`, in the same way
+               under all deployments), "model" (it goes with acceptance, or differently from deployment to deployment)
+    by:        what it goes with most; p_value: Bonferroni's over features, score and acceptance
+    accepted:  share of the accepted with a label, rejected: of the rejected; NaN where decisions are not known
+    method:    how the label is tested: "labelled" (rows as they are), "weighted" (by 1 / the chance of a label),
+               "always accepted" (people whom every deployed model accepts), "withheld", "left out" (as was asked)
+    coverage:  share of all people that the test of the label is about, the least over clients and deployments
+    effective: fewest and most effective labelled rows of a client under a deployment
+    """
+
+    share: float
+    kind: str
+    by: str
+    p_value: float
+    accepted: float
+    rejected: float
+    method: str = "withheld"
+    source: str = ""
+    why: str = ""
+    coverage: float = np.nan
+    effective: tuple[float, float] = (np.nan, np.nan)
+
+    def to_dict(self) -> dict[str, Any]:
+        out = {name: finite(value) for name, value in dataclasses.asdict(self).items()}
+        return out | {"effective": [finite(v) for v in self.effective]}
+
+    def using(self, plan: Plan, found: Outcomes) -> "Selection":
+        """The same once a correction was made, or was found wanting."""
+        if found.why:
+            return dataclasses.replace(self, why="; ".join(part for part in (self.why, found.why) if part))
+        return dataclasses.replace(
+            self, method="always accepted" if plan.kind == "always" else "weighted", source=plan.source, why="",
+            coverage=found.coverage, effective=found.effective,
+        )  # fmt: skip
+
+
+def judge(seen: Pass) -> Selection:
+    """Who has a label, and does the model decide on it?"""
+    counts = _decisions(seen)
+    total = counts.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = counts[:, 1] / counts.sum(axis=1)
+    known = {"share": float(counts[:, 0].sum() / total), "accepted": float(shares[1]), "rejected": float(shares[0])}
+    if not len(seen.labelled.n):
+        return Selection(kind="model", by="what cannot be checked: there are too many clients", p_value=0.0, **known)
+    names = (*seen.columns.features, SCORE, ACCEPTANCE)
+    pattern = label_pattern(seen)
+    acceptance = pattern.depends[-1] * max(1, int(np.sum(~np.isnan(pattern.depends))))
+    if acceptance <= SEEN:
+        return Selection(kind="model", by=ACCEPTANCE, p_value=float(acceptance), **known)
+    at, p = pattern.first("changes")
+    if p <= SEEN:
+        return Selection(kind="model", by=names[at], p_value=p, **known)
+    at, p = pattern.first("depends")
+    return Selection(kind="people" if p <= SEEN else "chance", by=names[at] if at >= 0 else "", p_value=p, **known)
+
+
+def label_pattern(seen: Pass) -> Pattern:
+    """Rows with a label against rows without."""
+    parts = [sums.parts(seen.cells, seen.strata, (0, 1)) for sums in (seen.labelled, seen.bare_rows)]
+    return _of_features(compare(*parts, deployments=len(seen.index)))
+
+
+def _of_features(pattern: Pattern) -> Pattern:
+    """Scores and decisions change with the model by themselves: whether a pattern changes is asked of the features."""
+    changes = pattern.changes.copy()
+    changes[-2:] = np.nan
+    return pattern._replace(changes=changes)
+
+
+def _decisions(seen: Pass) -> np.ndarray:
+    """[3, 2] rows by decision (rejected, accepted, not known) and by whether they have a label."""
+    out = np.zeros((3, 2))
+    for at, sums in ((1, seen.labelled), (0, seen.bare_rows)):
+        n = sums.parts(seen.cells, seen.strata, (1,))[0][:, 0]
+        by = n.reshape(seen.cells, -1).sum(axis=0)
+        out[:, at] = by if len(by) == 3 else [0, 0, by[0]]
+    return out
+
+
+def plans(seen: Pass) -> tuple[list[Plan], str]:
+    """Corrections that these logs allow, the best first, and why others are none."""
+    found, why = [], []
+    if seen.columns.propensity:
+        if seen.no_chance:
+            why.append(
+                f"{seen.no_chance:,} people had no chance of being accepted, or it was not logged, so that nobody "
+                "stands for them (no overlap)"
+            )
+        else:
+            found.append(Plan("propensity", f"logged as {seen.columns.propensity!r}"))
+    if seen.strata > 1:
+        for axes, name in (((1,), "among the accepted and the rejected"), ((0,), "on each side of the threshold")):
+            made, cannot = _strata(seen, axes, name)
+            if made is not None:
+                found.append(made)
+            elif cannot and cannot not in why:
+                why.append(cannot)
+    if seen.rule is not None:
+        found.append(Plan("always", "accepted by every deployed model"))
+    else:
+        why.append(
+            "whom every deployed model would accept is not known: that takes theta_<feature> and [decision] threshold"
+        )
+    return found, "; ".join(why)
+
+
+def _strata(seen: Pass, axes: tuple[int, ...], name: str) -> tuple[Plan | None, str]:
+    """Chances of a label as shares, where each kind of decision has labels and nothing else is seen to matter."""
+    labelled, bare = (sums.parts(seen.cells, seen.strata, axes) for sums in (seen.labelled, seen.bare_rows))
+    has, people = labelled[0][:, 0], labelled[0][:, 0] + bare[0][:, 0]
+    by = people.reshape(seen.cells, -1)
+    if by[:, :2].sum() == 0:
+        return None, ""
+    without = (people > 0) & (has == 0)
+    if np.any(without):
+        share = people[without].sum() / people.sum()
+        return None, (
+            f"under some deployments no one of the rejected has a label ({share:.0%} of the people), so that nobody "
+            "stands for them (no overlap)"
+        )
+    if np.any((people > 0) & (has < LEAST)):
+        return None, f"{name}, some deployments have fewer than {LEAST} labels"
+    # Decisions on one side of the threshold are what brings the labels; they must not go with anything else.
+    at, p = compare(labelled[..., :-1], bare[..., :-1]).first("depends")
+    if p <= SEEN:
+        names = (*seen.columns.features, SCORE)
+        return None, f"{name}, who has a label still goes with {names[at]} (p = {p:.1g})"
+    chance = np.divide(has, people, out=np.zeros_like(has), where=people > 0).reshape(seen.cells, -1)
+    whole = np.zeros((seen.cells, 3, 3))
+    whole[:] = chance[:, :, None] if axes == (1,) else chance[:, None, :]
+    return Plan("strata", f"the share with a label {name}", whole), ""
+
+
+def only_accepted(seen: Pass) -> bool:
+    """Whether decisions are known and nobody was rejected: the rejected may be missing from the logs."""
+    counts = _decisions(seen).sum(axis=1)
+    return bool(seen.strata > 1 and counts[1] > 0 and counts[0] == 0)
+
+
+def incomplete_by_model(seen: Pass) -> str:
+    """Rows with an empty feature were dropped: does who they are change from deployment to deployment? "" where not."""
+    if not len(seen.incomplete.n) or not seen.incomplete.n.sum():
+        return ""
+    cells, strata = seen.cells, seen.strata
+    whole = seen.labelled.parts(cells, strata, (0, 1)) + seen.bare_rows.parts(cells, strata, (0, 1))
+    pattern = _of_features(
+        compare(whole, seen.incomplete.parts(cells, strata, (0, 1)), deployments=len(seen.index))
+    )
+    at, p = pattern.first("changes")
+    if p > SEEN or pattern.size[at] <= _MATTERS:
+        return ""
+    worst = ", ".join(name for name, lost in seen.empty.most_common(3) if lost)
+    name = (*seen.columns.features, SCORE, ACCEPTANCE)[at]
+    return (
+        f"Rows with an empty feature ({worst}) were dropped, and who they are changes from deployment to deployment "
+        f"(most in {name}, p = {p:.1g}): means of the other rows then move with the model, whether or not anybody "
+        "reacts. Fill the feature in, or name it under `ignore` in audit.toml"
+    )
