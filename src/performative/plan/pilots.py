@@ -47,7 +47,8 @@ def pilot(
             warnings.filterwarnings("ignore", message=r".*\[run-diverged\]")
             history = run(
                 problem, setting.algorithm(latency, deploy), count, theta=theta, seed=seed, repeats=repeats,
-                stable=stable, risk=False, consensus=False, record_theta="last", every=max(1, count // 200), progress=False,
+                stable=stable, risk=False, consensus=False, record_theta="last",
+                every=max(1, count // 200), progress=False,
             )  # fmt: skip
         if history.status != "completed":
             break
