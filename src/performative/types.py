@@ -63,6 +63,16 @@ else:
     Counts = Int[Array | np.ndarray | AbstractTable, "..."]
 
 
+def as_array(value: Any) -> np.ndarray:
+    """A NumPy array; rows of different lengths, which are none, as one object that the checks refuse."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        array = np.empty((), object)
+        array[()] = value
+        return array
+
+
 def as_numbers(value: Any) -> Any:
     """Host numbers become float64 NumPy arrays, so that nothing is lost before `run` picks a precision."""
     if isinstance(value, jax.Array) or value is None:
@@ -70,7 +80,7 @@ def as_numbers(value: Any) -> Any:
     if isinstance(value, AbstractTable):
         whole = jnp.issubdtype(value.dtype, jnp.integer)
         return eqx.tree_at(lambda t: t.scale, value, np.asarray(1.0), is_leaf=lambda t: t is None) if whole else value
-    array = np.asarray(value)
+    array = as_array(value)
     return array.astype(np.float64, copy=False) if array.dtype.kind in "buif" else array
 
 

@@ -144,7 +144,7 @@ def test_nonsense_raises():
         with pytest.raises(ValueError, match=match):
             dataclasses.replace(GIVEN, **change)
     for E, scheme, k, match in (
-        (0, "full", None, "E >= 1"),
+        (0, "full", None, "local_steps must be a whole number >= 1"),
         (2, "two", 3, "k <= 2 clients"),
         (2, "one", None, "k >= 1"),
         (2, "full", 1, "leave it out"),

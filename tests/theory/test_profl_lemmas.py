@@ -211,7 +211,7 @@ def test_lemma_5_7_refuses():
     assert "M must be finite" in unmet(assumed(F=1.0, G=1.0))
     assert "G must be finite" in unmet(assumed(F=1.0, M=1.0)) and not unmet(assumed(F=1.0, M=1.0), moves=np.ones(5))
     assert "F must be finite" in unmet(assumed(M=0.0), contamination=0.1) and not unmet(assumed(M=0.0))
-    with pytest.raises(ValueError, match="samples must be positive"):
+    with pytest.raises(ValueError, match="samples must be a whole number >= 1"):
         unmet(good, samples=0)
     assert ErrorBound(1.0, 4.0).total == 9.0 and ErrorBound(1.0, 4.0, True).total == 5.0
 

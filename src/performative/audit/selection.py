@@ -165,9 +165,7 @@ def incomplete_by_model(seen: Pass) -> str:
         return ""
     cells, strata = seen.cells, seen.strata
     whole = seen.labelled.parts(cells, strata, (0, 1)) + seen.bare_rows.parts(cells, strata, (0, 1))
-    pattern = _of_features(
-        compare(whole, seen.incomplete.parts(cells, strata, (0, 1)), deployments=len(seen.index))
-    )
+    pattern = _of_features(compare(whole, seen.incomplete.parts(cells, strata, (0, 1)), deployments=len(seen.index)))
     at, p = pattern.first("changes")
     if p > SEEN or pattern.size[at] <= _MATTERS:
         return ""

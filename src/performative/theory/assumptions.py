@@ -5,10 +5,10 @@ Jin et al. 2024 (the paper) and its 2023 preprint, Section 2.2.
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Finite, Values, check_fields, checked
 from performative.theory.gaussian import read_clients
 
 
@@ -34,7 +34,7 @@ class Assumptions:
     eps_bar: float
     eps_max: float
     distance: float
-    clients: int = 1
+    clients: Count = 1
     heaviest: float = 1.0
     lightest: float = 1.0
     delta: float | None = None
@@ -42,6 +42,7 @@ class Assumptions:
     Lz: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not (math.isfinite(self.mu) and self.mu >= 0):
             raise ValueError(f"mu must be finite and not negative; got {self.mu}.")
         if not self.L > 0:
@@ -78,12 +79,15 @@ class Assumptions:
         return self.mu - self.pull - self.margin
 
     @classmethod
+    @checked
     def of_clients(
-        cls, mu: float, L: float, sigma: float, varsigma: float, eps: Any, distance: float,
-        weights: Any = None, delta: float | None = None, G: float | None = None, Lz: float | None = None,
+        cls, mu: float, L: float, sigma: float, varsigma: float, eps: Values, distance: float,
+        weights: Values | None = None, delta: float | None = None, G: float | None = None, Lz: float | None = None,
     ) -> "Assumptions":  # fmt: skip
         """From the sensitivities eps_i and weights p_i of each client."""
         eps = np.atleast_1d(np.asarray(eps, np.float64))
+        if eps.ndim != 1 or not eps.size or np.any(eps < 0):
+            raise ValueError(f"eps must hold one sensitivity >= 0 a client; got {eps}.")
         p = np.full(len(eps), 1.0 / len(eps)) if weights is None else np.asarray(weights, np.float64)
         if p.shape != eps.shape or not np.all(p >= 0) or abs(p.sum() - 1.0) > 1e-6:
             raise ValueError(f"weights must hold one p_i >= 0 for each of the {len(eps)} eps and sum to one.")
@@ -94,9 +98,10 @@ class Assumptions:
         )  # fmt: skip
 
     @classmethod
+    @checked
     def of_gaussian(
-        cls, mean: Any, sensitivity: Any, scale: Any, *, weights: Any = None, batch: int = 1,
-        start: float = 0.0, delta: float | None = None, G: float | None = None,
+        cls, mean: Values, sensitivity: Values, scale: Values, *, weights: Values | None = None, batch: Count = 1,
+        start: Finite = 0.0, delta: float | None = None, G: float | None = None,
     ) -> "Assumptions":  # fmt: skip
         """Constants that hold for Z_i ~ N(m_i + eps_i theta, scale_i^2) with the squared loss: mu = L = 1.
 

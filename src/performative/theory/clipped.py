@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Values, check_fields, checked
+
 FORMS = ("recursion", "closed", "printed")
 
 
@@ -32,9 +34,10 @@ class ClippedAssumptions:
     beta: float
     G: float
     distance: float
-    dimension: int = 1
+    dimension: Count = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_numbers(self, ("mu", "L"), ("beta", "G", "distance"))
 
     @property
@@ -63,10 +66,11 @@ class Bound:
         return self.transient + self.noise + self.clipping
 
 
+@checked
 def pcsgd(
     given: ClippedAssumptions,
     clip: float,
-    eta: Any,
+    eta: Values,
     sigma: float = 0.0,
     excess: float | None = None,
     form: str = "recursion",
@@ -114,11 +118,13 @@ def second_moment(given: ClippedAssumptions, clip: float, sigma: float = 0.0, pr
     return gradient + given.dimension * sigma**2
 
 
+@checked
 def bias_amplification(mu: float, L: float, beta: float) -> float:
     """1 / (mu - L beta)^2: how the squared clipping bias grows with the reaction (Theorems 3.4 and 3.5)."""
     return 1.0 / (mu - L * beta) ** 2 if mu > L * beta else math.inf
 
 
+@checked
 def bias_bound(given: ClippedAssumptions, clip: float, excess: float | None = None, printed: bool = False) -> float:
     """C_1 / mu~^2, the part of Theorem 3.4 that no step size removes; printed: 8 C_1 / mu~^2."""
     amplified = bias_amplification(given.mu, given.L, given.beta)
@@ -126,7 +132,10 @@ def bias_bound(given: ClippedAssumptions, clip: float, excess: float | None = No
     return (8.0 if printed else 1.0) * C1 * amplified if C1 > 0 else 0.0
 
 
-def one_step(given: ClippedAssumptions, clip: float, eta: Any, square: Any, pull: Any, sigma: float = 0.0) -> Any:
+@checked
+def one_step(
+    given: ClippedAssumptions, clip: float, eta: Values, square: Values, pull: Values, sigma: float = 0.0
+) -> Any:
     """Lemma 5.1: E_t |theta_{t+1} - theta_PS|^2 from square = |theta_t - theta_PS|^2 and pull = <., E_t b_t>.
 
     b_t = clip_c(grad l(theta_t; Z)) - grad f(theta_t; theta_PS). Holds for theta_PS on the edge of X too.
@@ -134,7 +143,8 @@ def one_step(given: ClippedAssumptions, clip: float, eta: Any, square: Any, pull
     return (1.0 - 2.0 * given.mu * eta) * square + eta**2 * second_moment(given, clip, sigma) - 2.0 * eta * pull
 
 
-def clip_pull(given: ClippedAssumptions, clip: float, eta: Any, square: Any, printed: bool = False) -> Any:
+@checked
+def clip_pull(given: ClippedAssumptions, clip: float, eta: Values, square: Values, printed: bool = False) -> Any:
     """Lemma 5.2: the largest -2 gamma <theta_t - theta_PS, E_t b_t>; (21) has 4 C_1 where C_1 is enough.
 
     Infinite where beta >= mu / L: the lemma divides by mu~ > 0.
@@ -145,7 +155,8 @@ def clip_pull(given: ClippedAssumptions, clip: float, eta: Any, square: Any, pri
     return eta * (2.0 * given.L * given.beta + given.mu_tilde) * square + eta * C1 / given.mu_tilde
 
 
-def gradient_change(L: float, beta: float, model: Any, world: Any) -> Any:
+@checked
+def gradient_change(L: float, beta: float, model: Values, world: Values) -> Any:
     """Lemma A.2: the largest |grad f(u; v) - grad f(u'; v')| where |u - u'| = model and |v - v'| = world.
 
     L is here the larger of the Lipschitz constants in theta and in z.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import check_fields
 from performative.theory.clipped import ClippedAssumptions
 from performative.theory.dice import DiceAssumptions
 
@@ -30,6 +31,7 @@ class ClippedQuadratic:
     beta: float
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 < self.p < 0.5:
             raise ValueError(f"p must lie in (0, 1/2); got {self.p}.")
         if not (math.isfinite(self.a) and self.a > 0 and math.isfinite(self.b) and self.b > 0):

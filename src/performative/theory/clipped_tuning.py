@@ -9,10 +9,10 @@ bound, not the error: where large gradients are rare a smaller clip is better.
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Finite, Values, checked
 from performative.theory.clipped import ClippedAssumptions, bias_bound, check_steps, second_moment, unroll, weak
 
 
@@ -29,8 +29,9 @@ class Choice:
     unmet: tuple[str, ...] = ()
 
 
+@checked
 def optimal_step(
-    given: ClippedAssumptions, clip: float, rounds: int, sigma: float = 0.0, printed: bool = False
+    given: ClippedAssumptions, clip: float, rounds: Count, sigma: float = 0.0, printed: bool = False
 ) -> Choice:
     """Corollary 3.7: the constant step that minimises the bound after T rounds.
 
@@ -70,7 +71,8 @@ def _exponential_step(slope: float, mu: float, distance: float, rounds: int) -> 
     return math.log(rounds * mu * distance / slope) / (mu * rounds)
 
 
-def optimal_clip(given: ClippedAssumptions, eta: Any, multiplier: float) -> Choice:
+@checked
+def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: float) -> Choice:
     """The clip that minimises Theorem 3.4's recursion after the given steps, for noise c z.
 
         C_1 S_1 / mu~ + c^2 (1 + d z^2) S_2   at   c = G / (1 + mu~ (1 + d z^2) S_2 / S_1)
@@ -88,6 +90,7 @@ def optimal_clip(given: ClippedAssumptions, eta: Any, multiplier: float) -> Choi
     return Choice(None, given.G / (1 + ratio), start + S1 / mu * given.G**2 * ratio / (1 + ratio))
 
 
+@checked
 def optimal_clip_limit(given: ClippedAssumptions, phi: float, kappa: float, printed: bool = False) -> Choice:
     """Corollary 3.8: the clip as T grows with the privacy held fixed, so that d sigma^2 = c^2 phi T.
 
@@ -112,7 +115,8 @@ def optimal_clip_limit(given: ClippedAssumptions, phi: float, kappa: float, prin
     return Choice(None, given.G / (1 + load), given.G**2 * load / (1 + load) / mu**2)
 
 
-def optimal_clip_and_step(given: ClippedAssumptions, phi: float, rounds: int = 1) -> Choice:
+@checked
+def optimal_clip_and_step(given: ClippedAssumptions, phi: float, rounds: Count = 1) -> Choice:
     """Clip and constant step g = s / (mu~ T) together, as T grows; rounds: the T by which Choice.step is divided.
 
         exp(-s) |theta_0 - theta_PS|^2 + [(G - c)^2 + s phi c^2] / mu~^2,   s = log(mu~^2 distance / (phi c^2))
@@ -135,23 +139,22 @@ def optimal_clip_and_step(given: ClippedAssumptions, phi: float, rounds: int = 1
     return Choice(s / (mu * rounds), clip, bound)
 
 
+@checked
 def harmonic_kappa(given: ClippedAssumptions, scale: float) -> float:
     """A^2 / (A - 1), A = mu~ a_0, for steps a_0 / (a_1 + t): least, 4, at a_0 = 2 / mu~; none for A <= 1."""
     A = given.mu_tilde * scale
     return A**2 / (A - 1.0) if A > 1 else math.inf
 
 
-def noise_share(multiplier: float, rounds: int, dimension: int = 1) -> float:
+@checked
+def noise_share(multiplier: Finite, rounds: Count, dimension: Count = 1) -> float:
     """phi = d z^2 / T of a multiplier that was calibrated for T rounds."""
-    if not (rounds >= 1 and dimension >= 1 and math.isfinite(multiplier)):
-        raise ValueError(f"rounds and dimension must be at least 1, multiplier finite; got {rounds}, {dimension}.")
     return dimension * multiplier**2 / rounds
 
 
-def printed_noise_share(epsilon: float, delta: float, records: int, dimension: int = 1) -> float:
+@checked
+def printed_noise_share(epsilon: float, delta: float, records: Count, dimension: Count = 1) -> float:
     """phi = d log(1 / delta) / (m epsilon)^2, from (14), which is not private as claimed."""
-    if not (epsilon > 0 and 0 < delta < 1 and records >= 1 and dimension >= 1):
-        raise ValueError(
-            f"epsilon must be positive, delta in (0, 1), records and dimension >= 1; got {epsilon}, {delta}."
-        )
+    if not (0 < delta < 1 and 0 < epsilon < math.inf):
+        raise ValueError(f"printed_noise_share needs 0 < delta < 1 and epsilon > 0; got {delta} and {epsilon}.")
     return dimension * math.log(1.0 / delta) / (records * epsilon) ** 2

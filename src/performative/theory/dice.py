@@ -9,10 +9,10 @@ bounded if C2 is too small (`ClippedQuadratic.memory_clip_needed`).
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Values, check_fields, checked
 from performative.theory.clipped import (
     Bound,
     check_form,
@@ -46,9 +46,10 @@ class DiceAssumptions:
     B: float
     M: float
     distance: float
-    dimension: int = 1
+    dimension: Count = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_numbers(self, ("mu", "L"), ("beta", "G", "B", "M", "distance"))
 
     @property
@@ -57,7 +58,8 @@ class DiceAssumptions:
         return self.mu - self.L * self.beta
 
 
-def dicesgd(given: DiceAssumptions, eta: Any, sigma: float = 0.0, form: str = "recursion") -> Bound:
+@checked
+def dicesgd(given: DiceAssumptions, eta: Values, sigma: float = 0.0, form: str = "recursion") -> Bound:
     """Theorem 4.3: E |theta_t - gamma_t e_t - theta_PS|^2 of DiceSGD, which vanishes with the steps.
 
     With x = theta_t - gamma_t e_t - theta_PS, g = gamma_{t+1}, D = gamma_t - g, l = L (1 + beta):
@@ -109,13 +111,18 @@ def dicesgd(given: DiceAssumptions, eta: Any, sigma: float = 0.0, form: str = "r
     return _from_start(transient, noise, memory, unmet_steps(eta, mu / 4.0, limit, 4))
 
 
-def dice_model_error(bound: Bound, given: DiceAssumptions, eta: Any) -> np.ndarray:
+@checked
+def dice_model_error(bound: Bound, given: DiceAssumptions, eta: Values) -> np.ndarray:
     """E |theta_t - theta_PS|^2 <= (sqrt(bound_t) + gamma_t M)^2, the start first: what (18) says of the model."""
-    lag = np.concatenate([[0.0], check_steps(eta) * given.M])
+    steps = check_steps(eta)
+    if len(steps) + 1 != len(bound.total):
+        raise ValueError(f"eta must hold the {len(bound.total) - 1} steps that the bound is for; got {len(steps)}.")
+    lag = np.concatenate([[0.0], steps * given.M])
     return (np.sqrt(np.maximum(bound.total, 0.0)) + lag) ** 2
 
 
-def travel(eta: Any, clip: float, memory_clip: float = 0.0) -> float:
+@checked
+def travel(eta: Values, clip: float, memory_clip: float = 0.0) -> float:
     """(C1 + C2) sum gamma: the farthest that the model can get from its start, noise aside; PCSGD has C2 = 0.
 
     Noise adds sigma sqrt(sum gamma^2) a coordinate. A limit below |theta_0 - theta_PS| rules convergence out.

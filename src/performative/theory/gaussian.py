@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Finite, Values, checked
+
 _NUMBERS = 1 << 22  # rounds times clients that are worked on at once
 
 
@@ -67,16 +69,17 @@ def check_scheme(scheme: str, k: int | None, clients: int) -> None:
         raise ValueError(f'scheme "{scheme}" needs a whole number of clients k >= 1{limit}; got k={k!r}.')
 
 
+@checked
 def gaussian_moments(
-    mean: Any,
-    sensitivity: Any,
-    scale: Any,
-    eta: Any,
+    mean: Values,
+    sensitivity: Values,
+    scale: Values,
+    eta: Values,
     *,
-    local_steps: int = 1,
-    weights: Any = None,
-    batch: int = 1,
-    start: float = 0.0,
+    local_steps: Count = 1,
+    weights: Values | None = None,
+    batch: Count = 1,
+    start: Finite = 0.0,
     scheme: str = "full",
     k: int | None = None,
     deploy: str = "step",
@@ -93,7 +96,6 @@ def gaussian_moments(
     steps = read_steps(eta, local_steps)
     if deploy not in ("step", "round", "never"):
         raise ValueError(f'deploy must be "step", "round" or "never"; got {deploy!r}.')
-    read_batch(batch)
     w = weight_moments(p, scheme, k)
     mu, variance = float(start), 0.0
     means, variances = [mu], [variance]
@@ -138,15 +140,16 @@ def local_maps(
     return A, B, S
 
 
+@checked
 def gaussian_rate(
-    mean: Any,
-    sensitivity: Any,
-    scale: Any,
+    mean: Values,
+    sensitivity: Values,
+    scale: Values,
     beta: float,
     *,
-    local_steps: int = 1,
-    weights: Any = None,
-    batch: int = 1,
+    local_steps: Count = 1,
+    weights: Values | None = None,
+    batch: Count = 1,
     scheme: str = "full",
     k: int | None = None,
 ) -> float:
@@ -162,8 +165,6 @@ def gaussian_rate(
     than 1/t. Holds for deploy "step" and "round".
     """
     m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
-    read_batch(batch)
-    read_local_steps(local_steps)
     kappa = 1.0 - float(p @ eps)
     if not kappa > 0:
         raise ValueError(f"gaussian_rate needs an average sensitivity below 1; it is {1.0 - kappa:.6g}.")
@@ -182,24 +183,33 @@ def read_clients(
     mean: Any, sensitivity: Any, scale: Any, weights: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """m_i, eps_i, scale_i and p_i, each [N]."""
-    given = {"mean": mean, "sensitivity": sensitivity, "scale": scale}
-    if weights is not None:
-        given["weights"] = weights
+    if weights is None:
+        m, eps, sd = by_client(mean=mean, sensitivity=sensitivity, scale=scale)
+        p = np.full(len(m), 1.0 / len(m))
+    else:
+        m, eps, sd, p = by_client(mean=mean, sensitivity=sensitivity, scale=scale, weights=weights)
+    check_weights(p)
+    if np.any(sd < 0):
+        raise ValueError(f"scale is a standard deviation and must be >= 0; got {scale}.")
+    return m, eps, sd, p
+
+
+def by_client(**given: Any) -> list[np.ndarray]:
+    """Numbers, or lists of one a client, each as [N]."""
     arrays = {name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in given.items()}
     N = max(array.shape[0] for array in arrays.values())
     for name, array in arrays.items():
-        if array.ndim > 1 or array.shape[0] not in (1, N):
+        if array.ndim > 1 or array.shape[0] not in (1, N) or not array.size:
             raise ValueError(f"{name} must be a number or one a client, [{N}]; got shape {np.shape(given[name])}.")
-    m, eps, sd = (np.broadcast_to(arrays[name], N) for name in ("mean", "sensitivity", "scale"))
-    p = np.broadcast_to(arrays["weights"], N) if weights is not None else np.full(N, 1.0 / N)
-    for name, array in arrays.items():
-        if not array.size or not np.all(np.isfinite(array)):
-            raise ValueError(f"{name} must hold finite numbers, one a client; got {given[name]}.")
-    if np.any(sd < 0):
-        raise ValueError(f"scale is a standard deviation and must not be negative; got {scale}.")
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} must hold finite numbers; got {given[name]}.")
+    return [np.broadcast_to(array, N) for array in arrays.values()]
+
+
+def check_weights(p: np.ndarray) -> None:
+    """Refuse weights that are negative or do not sum to one."""
     if np.any(p < 0) or abs(p.sum() - 1.0) > 1e-6:
         raise ValueError(f"weights must not be negative and must sum to one; they sum to {p.sum():.6g}.")
-    return m, eps, sd, p
 
 
 def read_steps(eta: Any, local_steps: int) -> np.ndarray:
@@ -211,13 +221,6 @@ def read_steps(eta: Any, local_steps: int) -> np.ndarray:
     if eta.ndim != 1 or len(eta) % local_steps:
         raise ValueError(f"eta must hold the step of each local step, [rounds * {local_steps}]; got shape {eta.shape}.")
     return eta.reshape(-1, local_steps)
-
-
-def read_batch(batch: int) -> int:
-    """n, a whole number of at least 1."""
-    if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
-        raise ValueError(f"batch must be a whole number of samples n >= 1; got {batch!r}.")
-    return int(batch)
 
 
 def read_local_steps(local_steps: int) -> int:

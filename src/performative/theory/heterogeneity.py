@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Values, check_fields, checked
 from performative.messages import coded
 
 
@@ -30,9 +31,10 @@ class FederatedAssumptions:
     sigma: float
     sigma_g: float
     gap: float
-    clients: int
+    clients: Count
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("L", "sigma", "sigma_g", "gap"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0) or (name == "L" and value == 0):
@@ -61,12 +63,13 @@ class GradientBound:
         return self.optimisation + self.noise + self.participation + self.drift
 
 
+@checked
 def fedavg(
     given: FederatedAssumptions,
     eta: float,
-    local_steps: int,
-    rounds: int,
-    participants: int | None = None,
+    local_steps: Count,
+    rounds: Count,
+    participants: Count | None = None,
     printed: bool = False,
 ) -> GradientBound:
     """FedAvg after T rounds with tau local steps; `participants` = C m clients drawn uniformly, None: all.
@@ -106,9 +109,9 @@ def fedavg(
     return GradientBound(4 * terms[0], 4 * terms[1] + 4 * A * terms[2], 8 * terms[3], 8 * A * terms[4])
 
 
-def participation_variance(clients: int, participants: int) -> float:
+@checked
+def participation_variance(clients: Count, participants: Count) -> float:
     """(1 - C) / (C (m - 1)) = (m - K) / (K (m - 1)): the variance of a mean over K of m, drawn uniformly."""
-    _check(clients=clients)
     m, K = clients, check_participants(clients, participants)
     return (m - K) / (K * (m - 1)) if m > 1 else 0.0
 
@@ -123,8 +126,14 @@ def check_participants(clients: int, participants: int | None) -> int:
     return int(K)
 
 
+@checked
 def fedvarp(
-    given: FederatedAssumptions, eta: float, local_steps: int, rounds: int, participants: int, printed: bool = False
+    given: FederatedAssumptions,
+    eta: float,
+    local_steps: Count,
+    rounds: Count,
+    participants: Count,
+    printed: bool = False,
 ) -> GradientBound:
     """FedVARP: FedAvg's *orders* without the participation term. Constants are hidden: only the order can be used.
 
@@ -136,7 +145,8 @@ def fedvarp(
     return dataclasses.replace(found, participation=0.0, drift=0.0 if printed else found.drift)
 
 
-def tuned_orders(local_steps: int, rounds: int, participants: int) -> tuple[float, float, float]:
+@checked
+def tuned_orders(local_steps: Count, rounds: Count, participants: Count) -> tuple[float, float, float]:
     """The slide's orders for eta ~ sqrt(M / (tau T)), M clients a round: noise, participation, drift.
 
         1 / sqrt(M tau T),   sqrt(tau / (M T)),   M tau / T
@@ -148,7 +158,8 @@ def tuned_orders(local_steps: int, rounds: int, participants: int) -> tuple[floa
     return 1.0 / math.sqrt(M * tau * T), math.sqrt(tau / (M * T)), M * tau / T
 
 
-def extrapolation(squares: Any, mean_square: Any, eps: float = 0.0, printed: bool = False) -> Any:
+@checked
+def extrapolation(squares: Values, mean_square: Values, eps: float = 0.0, printed: bool = False) -> Any:
     """FedExP's server step: max(1, mean_i |D_i|^2 / (2 (|mean D|^2 + eps))).
 
     squares: |D_i|^2, [..., m]; mean_square: |mean_i D_i|^2

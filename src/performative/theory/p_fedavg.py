@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import check_scheme, read_local_steps
 
@@ -57,9 +58,10 @@ class Theorem:
         return self.v / (self.gamma + t)
 
 
+@checked
 def p_fedavg(
     assumptions: Assumptions,
-    local_steps: int,
+    local_steps: Count,
     scheme: str = "full",
     k: int | None = None,
     printed: bool = False,
@@ -96,17 +98,20 @@ def p_fedavg(
     return Theorem(name, E, scheme, k, 2.0 / mu, gamma, v, {**c, "eta_0": eta_0, "B": B}, (), printed)
 
 
-def theorem_3_1(assumptions: Assumptions, local_steps: int, printed: bool = False) -> Theorem:
+@checked
+def theorem_3_1(assumptions: Assumptions, local_steps: Count, printed: bool = False) -> Theorem:
     """Theorem 3.1: full participation; see `p_fedavg`."""
     return p_fedavg(assumptions, local_steps, "full", None, printed)
 
 
-def theorem_3_2(assumptions: Assumptions, local_steps: int, k: int, printed: bool = False) -> Theorem:
+@checked
+def theorem_3_2(assumptions: Assumptions, local_steps: Count, k: Count, printed: bool = False) -> Theorem:
     """Theorem 3.2: Scheme I, k draws with replacement; see `p_fedavg`."""
     return p_fedavg(assumptions, local_steps, "one", k, printed)
 
 
-def theorem_3_3(assumptions: Assumptions, local_steps: int, k: int, printed: bool = False) -> Theorem:
+@checked
+def theorem_3_3(assumptions: Assumptions, local_steps: Count, k: Count, printed: bool = False) -> Theorem:
     """Theorem 3.3: Scheme II, k of N without replacement, equal weights; see `p_fedavg`."""
     return p_fedavg(assumptions, local_steps, "two", k, printed)
 

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from performative.arguments import Count, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import read_local_steps
 from performative.theory.p_fedavg import (
@@ -24,8 +25,9 @@ from performative.theory.p_fedavg import (
 ROUNDING = 1.0 + 1e-9
 
 
+@checked
 def theorem_b_4(
-    assumptions: Assumptions, local_steps: int, beta: float, gamma: float, printed: bool = False
+    assumptions: Assumptions, local_steps: Count, beta: float, gamma: float, printed: bool = False
 ) -> Theorem:
     """Theorem B.4: full participation and any eta_t = beta / (t + gamma) that meets the conditions of the proof.
 
@@ -45,13 +47,14 @@ def theorem_b_4(
     return _any_steps("B.4", assumptions, local_steps, beta, gamma, "full", None, printed)
 
 
+@checked
 def theorem_c_5(
     assumptions: Assumptions,
-    local_steps: int,
+    local_steps: Count,
     beta: float,
     gamma: float,
     scheme: str,
-    k: int,
+    k: Count,
     printed: bool = False,
 ) -> Theorem:
     """Theorem C.5: Scheme "one" or "two" and any eta_t = beta / (t + gamma); conditions as in `theorem_b_4`.
@@ -66,8 +69,9 @@ def theorem_c_5(
     return _any_steps("C.5", assumptions, local_steps, beta, gamma, scheme, k, printed)
 
 
+@checked
 def theorem_d_5(
-    assumptions: Assumptions, local_steps: int, beta: float, gamma: float, printed: bool = False
+    assumptions: Assumptions, local_steps: Count, beta: float, gamma: float, printed: bool = False
 ) -> Theorem:
     """Theorem D.5: full participation, gradients of bounded second moment G^2 instead of (2.6).
 
@@ -85,13 +89,14 @@ def theorem_d_5(
     return _bounded_gradients("D.5", assumptions, local_steps, beta, gamma, "full", None, printed)
 
 
+@checked
 def theorem_d_8(
     assumptions: Assumptions,
-    local_steps: int,
+    local_steps: Count,
     beta: float,
     gamma: float,
     scheme: str,
-    k: int,
+    k: Count,
     printed: bool = False,
 ) -> Theorem:
     """Theorem D.8: D.5 for Scheme "one" or "two" (its title says "full participation").

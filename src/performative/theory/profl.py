@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Extended, Finite, Values, check_fields, checked
+
 
 @dataclasses.dataclass(frozen=True)
 class PerformativeAssumptions:
@@ -37,18 +39,19 @@ class PerformativeAssumptions:
     """
 
     L: float
-    gamma: Any
+    gamma: Extended
     rho: float
     gap: float
-    smoothness: Any = math.inf
+    smoothness: Extended = math.inf
     G: float = math.inf
     F: float = math.inf
     M: float = math.inf
     l_max: float = math.inf
-    weights: Any = None
-    dimension: int = 1
+    weights: Values | None = None
+    dimension: Count = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("L", "gamma", "rho", "gap", "smoothness", "G", "F", "M", "l_max"):
             value = np.asarray(getattr(self, name), np.float64)
             finite = name in ("L", "gamma", "rho", "gap")
@@ -102,8 +105,15 @@ class RiskBound:
         return self.transient + self.error + self.noise
 
 
+@checked
 def location_smoothness(
-    gamma: Any, *, model: float = 0.0, cross: float = 0.0, data: float = 0.0, curvature: float = 0.0, slope: float = 0.0
+    gamma: Extended,
+    *,
+    model: float = 0.0,
+    cross: float = 0.0,
+    data: float = 0.0,
+    curvature: float = 0.0,
+    slope: float = 0.0,
 ) -> Any:
     """The Lipschitz constant of grad L_i where z = xi + f_i(theta) and |df_i/dtheta| <= gamma.
 
@@ -116,7 +126,8 @@ def location_smoothness(
     return model + 2.0 * gamma * cross + gamma**2 * data + curvature * slope
 
 
-def client_drift(given: PerformativeAssumptions, eta: float, local_steps: int) -> float:
+@checked
+def client_drift(given: PerformativeAssumptions, eta: float, local_steps: Count) -> float:
     """|sum alpha_i (grad L_i(theta_bar) - grad L_i(theta_i))|, root mean square, within R steps of an average.
 
         (R - 1) eta G sqrt(sum alpha_i Lambda_i^2)
@@ -130,14 +141,15 @@ def client_drift(given: PerformativeAssumptions, eta: float, local_steps: int) -
     return (local_steps - 1) * eta * given.G * math.sqrt(float(given.alpha @ given.lipschitz**2))
 
 
+@checked
 def theorem_5_10(
     given: PerformativeAssumptions,
     eta: float,
     steps: int,
     *,
-    local_steps: int = 1,
-    error: float = 0.0,
-    variance: float = 0.0,
+    local_steps: Count = 1,
+    error: Finite = 0.0,
+    variance: Finite = 0.0,
     smallest: float = 0.0,
     printed: bool = False,
 ) -> RiskBound:
@@ -177,15 +189,16 @@ def theorem_5_10(
     return RiskBound(keep**t * given.gap, total * step, total * smooth * eta**2 * variance / 2.0)
 
 
+@checked
 def corollary_5_11(
     given: PerformativeAssumptions,
     eta: float,
     steps: int,
     *,
     relative: float | None = None,
-    local_steps: int = 1,
-    error: float = 0.0,
-    variance: float = 0.0,
+    local_steps: Count = 1,
+    error: Finite = 0.0,
+    variance: Finite = 0.0,
     smallest: float = 0.0,
     printed: bool = False,
 ) -> RiskBound:

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Extended, checked
+from performative.types import as_numbers
+
 
 @dataclasses.dataclass(frozen=True)
 class Extremes:
@@ -22,6 +25,7 @@ class Extremes:
     unmet: tuple[str, ...] = ()
 
 
+@checked
 def lemma_5_6(
     models: tuple[Any, Any],
     data: tuple[Any, Any],
@@ -30,7 +34,7 @@ def lemma_5_6(
     curvature: Callable[[np.ndarray], Any] | None = None,
     gradient: Callable[[np.ndarray, np.ndarray], Any] | None = None,
     loss: Callable[[np.ndarray, np.ndarray], Any] | None = None,
-    points: int = 1024,
+    points: Count = 1024,
 ) -> Extremes:
     """Lemma 5.6: F, M, G and l_max exist on compact sets. Here they are searched for in boxes.
 
@@ -60,7 +64,8 @@ def lemma_5_6(
     return Extremes(F, M, G, l_max, tuple(unmet))
 
 
-def mixture_sensitivity(group_sensitivity: Any, distance: Any, share_slope: Any) -> Any:
+@checked
+def mixture_sensitivity(group_sensitivity: Extended, distance: Extended, share_slope: Extended) -> Any:
     """Lemma C.3: sensitivity of a mixture of two groups whose shares answer to the model.
 
         W_1(D(theta), D(theta')) <= (gamma + W_1(D_1(theta), D_2(theta)) F) |theta - theta'|
@@ -77,9 +82,13 @@ def mixture_sensitivity(group_sensitivity: Any, distance: Any, share_slope: Any)
 
 
 def _box(ends: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
-    low, high = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.float64)) for end in ends))
-    if np.any(low > high):
-        raise ValueError(f"a box must be (lo, hi) with lo <= hi; got {ends}.")
+    pair = [as_numbers(end) for end in ends]
+    sound = len(pair) == 2 and all(end is not None and end.dtype.kind == "f" and end.ndim < 2 for end in pair)
+    if not sound or len({end.size for end in pair if end.ndim}) > 1:
+        raise ValueError(f"models and data must each be a box (lo, hi), of numbers or of one shape; got {ends!r}.")
+    low, high = np.broadcast_arrays(*(np.atleast_1d(np.asarray(end, np.float64)) for end in pair))
+    if not np.all(low <= high):
+        raise ValueError(f"models and data must be boxes (lo, hi) with lo <= hi; got {ends!r}.")
     return low, high
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Values, checked
 from performative.messages import coded
 from performative.theory.profl import PerformativeAssumptions
 
@@ -39,16 +40,17 @@ class ErrorBound:
         return (self.bias + math.sqrt(self.variance)) ** 2
 
 
+@checked
 def lemma_5_7(
     given: PerformativeAssumptions,
     *,
     eta: float,
-    window: int,
+    window: Count,
     reach: float,
-    samples: int,
+    samples: Count,
     variance: float,
     contamination: float = 0.0,
-    moves: Any = None,
+    moves: Values | None = None,
     independent: bool = False,
     confidence: float | None = None,
     printed: bool = False,
@@ -77,7 +79,7 @@ def lemma_5_7(
       0.0548, at 0.001 with 0.0058), is used for one mean where there are H + 1, and |a - b|^2 can be 4 times it.
     """
     _check(eta=eta, samples=samples, variance=variance, reach=reach, contamination=contamination)
-    _check_confidence(confidence)
+    _check(confidence=confidence)
     window, d, e = int(window), given.dimension, contamination
     unmet = []
     if window < d:
@@ -109,7 +111,8 @@ def lemma_5_7(
     return ErrorBound(bias, noise / reach**2, uncorrelated=independent and confidence is None)
 
 
-def exact_jacobian_error(differences: Any, variance: float, samples: int, outputs: int | None = None) -> float:
+@checked
+def exact_jacobian_error(differences: Values, variance: float, samples: Count, outputs: Count | None = None) -> float:
     """E |J-hat - J|_F^2 for a linear map, models chosen beforehand and no contamination.
 
         outputs s^2 / n tr(B^T (I + 1 1^T) B),   B = pinv(differences), [H, d]
@@ -127,6 +130,7 @@ def exact_jacobian_error(differences: Any, variance: float, samples: int, output
     return m * variance / samples * float(np.sum(B**2) + np.sum(B.sum(axis=0) ** 2))
 
 
+@checked
 def contaminated_variance(variance: float, contamination: float, outliers: float, offset: float) -> float:
     """Variance of one sample of (1 - e) D + e Q: (1 - e) s_D^2 + e s_Q^2 + e (1 - e) |mean_D - mean_Q|^2."""
     e = contamination
@@ -136,10 +140,11 @@ def contaminated_variance(variance: float, contamination: float, outliers: float
     return (1.0 - e) * variance + e * outliers + e * (1.0 - e) * offset**2
 
 
+@checked
 def lemma_5_8(
     given: PerformativeAssumptions,
     *,
-    samples: int,
+    samples: Count,
     variance: float,
     confidence: float | None = None,
     printed: bool = False,
@@ -149,8 +154,7 @@ def lemma_5_8(
     Equality where grad l is linear in z (pricing, squared loss). confidence: V / (n phi), by Markov's inequality.
     Differs from the paper: O(f_phi) is printed, without 1 / n, and stands here with the constant 1 (printed=True).
     """
-    _check(samples=samples, variance=variance)
-    _check_confidence(confidence)
+    _check(samples=samples, variance=variance, confidence=confidence)
     if math.isinf(variance):
         return _infinite(["the data must have a variance"])
     if printed:
@@ -158,11 +162,12 @@ def lemma_5_8(
     return ErrorBound(0.0, given.L**2 * variance / samples / (1.0 if confidence is None else confidence))
 
 
+@checked
 def lemma_5_9(
     given: PerformativeAssumptions,
     jacobian_error: float,
     *,
-    samples: int,
+    samples: Count,
     fisher: float,
     offset: float = 0.0,
     outlier_score: float | None = None,
@@ -186,7 +191,8 @@ def lemma_5_9(
     has a sampling error of its own; what outliers do is not O(d), it grows with their score, and so with their
     distance; contamination moves f-hat, and with it the scores of clean samples.
     """
-    _check(samples=samples, fisher=fisher, offset=offset, jacobian_error=jacobian_error)
+    _check(samples=samples, fisher=fisher, offset=offset, jacobian_error=jacobian_error, spread=spread)
+    _check(outlier_score=outlier_score or 0.0)
     unmet = []
     if math.isinf(given.l_max):
         unmet.append("l_max must be finite: the loss must be bounded (with Gaussian data few are)")
@@ -207,7 +213,8 @@ def lemma_5_9(
     return ErrorBound(l * ((score + offset) * root + F * (2.0 * score / math.sqrt(samples) + offset)), 0.0)
 
 
-def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: int, printed: bool = False) -> ErrorBound:
+@checked
+def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: Count, printed: bool = False) -> ErrorBound:
     """Lemma C.1: sum alpha_i w_i E |theta_bar - theta_i|^2 within R steps of an average, w_i = Lambda_i^2.
 
         ((R - 1) eta G)^2 min(max w_i, 4 sum alpha_i (1 - alpha_i)^2 w_i)
@@ -233,6 +240,7 @@ def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: int, prin
     return ErrorBound(0.0, walked * min(float(w.max()), float(4.0 * given.alpha @ ((1.0 - given.alpha) ** 2 * w))))
 
 
+@checked
 def lemma_c_2(
     given: PerformativeAssumptions,
     *,
@@ -258,7 +266,7 @@ def lemma_c_2(
     Differs from the paper: (1 - e) omega_D^2 + e (L W_1 + omega_Q + omega_D)^2. It takes the first term for exact, and
     L W_1 for a bound of the whole grad L_i minus that of Q, though the second term of Q is 0 whatever W_1 is.
     """
-    _check(first=first, second=second, outliers=outliers, distance=distance, outlier_first=outlier_first)
+    _check(first=first, second=second, outliers=outliers, distance=distance, outlier_first=outlier_first, fisher=fisher)
     e, D = contamination, math.sqrt(second)
     if not 0 <= e <= 1:
         raise ValueError(f"contamination must lie in [0, 1]; got {e}.")
@@ -281,13 +289,12 @@ def _infinite(unmet: list[str]) -> ErrorBound:
     return ErrorBound(math.inf, math.inf, unmet=tuple(unmet))
 
 
-def _check_confidence(confidence: float | None) -> None:
-    if confidence is not None and not 0 < confidence < 1:
-        raise ValueError(f"confidence is a probability phi in (0, 1), or None; got {confidence}.")
-
-
 def _check(**numbers: Any) -> None:
     for name, value in numbers.items():
+        if name == "confidence":
+            if value is not None and not 0 < value < 1:
+                raise ValueError(f"confidence is the chance phi to fail and must lie between 0 and 1; got {value}.")
+            continue
         if math.isnan(value) or value < 0 or (name in ("eta", "samples", "tolerance") and not value > 0):
             rule = "be positive" if name in ("eta", "samples", "tolerance") else "not be negative"
             raise ValueError(f"{name} must {rule}; got {value}.")

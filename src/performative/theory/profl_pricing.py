@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Values, check_fields
+from performative.theory.gaussian import by_client
 from performative.theory.profl import PerformativeAssumptions, location_smoothness
 
 
@@ -19,12 +21,13 @@ from performative.theory.profl import PerformativeAssumptions, location_smoothne
 class PricingDescent:
     """demand: m_i; sensitivity: gamma_i > 0; weights: alpha_i, None: equal."""
 
-    demand: Any
-    sensitivity: Any
-    weights: Any = None
+    demand: Values
+    sensitivity: Values
+    weights: Values | None = None
 
     def __post_init__(self) -> None:
-        m, gamma = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, float)) for v in (self.demand, self.sensitivity)))
+        check_fields(self)
+        m, gamma = by_client(demand=self.demand, sensitivity=self.sensitivity)
         alpha = np.full(len(m), 1.0 / len(m)) if self.weights is None else np.asarray(self.weights, float)
         if alpha.shape != m.shape or np.any(alpha < 0) or abs(alpha.sum() - 1.0) > 1e-6:
             raise ValueError(f"weights must hold one alpha_i >= 0 for each of the {len(m)} clients and sum to one.")

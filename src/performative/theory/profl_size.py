@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from performative.arguments import Count, checked
 from performative.theory.profl import PerformativeAssumptions
 
 
@@ -30,12 +31,13 @@ def sample_size_terms(
     return above, 2 * tolerance - bias
 
 
+@checked
 def sample_size(
     given: PerformativeAssumptions,
     tolerance: float,
     *,
     eta: float,
-    window: int,
+    window: Count,
     reach: float,
     variance: float,
     confidence: float = 0.05,

@@ -6,12 +6,16 @@ or a cycle, is affine: x -> factor x + level. It settles only where |factor| < 1
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Values, checked
 from performative.messages import coded
+from performative.theory.gaussian import by_client, check_weights
 from performative.theory.heterogeneity import check_participants, participation_variance
+from performative.types import as_array
 
 # A factor this close to one is one: sums over clients carry such errors.
 _ROUNDING = 1e-12
@@ -30,8 +34,9 @@ class Floor:
     participation: float
 
 
+@checked
 def quadratic_floor(
-    mean: Any, slope: Any, eta: float, local_steps: int, sigma: float = 0.0, participants: int | None = None
+    mean: Values, slope: Values, eta: float, local_steps: Count, sigma: float = 0.0, participants: Count | None = None
 ) -> Floor:
     """Beside `fedavg`: grad F_i = slope_i x - mean_i with one parameter (Gaussian data: slope_i = 1 - eps_i).
 
@@ -44,7 +49,7 @@ def quadratic_floor(
     """
     m, lam, p = _read(mean, slope)
     K = check_participants(len(m), participants)
-    R = client_work(lam, eta, _steps(local_steps))
+    R = client_work(lam, eta, local_steps)
     point = rest(1.0 - float(p @ (R * lam)), float(p @ (R * m)), "a round")
     center = float(lam.mean())
     if not center > 0:
@@ -58,13 +63,14 @@ def quadratic_floor(
     )  # fmt: skip
 
 
+@checked
 def cycle_point(
-    mean: Any,
-    slope: Any,
+    mean: Values,
+    slope: Values,
     groups: Any,
     eta: float,
-    local_steps: int = 1,
-    weights: Any = None,
+    local_steps: Count = 1,
+    weights: Values | None = None,
     *,
     attracting: bool = True,
 ) -> float:
@@ -74,23 +80,37 @@ def cycle_point(
     where the cycle multiplies an error by 1 or more; `attracting=False` then names the point that it runs away from.
     """
     m, lam, p = _read(mean, slope, weights)
-    turns = [np.atleast_1d(np.asarray(ids)) for ids in groups]
-    if not turns:
-        raise ValueError("groups must hold the clients of each group, such as [[0], [1, 2]]; got none.")
     keep, level = 1.0, 0.0
-    for ids in turns:
-        if ids.size == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= len(m):
-            raise ValueError(f"groups must hold numbers of clients 0..{len(m) - 1}, at least one each; got {ids}.")
-        if not p[ids].sum() > 0:
-            raise ValueError(f"weights: the clients of a group must weigh something; those of {ids.tolist()} do not.")
-        share, work = p[ids] / p[ids].sum(), client_work(lam[ids], eta, _steps(local_steps))
+    for ids in _read_groups(groups, p):
+        share, work = p[ids] / p[ids].sum(), client_work(lam[ids], eta, local_steps)
         a, b = 1.0 - share @ (work * lam[ids]), share @ (work * m[ids])
         keep, level = a * keep, a * level + b
     return rest(float(keep), float(level), "a cycle", attracting)
 
 
+def _read_groups(groups: Any, p: np.ndarray) -> list[np.ndarray]:
+    """Lists of client numbers, each group with some weight."""
+    listed = isinstance(groups, Sequence) or (isinstance(groups, np.ndarray) and groups.ndim > 0)
+    rows = [as_array(ids) for ids in groups] if listed else []
+    for ids in rows:
+        whole = ids.ndim == 1 and ids.size and ids.dtype.kind in "iu"
+        if not whole or ids.min() < 0 or ids.max() >= len(p) or not p[ids].sum() > 0:
+            raise ValueError(f"groups must list clients 0..{len(p) - 1}, each group with some weight; got {groups!r}.")
+    if not rows:
+        raise ValueError(f"groups must be a list of lists of clients 0..{len(p) - 1}; got {groups!r}.")
+    return rows
+
+
+@checked
 def settled_point(
-    mean: Any, slope: Any, weights: Any, eta: float, local_steps: Any, nova: bool = False, *, attracting: bool = True
+    mean: Values,
+    slope: Values,
+    weights: Values,
+    eta: float,
+    local_steps: Values,
+    nova: bool = False,
+    *,
+    attracting: bool = True,
 ) -> float:
     """Where FedAvg, or FedNova, settles under unequal work: grad F_i = slope_i x - mean_i, no noise.
 
@@ -136,17 +156,11 @@ def client_work(slope: np.ndarray, eta: float, steps: Any) -> np.ndarray:
     return np.where(u == 0, eta * steps, np.where(small, slow, fast) / np.where(u == 0, 1.0, slope))
 
 
-def _read(mean: Any, slope: Any, weights: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _read(mean: Values, slope: Values, weights: Values | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """m_i, slope_i and p_i, each [N]."""
-    given = (mean, slope) if weights is None else (mean, slope, weights)
-    m, lam, *rest = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, np.float64)) for v in given))
-    p = rest[0] if rest else np.full(m.shape, 1.0 / max(m.size, 1))
-    if m.ndim != 1 or not m.size or not np.all(np.isfinite([m, lam, p])):
-        raise ValueError(
-            f"mean, slope and weights must be finite numbers, one a client; got {mean}, {slope}, {weights}."
-        )
-    if np.any(p < 0) or abs(p.sum() - 1.0) > 1e-6:
-        raise ValueError(f"weights must not be negative and must sum to one; they sum to {p.sum():.6g}.")
+    m, lam, *given = by_client(mean=mean, slope=slope, **({} if weights is None else {"weights": weights}))
+    p = given[0] if given else np.full(m.shape, 1.0 / len(m))
+    check_weights(p)
     return m, lam, p
 
 

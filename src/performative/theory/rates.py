@@ -8,19 +8,12 @@ covariance of the noise that one local step brings. In one dimension: beta^2 S /
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from performative.theory.gaussian import (
-    gaussian_moments,
-    gaussian_rate,
-    read_batch,
-    read_clients,
-    read_local_steps,
-    weight_moments,
-)
+from performative.arguments import Count, Finite, Values, checked
+from performative.theory.gaussian import gaussian_moments, gaussian_rate, read_clients, weight_moments
 from performative.theory.p_fedavg import Theorem
 
 
@@ -44,16 +37,17 @@ class Beside:
         return self.bound / self.exact
 
 
+@checked
 def gaussian_beside(
     theorem: Theorem,
-    mean: Any,
-    sensitivity: Any,
-    scale: Any,
+    mean: Values,
+    sensitivity: Values,
+    scale: Values,
     *,
-    weights: Any = None,
-    batch: int = 1,
-    start: float = 0.0,
-    rounds: int = 1000,
+    weights: Values | None = None,
+    batch: Count = 1,
+    start: Finite = 0.0,
+    rounds: Count = 1000,
 ) -> Beside:
     """The bound of a theorem beside the exact error of the Gaussian problem under the theorem's own steps.
 
@@ -70,7 +64,8 @@ def gaussian_beside(
     return Beside(t, np.asarray(theorem.bound(t)), exact, math.inf if theorem.unmet else theorem.v, limit)
 
 
-def linear_rate(jacobian: Any, noise: Any, beta: float) -> float:
+@checked
+def linear_rate(jacobian: Values, noise: Values, beta: float) -> float:
     """lim t E |theta_t - theta_PS|^2 = trace P of P-FedAvg near a stable point, in any dimension.
 
     jacobian: H, [d, d], the derivative of grad f(theta; theta), the reaction of the data included
@@ -91,13 +86,14 @@ def linear_rate(jacobian: Any, noise: Any, beta: float) -> float:
     return float(np.trace(scipy.linalg.solve_continuous_lyapunov(A, beta**2 * S)))
 
 
+@checked
 def step_noise(
-    covariance: Any,
-    gradient: Any,
+    covariance: Values,
+    gradient: Values,
     *,
-    weights: Any = None,
-    local_steps: int = 1,
-    batch: int = 1,
+    weights: Values | None = None,
+    local_steps: Count = 1,
+    batch: Count = 1,
     scheme: str = "full",
     k: int | None = None,
 ) -> np.ndarray:
@@ -107,8 +103,6 @@ def step_noise(
 
     covariance: C_i of one sample's gradient at theta_PS, [N, d, d]; gradient: g_i = grad f_i at theta_PS, [N, d]
     """
-    read_batch(batch)
-    read_local_steps(local_steps)
     C, g = np.asarray(covariance, np.float64), np.asarray(gradient, np.float64)
     if g.ndim != 2 or C.shape != (*g.shape, g.shape[1]):
         raise ValueError(f"covariance must be [N, d, d] and gradient [N, d]; got shapes {C.shape} and {g.shape}.")

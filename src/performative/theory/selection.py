@@ -10,37 +10,39 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Values, check_fields, checked
 from performative.theory.clipped import check_steps, unroll
 
 # Unequal work.
 
 
-def objective_weights(weights: Any, local_steps: Any) -> np.ndarray:
+@checked
+def objective_weights(weights: Values, local_steps: Values) -> np.ndarray:
     """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it really minimises; FedNova's are p_i.
 
     The limit of small steps, and exact where all clients have the same curvature and one step (see `settled_point`).
     """
-    p, tau = _work(weights, local_steps)
+    p, tau = _read_work(weights, local_steps)
     return p * tau / (p @ tau)
 
 
-def effective_steps(weights: Any, local_steps: Any) -> float:
+@checked
+def effective_steps(weights: Values, local_steps: Values) -> float:
     """FedNova's tau_eff = sum p_i tau_i."""
-    p, tau = _work(weights, local_steps)
+    p, tau = _read_work(weights, local_steps)
     return float(p @ tau)
 
 
-def _work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
-    """p_i and tau_i, each [N]."""
+def _read_work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
+    """p_i and tau_i, one of each a client."""
     p, tau = np.asarray(weights, np.float64), np.asarray(local_steps, np.float64)
-    if p.ndim != 1 or p.shape != tau.shape or not np.all(tau >= 1) or not np.all(p >= 0):
+    if p.ndim != 1 or p.shape != tau.shape or not np.all(tau >= 1) or not np.all(p >= 0) or not p.sum() > 0:
         raise ValueError(f"local_steps must hold one tau_i >= 1 for each weight p_i >= 0; got {local_steps}.")
-    if not (np.all(np.isfinite(p)) and p.sum() > 0):
-        raise ValueError(f"weights must be finite, and some client must weigh something; got {weights}.")
     return p, tau
 
 
-def inconsistency(weights: Any, local_steps: Any, dissimilarity: float) -> float:
+@checked
+def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) -> float:
     """|grad F|^2 at the minimiser of FedAvg's objective is at most chi^2 times sum_i w_i |grad F_i|^2 there.
 
         chi^2 = sum_i (p_i - w_i)^2 / w_i
@@ -80,6 +82,7 @@ class SelectionAssumptions:
     distance: float
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if not (math.isfinite(value) and value >= 0):
@@ -108,7 +111,8 @@ class SelectionBound:
         return self.transient + self.noise + self.bias
 
 
-def biased_selection(given: SelectionAssumptions, eta: Any) -> SelectionBound:
+@checked
+def biased_selection(given: SelectionAssumptions, eta: Values) -> SelectionBound:
     """Any way of choosing clients, one local step a round: E |x_t - x*|^2.
 
         e_{t+1} <= max(0, 1 - rho_bar mu eta) e_t + 2 eta rho_bar Gamma (rho_tilde / rho_bar - 1) + eta^2 G^2
@@ -132,6 +136,7 @@ def biased_selection(given: SelectionAssumptions, eta: Any) -> SelectionBound:
     return SelectionBound(unroll(keep, 0 * eta, given.distance), unroll(keep, eta**2 * given.G**2), unroll(keep, push))
 
 
+@checked
 def selection_floor(given: SelectionAssumptions) -> float:
     """F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1) wherever the chosen gradients balance, for convex F_i.
 
@@ -141,9 +146,9 @@ def selection_floor(given: SelectionAssumptions) -> float:
     return given.bias
 
 
-def selection_orders(given: SelectionAssumptions, rounds: int) -> tuple[float, float]:
+@checked
+def selection_orders(given: SelectionAssumptions, rounds: Count) -> tuple[float, float]:
     """What stands in the slide's O(.): 1 / (T rho_bar) and Gamma (rho_tilde / rho_bar - 1)."""
-    _whole(rounds=rounds)
     return (1.0 / (rounds * given.rho_bar) if given.rho_bar > 0 else math.inf), given.bias
 
 
@@ -164,19 +169,20 @@ class CyclicAssumptions:
     gap: float
     alpha: float
     gamma: float
-    clients: int
-    groups: int
-    participants: int
+    clients: Count
+    groups: Count
+    participants: Count
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("mu", "L", "gap", "alpha", "gamma"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and not negative; got {value}.")
-        _whole(clients=self.clients, groups=self.groups, participants=self.participants)
 
 
-def cyclic_orders(given: CyclicAssumptions, rounds: int) -> tuple[tuple[float, float, float], tuple[str, ...]]:
+@checked
+def cyclic_orders(given: CyclicAssumptions, rounds: Count) -> tuple[tuple[float, float, float], tuple[str, ...]]:
     """What stands in the slide's bound on F(x_T) - min F: start, groups, draws within a group; and what is unmet.
 
         K^2 gap / (m T^2),   kappa^2 (K - 1)^2 alpha^2 / (mu T^2),
@@ -186,7 +192,6 @@ def cyclic_orders(given: CyclicAssumptions, rounds: int) -> tuple[tuple[float, f
     1 / K - C makes it the variance of a mean over C m of m / K clients, and 0 where all of a group take part. For
     groups of unequal weight no rate of this kind holds: the point itself moves (`cycle_point`).
     """
-    _whole(rounds=rounds)
     a, K, m, T = given, given.groups, given.clients, rounds
     C, found = a.participants / m, []
     if m % K:
@@ -200,9 +205,3 @@ def cyclic_orders(given: CyclicAssumptions, rounds: int) -> tuple[tuple[float, f
     kappa, one = a.L / a.mu, m == K
     draws = 0.0 if one else K * kappa * a.gamma**2 / (a.mu * C * T) * (1.0 / K - C) / (m / K - 1.0)
     return (K**2 * a.gap / (m * T**2), kappa**2 * (K - 1) ** 2 * a.alpha**2 / (a.mu * T**2), draws), ()
-
-
-def _whole(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import Values, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import read_clients
 
@@ -62,6 +63,7 @@ class GaussianPoints:
         return abs(self.stable - self.optimal)
 
 
+@checked
 def proposition_2_8(assumptions: Assumptions) -> Contraction:
     """Proposition 2.8: eps_bar < mu / L makes retraining a contraction, with one stable point.
 
@@ -79,6 +81,7 @@ def proposition_2_8(assumptions: Assumptions) -> Contraction:
     return Contraction(factor, a.distance, found)
 
 
+@checked
 def proposition_2_9(assumptions: Assumptions) -> PointGap:
     """Proposition 2.9: |theta_PS - theta_PO| <= 2 Lz eps_bar / mu for every pair of such points.
 
@@ -97,7 +100,8 @@ def proposition_2_9(assumptions: Assumptions) -> PointGap:
     return PointGap(2.0 * a.Lz * a.eps_bar / a.mu)
 
 
-def gaussian_points(mean: Any, sensitivity: Any, weights: Any = None) -> GaussianPoints:
+@checked
+def gaussian_points(mean: Values, sensitivity: Values, weights: Values | None = None) -> GaussianPoints:
     """theta_PS and theta_PO of Z_i ~ N(m_i + eps_i theta, .) with the squared loss, exactly.
 
         Phi(theta) = m_bar + eps_bar theta,   theta_PS = m_bar / (1 - eps_bar)

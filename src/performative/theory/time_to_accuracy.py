@@ -9,12 +9,12 @@ far too long; `gaussian_local_steps` has the best E by the exact rate.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from performative.arguments import Count, Values, checked
 from performative.messages import coded
-from performative.theory.gaussian import read_batch, read_clients, weight_moments
+from performative.theory.gaussian import read_clients, weight_moments
 from performative.theory.p_fedavg import Theorem
 
 
@@ -28,20 +28,23 @@ class LocalSteps:
     at_limit: bool
 
 
+@checked
 def steps_to_accuracy(theorem: Theorem, accuracy: float) -> float:
     """T = v / accuracy - gamma: local steps after which the bound is at most `accuracy`, 0 if it is at once."""
     _check(accuracy=accuracy)
     return math.inf if theorem.unmet else max(theorem.v / accuracy - theorem.gamma, 0.0)
 
 
-def total_time(steps: float, local_steps: int, cost: float) -> float:
+@checked
+def total_time(steps: float, local_steps: Count, cost: float) -> float:
     """T + C T / E, with T rounded up to whole rounds as in Section 3.3 (T in I_E)."""
     if not (steps >= 0 and local_steps >= 1 and cost >= 0):
         raise ValueError(f"steps and cost must not be negative, E >= 1; got {steps}, {cost}, E={local_steps}.")
     return math.ceil(steps / local_steps) * (local_steps + cost) if math.isfinite(steps) else math.inf
 
 
-def best_local_steps(steps: Callable[[int], float], cost: float, limit: int = 200) -> LocalSteps:
+@checked
+def best_local_steps(steps: Callable[[int], float], cost: float, limit: Count = 200) -> LocalSteps:
     """The E in 1, ..., limit of the least `total_time`; steps(E) is T.
 
     For instance `lambda E: steps_to_accuracy(theorem_3_1(given, E), 0.01)`. Where the drift term decides gamma, the
@@ -62,14 +65,15 @@ def best_local_steps(steps: Callable[[int], float], cost: float, limit: int = 20
     return LocalSteps(best + 1, times[best], needed[best], best + 1 == limit)
 
 
+@checked
 def gaussian_local_steps(
-    mean: Any,
-    sensitivity: Any,
-    scale: Any,
+    mean: Values,
+    sensitivity: Values,
+    scale: Values,
     cost: float,
     *,
-    weights: Any = None,
-    batch: int = 1,
+    weights: Values | None = None,
+    batch: Count = 1,
     scheme: str = "full",
     k: int | None = None,
 ) -> float:
@@ -82,7 +86,6 @@ def gaussian_local_steps(
     Holds for small targets, where the error is R / t; neither beta nor the target matters.
     """
     _check(cost=cost)
-    read_batch(batch)
     m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
     kappa = 1.0 - float(p @ eps)
     if not kappa > 0:

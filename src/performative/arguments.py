@@ -1,0 +1,163 @@
+"""Arguments read by their annotations, so that a wrong one is named before it is used.
+
+    @checked
+    def total_time(steps: float, local_steps: int, cost: float) -> float: ...
+
+    total_time("many", 4, 10.0)      ValueError: total_time: steps must be one number; got 'many'.
+
+`float` takes any real number (an array of shape () too), `int` a whole one; both arrive as Python's own. What the
+numbers have to be (positive, at most 1) is the function's own matter. Annotations that are not listed in `_read` (Any,
+arrays with shapes) are left alone.
+"""
+
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+
+from performative.types import as_array, as_numbers, is_concrete
+
+F = TypeVar("F", bound=Callable[..., Any])
+# What an annotation can say besides Python's own types. Numbers arrive as a float or as an array of them.
+Count = Annotated[int, "a whole number >= 1"]
+Finite = Annotated[float, "one finite number"]
+Values = Annotated[Any, "a number or an array of numbers"]
+Extended = Annotated[Any, "a number or an array of numbers, which may be infinite"]
+_WRONG = object()
+
+
+def checked(function: F) -> F:
+    """The function, which refuses arguments that are not what its annotations say."""
+    signature = inspect.signature(function)
+    owner = function.__qualname__.removesuffix(".__init__").split(".")[-1]
+    wanted = {p.name: p.annotation for p in signature.parameters.values() if p.annotation is not p.empty}
+
+    @functools.wraps(function)
+    def read(*args: Any, **options: Any) -> Any:
+        try:
+            given = signature.bind(*args, **options)
+        except TypeError:
+            return function(*args, **options)  # Python's own words for a missing or unknown argument
+        for name, value in given.arguments.items():
+            if name in wanted:
+                given.arguments[name] = read_argument(owner, name, value, wanted[name])
+        return function(*given.args, **given.kwargs)
+
+    return typing.cast(F, read)
+
+
+def check_fields(record: Any) -> None:
+    """The same for a frozen dataclass, from its `__post_init__`."""
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        object.__setattr__(record, field.name, read_argument(type(record).__name__, field.name, value, field.type))
+
+
+def read_argument(owner: str, name: str, value: Any, wanted: Any) -> Any:
+    """The value as the annotation has it, else a ValueError that names it."""
+    found = _read(name, value, wanted)
+    if found is _WRONG:
+        raise ValueError(f"{owner}: {name} must be {_words(name, wanted)}; got {_short(value)}.")
+    return found
+
+
+def _read(name: str, value: Any, wanted: Any) -> Any:
+    if isinstance(wanted, (str, typing.TypeVar)) or wanted is Any or not is_concrete(value):
+        return value
+    if wanted is None or wanted is type(None):
+        return value if value is None else _WRONG
+    if wanted is float:
+        return _number(value)
+    if wanted is int:
+        whole = (
+            isinstance(value, (int, np.integer)) and not isinstance(value, bool) and not (name == "seed" and value < 0)
+        )
+        return int(value) if whole else _WRONG
+    if wanted is bool:
+        return bool(value) if isinstance(value, (bool, np.bool_)) else _WRONG
+    if wanted in (Values, Extended):
+        return _numbers(value, finite=wanted == Values)
+    if wanted == Finite:
+        found = _number(value)
+        return found if found is not _WRONG and np.isfinite(found) else _WRONG
+    if wanted == Count:
+        found = _read(name, value, int)
+        return found if found is not _WRONG and found >= 1 else _WRONG
+    origin, inside = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (typing.Union, types.UnionType):
+        # Numbers last: a count that is allowed as such is not to become a fraction.
+        for one in sorted(inside, key=lambda kind: kind is float):
+            if (found := _read(name, value, one)) is not _WRONG:
+                return found
+        return _WRONG
+    if origin is collections.abc.Callable or wanted is collections.abc.Callable:
+        return value if callable(value) else _WRONG
+    if origin in (collections.abc.Sequence, list, tuple):
+        return _items(name, value, tuple if origin is tuple else list, inside)
+    if origin in (collections.abc.Mapping, dict):
+        return value if isinstance(value, collections.abc.Mapping) else _WRONG
+    kind = origin or wanted
+    return value if not _plain(kind) or isinstance(value, kind) else _WRONG
+
+
+def _number(value: Any) -> Any:
+    array = as_array(value)
+    return float(array) if array.ndim == 0 and array.dtype.kind in "iuf" and not np.isnan(array) else _WRONG
+
+
+def _numbers(value: Any, finite: bool) -> Any:
+    array = as_numbers(value)
+    if array is None or array.dtype.kind not in "iuf" or not np.all(np.isfinite(array) if finite else array == array):
+        return _WRONG
+    return np.asarray(array, np.float64) if array.ndim else float(array)
+
+
+def _items(name: str, value: Any, kind: type, inside: tuple[Any, ...]) -> Any:
+    listed = isinstance(value, collections.abc.Sequence) or (isinstance(value, np.ndarray) and value.ndim)
+    if not listed or isinstance(value, (str, bytes)):
+        return _WRONG
+    if not inside or (kind is tuple and inside[-1] is not ...):
+        return value
+    items = [_read("", one, inside[0]) for one in value]
+    return _WRONG if any(one is _WRONG for one in items) else kind(items)
+
+
+def _plain(kind: Any) -> bool:
+    """Whether `isinstance` can tell: jaxtyping's annotations of arrays are left to those who check shapes."""
+    return isinstance(kind, type) and not kind.__module__.startswith("jaxtyping")
+
+
+def _words(name: str, wanted: Any) -> str:
+    """The annotation in words."""
+    if wanted is int:
+        return "a whole number >= 0" if name == "seed" else "a whole number"
+    plain = {float: "one number", bool: "True or False", str: "a text", None: "None", type(None): "None"}
+    if wanted in plain:
+        return plain[wanted]
+    if wanted in (Count, Finite, Values, Extended):
+        return typing.get_args(wanted)[1]
+    origin, inside = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_words(name, one) for one in inside))
+    if origin is collections.abc.Callable or wanted is collections.abc.Callable:
+        return "a function"
+    if origin in (collections.abc.Sequence, list, tuple):
+        return (
+            "a list" if not inside or _words("", inside[0]) == "anything" else f"a list, each {_words('', inside[0])}"
+        )
+    if origin in (collections.abc.Mapping, dict):
+        return "a dict"
+    kind = origin or wanted
+    return f"a {kind.__name__}" if _plain(kind) else "anything"
+
+
+def _short(value: Any) -> str:
+    """What came, in a line: a part or an array would fill the screen."""
+    text = repr(value)
+    return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
