@@ -3,13 +3,15 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from performative.aggregators import AbstractAggregator, Mean
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel, Plain
 from performative.deploy import Deployment, as_deployment
-from performative.errors import check_counts, check_fields
+from performative.errors import check_counts, check_fields, is_one_of
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
 from performative.schedules import Constant, as_schedule
@@ -57,7 +59,7 @@ class Algorithm(eqx.Module):
         check_counts(local_steps=self.local_steps)
         if isinstance(self.rate, Constant):
             check_rate(self.rate.value)
-        if self.absent not in ("frozen", "moves"):
+        if not is_one_of(self.absent, "frozen", "moves"):
             raise ValueError(f'absent must be "frozen" or "moves"; got {self.absent!r}.')
         for slot, kind in _SLOTS.items():
             part = getattr(self, slot)
@@ -66,6 +68,10 @@ class Algorithm(eqx.Module):
             check_fields(part)
         check_fields(self.rate)
         self.participation.local_steps(self.local_steps)
+
+    def eta(self, t: Any) -> Float[Array, ""]:
+        """The step size of local step t, whatever kind of number the schedule gives."""
+        return jnp.asarray(self.rate(t)).astype(jnp.result_type(float))
 
     @property
     def steps(self) -> int:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from performative.errors import check_finite
+from performative.errors import check_number
 from performative.sampling import distinct, shuffled_positions
 from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole
 
@@ -175,8 +175,8 @@ class Poisson(AbstractBatch):
     n_max: int = whole()
 
     def __check_init__(self) -> None:
-        check_finite("Poisson", rate=self.rate)
-        if self.rate is None or np.ndim(self.rate) or (is_concrete(self.rate) and not 0 < self.rate <= 1):
+        check_number("Poisson", rate=self.rate)
+        if is_concrete(self.rate) and not 0 < self.rate <= 1:
             raise ValueError(f"Poisson: rate must be one chance for all rows, 0 < rate <= 1; got {self.rate}.")
         if isinstance(self.n_max, bool) or not (isinstance(self.n_max, int) and self.n_max >= 1):
             raise ValueError(

@@ -6,10 +6,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
-from performative.errors import check_finite
+from performative.errors import check_number
 from performative.noise import size_of
 from performative.types import Batch, Loss, Theta, is_concrete, squared_norm
 
@@ -20,15 +19,11 @@ _BYTES = 1 << 26
 def check_noise(owner: str, clip: dict[str, Any], noise_multiplier: Any) -> None:
     """Refuse a clip that is not positive or a multiplier that is negative."""
     for name, value in clip.items():
-        check_finite(owner, **{name: value})
-        if np.ndim(value):
-            raise ValueError(f"{owner}: {name} must be one number for all coordinates; got shape {np.shape(value)}.")
-        if is_concrete(value) and not np.all(np.asarray(value) > 0):
+        check_number(owner, **{name: value})
+        if is_concrete(value) and not value > 0:
             raise ValueError(f"{owner}: {name} must be above 0; got {value}.")
-    check_finite(owner, noise_multiplier=noise_multiplier)
-    if np.ndim(noise_multiplier):
-        raise ValueError(f"{owner}: noise_multiplier must be one number; got shape {np.shape(noise_multiplier)}.")
-    if is_concrete(noise_multiplier) and not np.all(np.asarray(noise_multiplier) >= 0):
+    check_number(owner, noise_multiplier=noise_multiplier)
+    if is_concrete(noise_multiplier) and not noise_multiplier >= 0:
         raise ValueError(f"{owner}: noise_multiplier must be >= 0; got {noise_multiplier}.")
 
 

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
+from performative.arguments import checked
+from performative.errors import nearest
 from performative.history import History
 from performative.sweep import Metric
+from performative.types import as_numbers
 
 if TYPE_CHECKING:
     import pandas
@@ -62,6 +65,7 @@ class Comparison:
         return "\n".join(lines)
 
 
+@checked
 def compare(
     histories: Mapping[str, History],
     metric: Metric = "distance_to_stable",
@@ -89,13 +93,16 @@ def compare(
         raise ValueError(f"baseline={baseline!r} is not among the histories {list(histories)}.")
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1; got {level}.")
+    for name, history in histories.items():
+        if not isinstance(history, History):
+            raise ValueError(f"compare: histories[{name!r}] must be a History; got {type(history).__name__}.")
     draws = {(h.meta.get("seed"), h.repeats) for h in histories.values()}
     if len(draws) > 1:
         raise ValueError(f"compare pairs repeats by seed, so seed and repeats must agree; got (seed, repeats) {draws}.")
     repeats = next(iter(histories.values())).repeats
     if repeats < 2:
         raise ValueError("compare needs repeats >= 2 to tell a difference from luck.")
-    values = {n: np.asarray(metric(h) if callable(metric) else h[metric][:, -1], float) for n, h in histories.items()}
+    values = {name: _final(name, h, metric) for name, h in histories.items()}
     for run, final in values.items():
         if not np.all(np.isfinite(final)):
             raise ValueError(f"compare: {run!r} has no finite final {metric!r} in every repeat; leave it out.")
@@ -130,6 +137,19 @@ def compare(
 def is_random(history: History) -> bool:
     """Whether repeats end at different models."""
     return any(np.any(leaf != leaf[:1]) for leaf in map(np.asarray, jax.tree.leaves(history.final)))
+
+
+def _final(name: str, history: History, metric: Metric) -> np.ndarray:
+    """The final value of each repeat of one run."""
+    if not callable(metric) and metric not in {**history.records, **history.risks}:
+        known = nearest(metric, [*history.records, *history.risks])
+        raise ValueError(f"compare: metric={metric!r} was not recorded in {name!r}.{known}")
+    final = np.asarray(as_numbers(metric(history) if callable(metric) else history[metric][:, -1]))
+    if final.shape != (history.repeats,) or final.dtype.kind != "f":
+        raise ValueError(
+            f"compare: metric must give one number a repeat, [{history.repeats}]; got shape {final.shape}."
+        )
+    return final
 
 
 def holm(p: np.ndarray) -> np.ndarray:

@@ -80,7 +80,9 @@ class Ball(AbstractDomain):
 
     def __check_init__(self) -> None:
         _check_bounds("Ball", radius=self.radius)
-        if is_concrete(self.radius) and not np.all(np.asarray(self.radius) > 0):
+        if np.ndim(self.radius):
+            raise ValueError(f"Ball: radius must be one number; got shape {np.shape(self.radius)}.")
+        if is_concrete(self.radius) and not self.radius > 0:
             raise ValueError(f"Ball needs radius > 0; got {self.radius}.")
 
     def project(self, theta: Theta) -> Theta:

@@ -9,6 +9,7 @@ import numpy as np
 
 from performative.aggregators import Mean, Scaffold
 from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.channels import Plain
 from performative.engine.run import run
 from performative.errors import check_counts
@@ -25,6 +26,7 @@ class Drift(NamedTuple):
     standard_error: float
 
 
+@checked
 def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: int = 1, seed: int = 0) -> Drift:
     """The average drift at a point, the stable point or the optimum as a rule.
 

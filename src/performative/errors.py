@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.messages import coded
-from performative.types import is_concrete
+from performative.types import as_array, is_concrete
 
 
 def check_finite(owner: str, **arrays: Any) -> None:
     """Refuse NaN and infinity, naming the parameter and the first bad entry."""
     for name, array in arrays.items():
-        if array is None or not is_concrete(array):
+        if not is_concrete(array):
             continue
-        values = np.asarray(array)
+        values = as_array(array)
         if values.dtype.kind not in "buif":
             raise ValueError(f"{owner}: {name} must hold numbers; got {array!r}.")
         bad = np.argwhere(~np.isfinite(values))
@@ -28,6 +28,31 @@ def check_finite(owner: str, **arrays: Any) -> None:
                 f"{owner}: {name} must be finite, but {len(bad)} of {values.size} entries are NaN or infinite, "
                 f"the first at index {tuple(int(i) for i in bad[0])}. Drop or fill them first."
             )
+
+
+def is_one_of(value: Any, *choices: str) -> bool:
+    """Whether the value is one of these words; an array, which compares entry by entry, is not."""
+    return isinstance(value, str) and value in choices
+
+
+def check_number(owner: str, **values: Any) -> None:
+    """Refuse what is not one finite number, naming the parameter."""
+    for name, value in values.items():
+        if (as_array(value) if is_concrete(value) else value).ndim:
+            raise ValueError(f"{owner}: {name} must be one number; got shape {np.shape(value)}.")
+        check_finite(owner, **{name: value})
+
+
+def check_flags(owner: str, **flags: Any) -> None:
+    """Refuse what is neither True nor False: of other values nobody can tell what was meant."""
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{owner}: {name} must be True or False; got {value!r}.")
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Those that are not None: what may be left out needs no check where it was."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_fields(part: Any) -> None:

@@ -36,18 +36,29 @@ class AbstractFamily(eqx.Module):
 
 
 def _check_scale(owner: str, name: str, value: Any) -> None:
+    if value is None:
+        return
     check_finite(owner, **{name: value})
-    if value is not None and is_concrete(value) and np.any(np.asarray(value) <= 0):
+    if np.ndim(value) > 1 or 0 in np.shape(value):
+        raise ValueError(f"{owner}: {name} must be one number, or one a coordinate; got shape {np.shape(value)}.")
+    if is_concrete(value) and np.any(np.asarray(value) <= 0):
         raise ValueError(f"{owner}: {name} is a standard deviation and must be positive; got {value}.")
 
 
-def _normal_score(rows: Float[Array, "n m"], mean: Float[Array, " m"], scale: Any, mask: Any) -> Float[Array, "n m"]:
+def _normal_score(
+    name: str, rows: Float[Array, "n m"], mean: Float[Array, " m"], scale: Any, mask: Any
+) -> Float[Array, "n m"]:
     """(z - mean) / scale^2, the variance taken from the rows that count where `scale` is None.
 
     A column that does not vary, such as an intercept, says nothing: its score is 0.
     """
     away = rows - mean
     if scale is not None:
+        if jnp.shape(scale) not in ((), mean.shape):
+            raise ValueError(
+                f"{name} has shape {jnp.shape(scale)}, but there are {mean.shape[0]} coordinates; give one number, or "
+                "one a coordinate."
+            )
         return away / jnp.square(scale)
     variance = masked_mean(jnp.square(away), mask)
     limits = jnp.finfo(variance.dtype)
@@ -88,7 +99,7 @@ class Location(AbstractFamily):
         return masked_mean(_rows(batch.z, "Location"), batch.mask)
 
     def score(self, batch: Batch, f: Array) -> Array:
-        return _normal_score(_rows(batch.z, "Location"), f, self.scale, batch.mask)
+        return _normal_score("Location: scale", _rows(batch.z, "Location"), f, self.scale, batch.mask)
 
     def displace(self, batch: Batch, slope: PyTree) -> Array:
         return _rows(slope, "Location")
@@ -129,7 +140,7 @@ class ClassLocation(AbstractFamily):
         means = f.reshape(self.classes, -1)
 
         def one(mine: Array, mean: Array) -> Array:
-            return jnp.where(mine[:, None], _normal_score(x, mean, self.scale, mine), 0)
+            return jnp.where(mine[:, None], _normal_score("ClassLocation: scale", x, mean, self.scale, mine), 0)
 
         return jax.vmap(one, in_axes=(1, 0), out_axes=1)(member, means).reshape(len(x), -1)
 
@@ -165,7 +176,7 @@ class Slope(AbstractFamily):
     def score(self, batch: Batch, f: Array) -> Array:
         x, y = _pair(batch.z, "Slope")
         residual = (y - jnp.sum(x * f, axis=1))[:, None]
-        return _normal_score(residual, jnp.zeros((1,), residual.dtype), self.noise, batch.mask) * x
+        return _normal_score("Slope: noise", residual, jnp.zeros((1,), residual.dtype), self.noise, batch.mask) * x
 
     def displace(self, batch: Batch, slope: PyTree) -> Array:
         x, _ = _pair(batch.z, "Slope")

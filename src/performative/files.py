@@ -15,6 +15,15 @@ _DIGEST = 32
 _TRIES, _PAUSE = 10, 0.05
 
 
+def read_target(path: str | os.PathLike[str], what: str) -> Path:
+    """The path of a file to write; refused where it is a folder, or its folder does not exist."""
+    target = Path(path)
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        wrong = "this is a folder" if target.is_dir() else f"there is no folder {target.absolute().parent}"
+        raise ValueError(f"path={str(target)!r}: {wrong}; give the name of {what} to write.")
+    return target
+
+
 def write_by(path: Path, write: Callable[[Any], object]) -> None:
     """Write beside, flush to the disk, rename, and flush the folder that the name stands in."""
     part = path.with_name(f".{path.name}.part")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.errors import check_finite, nearest
+from performative.errors import check_finite, check_flags, nearest
 from performative.fitted import linear_scores
 from performative.messages import coded
 from performative.partition import pad_tables
@@ -51,6 +51,14 @@ class ClientTables:
     columns: Columns
 
 
+def _among(name: Any, names: Any) -> bool:
+    """Whether it is one of these names; what cannot be a name (a list) is not."""
+    try:
+        return bool(name in names)
+    except (TypeError, ValueError):
+        return False
+
+
 def read_frame(
     frame: Any, client: str, label: str, strategic: Any, strength: Any, standardize: Any, intercept: bool,
     positive: Any = None,
@@ -60,8 +68,9 @@ def read_frame(
         raise ValueError(f"frame must be a pandas DataFrame, one row a person; got {type(frame).__name__}.")
     if len(frame) == 0:
         raise ValueError("frame has no rows.")
+    check_flags("from_frame", standardise=standardise, intercept=intercept)
     for role, name in (("client", client), ("label", label)):
-        if name not in frame.columns:
+        if not _among(name, frame.columns):
             near = nearest(str(name), map(str, frame.columns))
             raise ValueError(f"{role}={name!r} is not a column of the table.{near}")
     twice = [str(c) for c in frame.columns[frame.columns.duplicated()].unique()]
@@ -77,7 +86,7 @@ def read_frame(
         raise ValueError(f"strategic must be a list of column names, or None for all; got {strategic!r}.")
     wanted = features if strategic is None else [strategic] if isinstance(strategic, str) else list(strategic)
     for name in wanted:
-        if name not in features:
+        if not _among(name, features):
             raise ValueError(
                 f"strategic: {name!r} is not a feature of the table.{nearest(str(name), map(str, features))}"
             )
@@ -133,7 +142,7 @@ def _read_labels(column: Any, label: str, positive: Any) -> tuple[np.ndarray, tu
             f"positive={found[0]!r}. People change their features against the model, so 1 is what they try not to be."
         )
     one = 1 if positive is None else positive
-    if one not in found:
+    if not _among(one, found):
         raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which holds {found}.")
     other = next(value for value in found if value != one)
     return (column == one).to_numpy(np.int32), (other, one)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from performative.files import write_whole
+from performative.arguments import checked
+from performative.files import read_target, write_whole
 
 if TYPE_CHECKING:
     import xarray
@@ -63,7 +64,7 @@ class History:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A recorded quantity by name."""
-        for shelf in (self.records, self.risks):
+        for shelf in (self.records, self.risks) if isinstance(name, str) else ():
             if name in shelf:
                 return shelf[name]
         raise KeyError(f"{name!r} was not recorded; recorded are {sorted([*self.records, *self.risks])}.")
@@ -96,21 +97,23 @@ class History:
         coords = {"round": self.rounds, "risk_round": self.risk_rounds}
         return xr.Dataset(data, coords=coords, attrs={"meta": json.dumps(self.meta), "status": self.status})
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write one NetCDF file (compressed, no pickle). The file appears whole or not at all."""
-        target, data = Path(path), self.to_xarray()
+        target, data = read_target(path, "a NetCDF file"), self.to_xarray()
         packed = {str(name): {"zlib": True} for name, values in data.data_vars.items()}
         # In memory first: HDF5 ends the process where the disk is full.
         write_whole(target, bytes(data.to_netcdf(None, engine="h5netcdf", encoding=packed)))
         return target
 
     @classmethod
+    @checked
     def load(cls, path: str | os.PathLike[str]) -> "History":
         """Read what `save` wrote. A theta of several leaves comes back as {name: array}."""
         import xarray as xr
 
-        if not Path(path).exists():
-            raise FileNotFoundError(f"no history at {path}")
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"path={str(path)!r}: there is no history; History.save makes one.")
         with xr.open_dataset(path, engine="h5netcdf") as file:
             data = file.load()
         if not {"meta", "status"} <= set(data.attrs):

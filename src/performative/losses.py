@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative.errors import check_finite
-from performative.types import Numbers, Theta, is_concrete, number, squared_norm
+from performative.errors import check_finite, check_number, given
+from performative.types import Numbers, Theta, is_concrete, number, squared_norm, whole
 
 __all__ = [
     "CrossEntropy",
@@ -54,15 +54,19 @@ def zero_one(theta: Theta, z: Any) -> Float[Array, ""]:
     return jnp.where((inner(theta, x) > 0) == (y > 0), 0, 1).astype(x.dtype)
 
 
+def _check_penalty(owner: str, penalty: Any) -> None:
+    check_number(owner, penalty=penalty)
+    if is_concrete(penalty) and penalty < 0:
+        raise ValueError(f"{owner}: penalty must not be negative; got {penalty}.")
+
+
 class Quadratic(eqx.Module):
     """|theta + scale z|^2 / 2: the squared loss on data -scale z. Li, Yemini and Wai 2024, Eq. (24)."""
 
     scale: Numbers = number()
 
     def __check_init__(self) -> None:
-        check_finite("quadratic", scale=self.scale)
-        if self.scale is None or np.ndim(self.scale):
-            raise ValueError(f"quadratic: scale must be one number; got shape {np.shape(self.scale)}.")
+        check_number("quadratic", scale=self.scale)
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         return 0.5 * squared_norm(jax.tree.map(lambda v, data: v + self.scale * data, theta, z))
@@ -72,6 +76,9 @@ class Ridge(eqx.Module):
     """((theta . x - y)^2 + penalty |theta|^2) / 2."""
 
     penalty: Numbers = number(default=0.0)
+
+    def __check_init__(self) -> None:
+        _check_penalty("ridge", self.penalty)
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
@@ -88,14 +95,17 @@ class Logistic(eqx.Module):
 
     penalty: Numbers = number(default=0.0)
     class_weight: Numbers | None = number(default=None)
-    intercept: int | None = eqx.field(static=True, default=None)
+    intercept: int | None = whole(default=None)
 
     def __check_init__(self) -> None:
-        check_finite("logistic", penalty=self.penalty, class_weight=self.class_weight)
-        if is_concrete(self.penalty) and np.any(np.asarray(self.penalty) < 0):
-            raise ValueError(f"logistic: penalty must not be negative; got {self.penalty}.")
+        _check_penalty("logistic", self.penalty)
+        check_finite("logistic", **given(class_weight=self.class_weight))
         if self.class_weight is not None and np.shape(self.class_weight) != (2,):
             raise ValueError(f"logistic: class_weight must be (w_0, w_1); got shape {np.shape(self.class_weight)}.")
+        if self.class_weight is not None and is_concrete(self.class_weight) and np.any(self.class_weight < 0):
+            raise ValueError(f"logistic: class_weight must not be negative; got {self.class_weight}.")
+        if not (self.intercept is None or (type(self.intercept) is int and self.intercept >= 0)):
+            raise ValueError(f"logistic: intercept must be a column number of x, or None; got {self.intercept!r}.")
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
@@ -112,6 +122,10 @@ class CrossEntropy(eqx.Module):
     """-log softmax(model(theta, x))_y for any model that maps (theta, x) to class scores."""
 
     model: Any = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not callable(self.model):
+            raise ValueError(f"cross_entropy: model must be a function (theta, x) -> scores; got {self.model!r}.")
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z

@@ -11,10 +11,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PyTree
 
-from performative.errors import check_finite
+from performative.errors import check_flags, check_number
 from performative.types import Numbers, Theta, is_concrete, number
 
 __all__ = ["AbstractOptimiser", "Adagrad", "Adam", "FromOptax", "Momentum", "RMSProp", "Yogi", "as_optimiser"]
@@ -50,12 +49,12 @@ def _typed_like(tree: PyTree, model: PyTree) -> PyTree:
 
 def _check(owner: str, share: dict[str, Any], above: dict[str, Any]) -> None:
     """Refuse averaging factors outside of [0, 1), and negative numbers."""
-    check_finite(owner, **share, **above)
+    check_number(owner, **share, **above)
     for name, value in share.items():
-        if is_concrete(value) and not (np.all(value >= 0) and np.all(value < 1)):
+        if is_concrete(value) and not 0 <= value < 1:
             raise ValueError(f"{owner}: {name} must lie in [0, 1); got {value}.")
     for name, value in above.items():
-        if is_concrete(value) and not np.all(value >= 0):
+        if is_concrete(value) and not value >= 0:
             raise ValueError(f"{owner}: {name} must not be negative; got {value}.")
 
 
@@ -74,6 +73,7 @@ class Momentum(AbstractOptimiser):
 
     def __check_init__(self) -> None:
         _check("Momentum", {"decay": self.decay}, {})
+        check_flags("Momentum", nesterov=self.nesterov)
 
     def build(self) -> Any:
         import optax

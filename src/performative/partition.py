@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from performative.arguments import checked
 from performative.errors import check_counts
+from performative.types import as_array
 
 __all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
 
@@ -19,6 +21,7 @@ Parts = list[Int[np.ndarray, " m"]]
 NO_LABEL = -(2**31)
 
 
+@checked
 def iid(rows: int, clients: int, seed: int = 0) -> Parts:
     """Rows at random, as many to each client as to any other (one more to some where it does not divide)."""
     _check_sizes("iid", rows, clients)
@@ -26,6 +29,7 @@ def iid(rows: int, clients: int, seed: int = 0) -> Parts:
     return [np.sort(part) for part in np.array_split(order, clients)]
 
 
+@checked
 def dirichlet(labels: Any, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
     """Each label's rows are shared out among clients in proportions drawn anew for it.
 
@@ -46,6 +50,7 @@ def dirichlet(labels: Any, clients: int, alpha: float, seed: int = 0, least: int
     return _parts(_fill_up(rng, owner, clients, least), clients)
 
 
+@checked
 def by_label(labels: Any, clients: int, labels_each: int, seed: int = 0) -> Parts:
     """Each client holds rows of exactly `labels_each` labels; a label's rows are split evenly among its holders.
 
@@ -85,6 +90,7 @@ def by_label(labels: Any, clients: int, labels_each: int, seed: int = 0) -> Part
     return _parts(owner, clients)
 
 
+@checked
 def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
     """Rows at random, but unequally many: sizes in proportions q ~ Dirichlet(alpha, ..., alpha) over clients.
 
@@ -98,12 +104,17 @@ def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int
     return _parts(_fill_up(rng, owner, clients, least), clients)
 
 
+@checked
 def counts_of(labels: Any, parts: Sequence[Any]) -> Int[np.ndarray, "N C"]:
     """How many rows of each label (in sorted order) each client holds."""
-    kinds, kind = np.unique(np.asarray(labels), return_inverse=True)
-    return np.stack([np.bincount(kind[np.asarray(part, int)], minlength=len(kinds)) for part in parts])
+    kinds, kind = np.unique(_read_labels("counts_of", labels), return_inverse=True)
+    hands = [_read_part("counts_of", client, part, len(kind)) for client, part in enumerate(parts)]
+    if not hands:
+        raise ValueError("counts_of: parts must hold the row numbers of at least one client; got none.")
+    return np.stack([np.bincount(kind[hand], minlength=len(kinds)) for hand in hands])
 
 
+@checked
 def tables(x: Any, y: Any, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, Int[np.ndarray, " N"]]:
     """Each client's rows as one array: x [N, m, ...], y [N, m, ...], and how many rows of it are real [N].
 
@@ -119,10 +130,10 @@ def tables(x: Any, y: Any, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
     x, y:  one row a person
     parts: row numbers of each client. A row may be in several parts, or in none
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = as_array(x), as_array(y)
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise ValueError(f"tables: x and y must have one row a person; got shapes {x.shape} and {y.shape}.")
-    hands = [_read_part(client, part, len(x)) for client, part in enumerate(parts)]
+    hands = [_read_part("tables", client, part, len(x)) for client, part in enumerate(parts)]
     if not hands:
         raise ValueError("tables: parts must hold the row numbers of at least one client; got none.")
     rows, count = pad_tables([x[hand] for hand in hands])
@@ -150,16 +161,17 @@ def _blank(dtype: np.dtype, labels: bool) -> tuple[np.dtype, Any]:
     return dtype, np.nan if dtype.kind in "fcO" else np.zeros((), dtype)[()]
 
 
-def _read_part(client: int, part: Any, rows: int) -> np.ndarray:
+def _read_part(owner: str, client: int, part: Any, rows: int) -> np.ndarray:
     """Row numbers: whole, at least one, and each in the table."""
-    hand = np.asarray(part)
+    hand = as_array(part)
     if hand.ndim != 1 or not hand.size or hand.dtype.kind not in "iu":
         raise ValueError(
-            f"tables: parts[{client}] must hold the numbers of one row or more; got {hand.dtype} of shape {hand.shape}."
+            f"{owner}: parts[{client}] must hold the numbers of one row or more; got {hand.dtype} of shape "
+            f"{hand.shape}."
         )
     if hand.min() < 0 or hand.max() >= rows:
         raise ValueError(
-            f"tables: parts[{client}] holds row numbers from {hand.min()} to {hand.max()}, but x and y have rows "
+            f"{owner}: parts[{client}] holds row numbers from {hand.min()} to {hand.max()}, but there are rows "
             f"0..{rows - 1}; give the table that the parts were made for."
         )
     return hand
@@ -204,7 +216,7 @@ def _parts(owner: np.ndarray, clients: int) -> Parts:
 
 
 def _read_labels(owner: str, labels: Any) -> np.ndarray:
-    array = np.asarray(labels)
+    array = as_array(labels)
     if array.ndim != 1:
         raise ValueError(f"{owner}: labels must be one label a row; got shape {array.shape}.")
     if array.dtype.kind == "f" and not np.all(np.isfinite(array)):

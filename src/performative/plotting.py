@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from performative.arguments import checked
 from performative.errors import nearest
 from performative.partition import counts_of
 
@@ -28,6 +29,7 @@ _LABELS = {
 _TOTALS = ("time", "uploads", "samples", "communications")
 
 
+@checked
 def plot_history(history: "History", quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
     """Mean over repeats of one recorded quantity against rounds, and a band with the middle 80 % of them.
 
@@ -37,6 +39,7 @@ def plot_history(history: "History", quantity: str | None = None, ax: Any = None
     label:    the line's name in the legend; None takes the algorithm's name
     Distances and other positive quantities that span more than a factor of ten get a logarithmic axis.
     """
+    _check_plottable(history, ax)
     name = _pick(history, quantity)
     values = np.asarray(history[name], np.float64)
     rounds = history.risk_rounds if name in history.risks else history.rounds
@@ -60,6 +63,20 @@ def plot_history(history: "History", quantity: str | None = None, ax: Any = None
     return ax
 
 
+def _check_plottable(history: Any, ax: Any) -> None:
+    if not (hasattr(history, "records") and hasattr(history, "risks")):
+        raise ValueError(
+            f"plot_history: history must be a History, as pf.run returns it; got {type(history).__name__}."
+        )
+    _check_axes("plot_history", ax)
+
+
+def _check_axes(owner: str, ax: Any) -> None:
+    if ax is not None and not hasattr(ax, "get_lines"):
+        raise ValueError(f"{owner}: ax must be axes of matplotlib, or None for a figure of its own; got {ax!r}.")
+
+
+@checked
 def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
     """One bar a client, as high as it has rows, stacked by label.
 
@@ -68,7 +85,9 @@ def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
     ax:     matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
     Up to 21 labels are told apart by colour and hatching; more of them by a colour scale in their sorted order.
     """
-    kinds, held = np.unique(np.asarray(labels)), counts_of(labels, parts)
+    held = counts_of(labels, parts)
+    kinds = np.unique(np.asarray(labels))
+    _check_axes("plot_partition", ax)
     if ax is None:
         from matplotlib.figure import Figure
 

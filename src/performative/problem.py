@@ -49,6 +49,8 @@ class Problem(eqx.Module):
                 "population must be a pf.populations.AbstractPopulation with a `sample(noise, world, theta)` method; "
                 f"got {type(self.population).__name__}."
             )
+        if self.population.clients < 1:
+            raise ValueError(f"population: {type(self.population).__name__} has no clients; give at least one.")
         if self.domain is not None and not isinstance(self.domain, AbstractDomain):
             raise ValueError(f"domain must be pf.Box(lo, hi), pf.Ball(radius) or None; got {self.domain!r}.")
         shape = self.population.model_shape()

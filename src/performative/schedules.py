@@ -5,10 +5,10 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
-from performative.errors import check_finite
+from performative.arguments import checked
+from performative.errors import check_number
 from performative.theory import Assumptions, p_fedavg
 from performative.types import Numbers, is_concrete, number
 
@@ -39,8 +39,8 @@ class Harmonic(AbstractSchedule):
     offset: Numbers = number()
 
     def __check_init__(self) -> None:
-        check_finite("harmonic", scale=self.scale, offset=self.offset)
-        if is_concrete((self.scale, self.offset)) and not (np.all(self.scale >= 0) and np.all(self.offset > 0)):
+        check_number("harmonic", scale=self.scale, offset=self.offset)
+        if is_concrete((self.scale, self.offset)) and not (self.scale >= 0 and self.offset > 0):
             raise ValueError(f"harmonic needs scale >= 0 and offset > 0; got scale={self.scale}, offset={self.offset}.")
 
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -58,6 +58,7 @@ def harmonic(scale: Any, offset: Any) -> Harmonic:
     return Harmonic(scale, offset)
 
 
+@checked
 def theorem(
     assumptions: Assumptions,
     local_steps: int,

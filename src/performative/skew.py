@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.client_axis import client_axes
 from performative.engine.clock import Clock
 from performative.engine.report import Setup
@@ -32,6 +33,7 @@ _TOGETHER = 256
 _ROUNDING = 1e-12
 
 
+@checked
 def selection_skew(
     problem: Problem,
     participation: AbstractParticipation,
@@ -64,8 +66,9 @@ def selection_skew(
     with jax.enable_x64(True):
         algorithm = Algorithm(rate=0.0, participation=participation)
         setup = on_device(prepare(problem, algorithm, Clock()), jnp.float64)
-        points = [read_theta(problem, model, jnp.float64) for model in (*models, optimum)]
-        under = None if deployed is None else read_theta(problem, deployed, jnp.float64)
+        points = [read_theta(problem, model, jnp.float64, "models") for model in models]
+        points.append(read_theta(problem, optimum, jnp.float64, "optimum"))
+        under = None if deployed is None else read_theta(problem, deployed, jnp.float64, "deployed")
         check_fit(setup.problem, points[0])
         risks = np.stack([_risks(setup, x, x if under is None else under) for x in points])
         regrets = risks - _least(problem, points, under)

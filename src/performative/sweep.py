@@ -21,6 +21,7 @@ from performative.engine.drive import drive
 from performative.engine.layout import choose_compute
 from performative.engine.programs import cache_compilations, same_function
 from performative.engine.run import (
+    check_executor,
     check_limit,
     find_targets,
     pick_executor,
@@ -31,8 +32,8 @@ from performative.engine.run import (
     repeat_keys,
     review,
 )
-from performative.engine.setup import check_fit, check_length, on_device, place_start, prepare, read_theta
-from performative.errors import check_counts, nearest
+from performative.engine.setup import check_fit, check_length, check_owners, on_device, place_start, prepare, read_theta
+from performative.errors import check_counts, check_flags, nearest
 from performative.history import History
 from performative.messages import PerformativeWarning
 from performative.problem import Problem
@@ -125,6 +126,11 @@ def sweep(
     for length in lengths:
         check_counts(rounds=length)
     check_limit(limit)
+    check_flags("sweep", consensus=consensus)
+    check_executor(executor)
+    if at_once is not None:
+        check_counts(at_once=at_once)
+    check_owners(problem, algorithm)
     precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
     if executor in ("loop", "sharded"):
         raise ValueError(f'sweep runs settings side by side; use pf.run(..., executor="{executor}") on one of them.')
@@ -212,7 +218,7 @@ def _same_program(ready: list[tuple[Any, Any]], lengths: list[int]) -> list[list
     groups: dict[Any, list[int]] = {}
     for i, pair in enumerate(ready):
         leaves, structure = jax.tree.flatten(pair)
-        shapes = tuple((np.shape(leaf), np.result_type(leaf)) if _is_number(leaf) else leaf for leaf in leaves)
+        shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) if _is_number(leaf) else leaf for leaf in leaves)
         groups.setdefault((structure, shapes, lengths[i]), []).append(i)
     return list(groups.values())
 

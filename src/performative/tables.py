@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from performative.errors import check_counts, check_finite
-from performative.files import write_by
-from performative.types import AbstractTable, Counts, Numbers, as_numbers, number
+from performative.arguments import checked
+from performative.errors import check_counts, check_finite, check_number, given
+from performative.files import read_target, write_by
+from performative.types import AbstractTable, Counts, Numbers, as_array, as_numbers, number
 
 __all__ = ["OnDisk", "Packed", "write"]
 
@@ -136,11 +137,8 @@ def open_rows(path: str | os.PathLike[str]) -> RowFile:
 
 def read_scale(owner: str, scale: Any) -> Any:
     """One number, or None."""
-    scale = as_numbers(scale)
-    check_finite(owner, scale=scale)
-    if np.ndim(scale):
-        raise ValueError(f"{owner}: scale must be one number; got shape {np.shape(scale)}.")
-    return scale
+    check_number(owner, **given(scale=scale))
+    return as_numbers(scale)
 
 
 def as_scaled(raw: Array, scale: Any) -> Array:
@@ -172,6 +170,7 @@ class OnDisk(AbstractTable):
     client: Counts  # which client's rows these are: [N] for the table of all, a number after it has been sliced
     scale: Numbers | None
 
+    @checked
     def __init__(self, path: str | os.PathLike[str], scale: Any = None, check: bool = False):
         self.file = open_rows(path)
         self.client = np.arange(self.file.shape[0], dtype=np.int32)
@@ -249,7 +248,7 @@ class Packed(AbstractTable):
     """
 
     raw: Any = eqx.field(  # type: ignore[misc]  # `scale` of the class above is no field, so it does not come first
-        converter=lambda raw: raw if isinstance(raw, jax.Array) else np.asarray(raw)
+        converter=lambda raw: raw if isinstance(raw, jax.Array) else as_array(raw)
     )
     scale: Numbers | None = number(default=None)
 
@@ -273,6 +272,7 @@ class Packed(AbstractTable):
         return as_scaled(self.raw[sample], self.scale)
 
 
+@checked
 def write(
     path: str | os.PathLike[str], clients: Iterable[Any], *, rows: int, dtype: Any = None
 ) -> Int[np.ndarray, " N"]:
@@ -283,13 +283,14 @@ def write(
     zeros, which take no room on file systems that know sparse files; the count is kept in the file too, and a
     population that is not told it is refused. `dtype` converts, None keeps the first client's.
     """
-    check_counts(rows=rows)
+    check_counts(**{"write: rows": rows})
+    kept = _read_kind(dtype)
     count: list[int] = []
 
     def fill(file: Any) -> None:
         like, start = np.empty(0), 0
         for client, table in enumerate(clients):
-            table = np.asarray(table) if dtype is None else np.asarray(table).astype(dtype)
+            table = as_array(table) if kept is None else as_array(table).astype(kept)
             if client == 0:
                 like = np.broadcast_to(np.zeros((), table.dtype), (rows, *table.shape[1:]))  # takes no memory
                 _write_header(file, 0, like)
@@ -306,8 +307,18 @@ def write(
         file.seek(0)
         _write_header(file, len(count), like)  # NumPy leaves room for the digits of the first length
 
-    write_by(Path(path), fill)
+    write_by(read_target(path, "a .npy file"), fill)
     return np.asarray(count, np.int32)
+
+
+def _read_kind(dtype: Any) -> np.dtype | None:
+    try:
+        kept = None if dtype is None else np.dtype(dtype if isinstance(dtype, (str, type, np.dtype)) else "?")
+    except TypeError:
+        kept = np.dtype(object)
+    if kept is not None and kept.kind not in "iuf":
+        raise ValueError(f"write: dtype must be one of numbers, such as 'float32', or None; got {dtype!r}.")
+    return kept
 
 
 def _write_header(file: Any, clients: int, like: np.ndarray) -> None:

@@ -144,7 +144,7 @@ def test_starts_come_from_the_seed_alone():
     ("make", "says"),
     [
         (lambda: pf.networks.mlp(3, 2, depth=0), "depth must be a whole number >= 1; got 0"),
-        (lambda: pf.networks.cnn((28,), 10), r"cnn: shape must be \(height, width\) or .*; got \(28,\)"),
+        (lambda: pf.networks.cnn((28,), 10), r"cnn: shape must be \(height, width\) or .*; got \[28\]"),
         (lambda: pf.networks.cnn((28, True), 10), "cnn: shape must be"),
         (lambda: pf.networks.cnn((3, 32, 32), 10), r"looks like \(channels, height, width\).*channels last"),
         (lambda: pf.networks.cnn((4, 4), 10, (8, 8, 8)), r"3 halvings of an image of shape \(4, 4\) leave nothing"),

@@ -149,7 +149,7 @@ def test_padding_of_features_of_all_kinds(given, dtype, padding):
         (lambda: partition.tables(np.ones(3), np.ones(3), []), "at least one client; got none"),
         (lambda: partition.tables(np.ones(3), np.ones(3), [[0], []]), r"parts\[1\] must hold .* one row or more"),
         (lambda: partition.tables(np.ones(3), np.ones(3), [[True]]), r"parts\[0\] must hold .*; got bool"),
-        (lambda: partition.tables(np.ones(3), np.ones(3), [[0, 3]]), r"from 0 to 3, but x and y have rows 0\.\.2"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[0, 3]]), r"from 0 to 3, but there are rows 0\.\.2"),
         (lambda: partition.tables(np.ones(3), np.ones(3), [[-1]]), "from -1 to -1, but"),
         (lambda: partition.iid(3, 4), "iid: 3 rows are too few for 4 clients"),
         (lambda: partition.iid(3, 0), "iid: clients must be a whole number >= 1; got 0"),

@@ -214,7 +214,7 @@ def test_calibration_answers_spending():
         (lambda: guarantee(TABLE, pcsgd(), unit="person"), "unit must be"),
         (lambda: guarantee(TABLE, pcsgd(), published=("loss",)), "published: choose from"),
         (lambda: pf.Privacy(1e-5, float("inf")), "above 0 and finite"),
-        (lambda: pf.estimators.Clipped(np.ones(2), 1.0), "one number for all coordinates"),
+        (lambda: pf.estimators.Clipped(np.ones(2), 1.0), "clip must be one number"),
         (lambda: pf.Privacy(0.0), "delta must lie"),
         (lambda: pf.Privacy(1e-5, -1.0), "epsilon must be above 0"),
         (lambda: pf.Privacy(1e-5, noise="fastest"), "noise must be"),

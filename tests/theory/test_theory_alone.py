@@ -1,4 +1,4 @@
-"""`theory` can be read, checked and reused without the rest of the package, but for how arguments are read and refused."""
+"""`theory` can be read, checked and reused without the rest, but for how arguments are read and refused."""
 
 import ast
 from pathlib import Path

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
 from performative.errors import check_counts
-from performative.types import Cohort, Counts, Memory, Theta, Upload, is_concrete
+from performative.types import Cohort, Counts, Memory, Theta, Upload, as_numbers, is_concrete
 
 
 class ClusterVarp(AbstractAggregator):
@@ -30,7 +30,7 @@ class ClusterVarp(AbstractAggregator):
     member: Counts | None
 
     def __init__(self, clusters: Any):
-        if np.ndim(clusters) == 0:
+        if np.ndim(as_numbers(clusters)) == 0:
             check_counts(**{"ClusterVarp: clusters": clusters})
             self.count, self.member = int(clusters), None
             return

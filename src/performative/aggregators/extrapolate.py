@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.errors import check_finite
+from performative.errors import check_number, given
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, squared_norm
 
 
@@ -35,10 +35,10 @@ class Extrapolate(AbstractAggregator):
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractAggregator):
             raise ValueError(f"Extrapolate: inner must be an aggregator such as Mean(); got {self.inner!r}.")
-        check_finite("Extrapolate", cap=self.cap, eps=self.eps)
-        if self.cap is not None and is_concrete(self.cap) and not np.all(np.asarray(self.cap) >= 1):
+        check_number("Extrapolate", **given(cap=self.cap), eps=self.eps)
+        if self.cap is not None and is_concrete(self.cap) and not self.cap >= 1:
             raise ValueError(f"Extrapolate: cap must be >= 1, as eta_g is, or None for no cap; got {self.cap}.")
-        if self.eps is None or (is_concrete(self.eps) and not np.all(np.asarray(self.eps) > 0)):
+        if is_concrete(self.eps) and not self.eps > 0:
             raise ValueError(f"Extrapolate: eps must be above 0; got {self.eps}.")
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
@@ -79,6 +79,8 @@ def mean_of_last_two(history: Any) -> PyTree:
 
     It needs a history that recorded the last two rounds.
     """
+    if not (hasattr(history, "rounds") and hasattr(history, "theta")):
+        raise ValueError(f"mean_of_last_two: history must be a History, as pf.run returns it; got {history!r}.")
     rounds = np.asarray(history.rounds)
     if len(rounds) < 2 or rounds[-1] - rounds[-2] != 1:
         raise ValueError(

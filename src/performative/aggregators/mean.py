@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
+from performative.errors import is_one_of
 from performative.types import Cohort, Memory, Theta, Upload
 
 
@@ -37,7 +38,7 @@ class Mean(AbstractAggregator):
     of: str = eqx.field(static=True, default="updates")
 
     def __check_init__(self) -> None:
-        if self.of not in ("updates", "models"):
+        if not is_one_of(self.of, "updates", "models"):
             raise ValueError(f'Mean: of must be "updates" or "models"; got {self.of!r}.')
 
     def aggregate(

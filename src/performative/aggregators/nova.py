@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PyTree
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean
 from performative.client_axis import put_rows, take_rows
+from performative.errors import is_one_of
 from performative.types import Cohort, Memory, Theta, Upload
 
 
@@ -46,7 +47,7 @@ class Nova(AbstractAggregator):
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractAggregator):
             raise ValueError(f"Nova: inner must be an aggregator such as Mean(); got {self.inner!r}.")
-        if self.over not in ("clients", "cohort"):
+        if not is_one_of(self.over, "clients", "cohort"):
             raise ValueError(f'Nova: over must be "clients" or "cohort"; got {self.over!r}.')
 
     @property

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from performative.aggregators.alike import Comparison
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts, check_number
 from performative.messages import coded
 from performative.reaction import Moments, SharedReaction, Sighting
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, whole
@@ -72,8 +72,8 @@ class PooledJacobian(AbstractAggregator):
         check_counts(**{"PooledJacobian: clusters": self.clusters})
         if self.memory is not None:
             check_counts(**{"PooledJacobian: memory": self.memory})
-        check_finite("PooledJacobian", rtol=self.rtol)
-        if is_concrete(self.rtol) and not (self.rtol is not None and np.all(self.rtol >= 0) and np.all(self.rtol < 1)):
+        check_number("PooledJacobian", rtol=self.rtol)
+        if is_concrete(self.rtol) and not 0 <= self.rtol < 1:
             raise ValueError(f"PooledJacobian: rtol must lie in [0, 1); got {self.rtol}.")
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts, check_number
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, whole
 
 # Shares of a median are counted in whole parts: sums of them do not depend on the order of the rows, so a tie is a tie.
@@ -91,10 +91,8 @@ class TrimmedMean(AbstractAggregator):
     fraction: Numbers = number()
 
     def __check_init__(self) -> None:
-        check_finite("TrimmedMean", fraction=self.fraction)
-        if is_concrete(self.fraction) and not (
-            self.fraction is not None and np.all(self.fraction >= 0) and np.all(self.fraction < 0.5)
-        ):
+        check_number("TrimmedMean", fraction=self.fraction)
+        if is_concrete(self.fraction) and not 0 <= self.fraction < 0.5:
             raise ValueError(
                 f"TrimmedMean: fraction is dropped at both ends and must lie in [0, 0.5); got {self.fraction}. "
                 "Median() drops all but the middle."

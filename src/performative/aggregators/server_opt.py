@@ -5,11 +5,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
-from performative.errors import check_finite
+from performative.errors import check_number
 from performative.optimisers import AbstractOptimiser, as_optimiser
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number
 
@@ -39,8 +38,8 @@ class ServerOpt(AbstractAggregator):
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractAggregator):
             raise ValueError(f"ServerOpt: inner must be an aggregator such as Mean(); got {self.inner!r}.")
-        check_finite("ServerOpt", rate=self.rate)
-        if is_concrete(self.rate) and not (self.rate is not None and np.all(self.rate >= 0)):
+        check_number("ServerOpt", rate=self.rate)
+        if is_concrete(self.rate) and not self.rate >= 0:
             raise ValueError(f"ServerOpt: rate must not be negative; got {self.rate}.")
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:

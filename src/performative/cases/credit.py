@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from performative.arguments import checked
 from performative.errors import check_counts
 from performative.problem import Problem
 
@@ -24,6 +25,7 @@ _FEATURES = {
 CHANGEABLE = tuple(name for name, (*_, changeable) in _FEATURES.items() if changeable)
 
 
+@checked
 def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
     """Made-up loan applicants of some banks, one row each: `bank`, eight features, and `default` (0 or 1).
 
@@ -47,6 +49,7 @@ def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
     return pd.concat(tables, ignore_index=True)
 
 
+@checked
 def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04, banks: int = 10) -> Problem:
     """Banks that score loan applicants who answer to the score; made up, strong, and quick to solve.
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from performative import data as sets
+from performative.arguments import checked
 from performative.data import Table
 from performative.errors import check_counts, nearest
 from performative.losses import cross_entropy
@@ -76,6 +77,7 @@ class Images:
         return f"Images({clients} clients, {m} + {int(self.held_out.sum())} images each, {len(self.test_y)} for tests)"
 
 
+@checked
 def images(
     data: str = "fashion_mnist",
     clients: int = 5,

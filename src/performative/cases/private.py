@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from performative import losses, partition
+from performative.arguments import checked
 from performative.cases.credit import credit_table
 from performative.domains import Box
 from performative.errors import check_counts, check_finite
@@ -15,6 +16,7 @@ from performative.populations.shifts import Linear
 from performative.problem import SCALED_BY_ROWS, Problem
 
 
+@checked
 def quadratic(
     beta: float = 0.01,
     p: float = 0.1,
@@ -40,6 +42,8 @@ def quadratic(
     check_finite("quadratic", **numbers)
     if not (0 < p < 1 and a > 0 and b > 0):
         raise ValueError(f"quadratic needs 0 < p < 1, a > 0 and b > 0; got p={p}, a={a}, b={b}.")
+    if box is not None and not 0 < box < np.inf:
+        raise ValueError(f"quadratic: box must be a number above 0, or None for the paper's; got {box}.")
     if not a * beta < 1:
         raise ValueError(f"quadratic needs a * beta < 1: beyond, retraining runs away; got a={a}, beta={beta}.")
     population: AbstractPopulation
@@ -58,6 +62,7 @@ def quadratic(
     return Problem(losses.quadratic(a), population, domain=Box(-half, half))
 
 
+@checked
 def credit_default(
     x: Any = None,
     y: Any = None,
@@ -89,6 +94,7 @@ def credit_default(
         table = credit_table().drop(columns="bank")
         y = table.pop("default").to_numpy()
         x = ((table - table.mean()) / table.std(ddof=0)).to_numpy()
+    check_finite("credit_default", x=x, y=y, beta=beta)
     x, y = np.asarray(x, np.float64), np.asarray(y)
     if x.ndim != 2 or y.shape != x.shape[:1]:
         raise ValueError(f"credit_default: x must be [rows, features] and y [rows]; got {x.shape} and {y.shape}.")

@@ -7,8 +7,9 @@ everybody. What the paper leaves open is chosen here, and said so.
 import numpy as np
 
 from performative import losses
+from performative.arguments import checked
 from performative.domains import Box
-from performative.errors import check_counts
+from performative.errors import check_counts, check_number
 from performative.populations import Classes, Contaminated, Gaussian, Mixture, Outliers, Pricing, Regression
 from performative.populations.base import AbstractPopulation
 from performative.populations.shares import Budgets, Losses
@@ -21,6 +22,7 @@ def _grid(low: float, high: float, clients: int) -> np.ndarray:
     return low + (high - low) * (np.arange(clients) + 0.5) / clients
 
 
+@checked
 def pricing_demands(
     clients: int = 10, goods: int = 5, contamination: float = 0.0, outlier: float = 20.0, seed: int = 0
 ) -> Problem:
@@ -32,6 +34,9 @@ def pricing_demands(
     paper does not say where its outliers lie. theta_PS = mu_bar / gamma_bar and theta_PO is half of it.
     """
     check_counts(clients=clients, goods=goods)
+    check_number("pricing_demands", outlier=outlier)
+    if not 0 <= contamination < 1:
+        raise ValueError(f"pricing_demands: contamination is a share and must lie in [0, 1); got {contamination}.")
     demand = np.random.default_rng(seed).uniform(6.0, 7.0, (clients, goods))
     sensitivity = np.repeat(_grid(1.0, 3.0, clients)[:, None], goods, axis=1)
     population: AbstractPopulation = Pricing(demand, sensitivity, 1.0)
@@ -40,6 +45,7 @@ def pricing_demands(
     return Problem(losses.negative_revenue, population)
 
 
+@checked
 def pricing_contribution(clients: int = 10) -> Problem:
     """One price for two groups of fixed demand who stay as long as their budget does. Figures 1b, 1c and 2.
 
@@ -55,6 +61,7 @@ def pricing_contribution(clients: int = 10) -> Problem:
     return Problem(losses.negative_revenue, Mixture(groups, share), domain=Box(0.0, 3.0))
 
 
+@checked
 def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
     """People who change their features to please a classifier. Table 2, synthetic.
 
@@ -72,6 +79,7 @@ def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
     return Problem(losses.logistic(0.01), population)
 
 
+@checked
 def house_pricing(alpha: float = 0.0, clients: int = 10, centre: float = 5 / 3) -> Problem:
     """List prices that move what houses sell for. Table 1, Figures 3 and 4.
 
@@ -81,6 +89,7 @@ def house_pricing(alpha: float = 0.0, clients: int = 10, centre: float = 5 / 3) 
     and Zou 2021, whose numbers Table 1 has; the text prints a minus and centre 1.5.
     theta_PO = -0.837438 with loss 5.556549 at alpha = 0.
     """
+    check_number("house_pricing", alpha=alpha, centre=centre)
     gamma = _grid(centre - alpha, centre + alpha, clients)
     population = Regression(
         features_mean=np.full(clients, 5 / 3), features_cov=1.0, slope=5 / 3, sensitivity=-gamma, noise=61 / 30
@@ -88,6 +97,7 @@ def house_pricing(alpha: float = 0.0, clients: int = 10, centre: float = 5 / 3) 
     return Problem(losses.ridge(10 / 3), population)
 
 
+@checked
 def regression_contribution(clients: int = 10) -> Problem:
     """Retailers of two kinds who leave when they are predicted badly. Figure 5b.
 

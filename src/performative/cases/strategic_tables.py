@@ -12,6 +12,7 @@ import numpy as np
 
 from performative import data as sets
 from performative import losses, partition
+from performative.arguments import checked
 from performative.errors import check_counts, check_finite, nearest
 from performative.populations import Strategic
 from performative.problem import SCALED_BY_ROWS, Problem
@@ -64,6 +65,7 @@ _RULES = {
 }
 
 
+@checked
 def strategic_credit(
     paper: str = "p_fedavg",
     effect: str = "paper",
@@ -127,6 +129,7 @@ def strategic_credit(
     return _deal(rule, (x, train.y), (unseen, test.y), movable, clients, strength, penalty, seed)
 
 
+@checked
 def strategic_adult(
     paper: str = "profl",
     effect: str = "paper",

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from performative.arguments import checked
 from performative.certify.certificate import Certificate
 from performative.certify.client_data import first_client
 from performative.certify.curvature import measure_curvature
@@ -32,6 +33,7 @@ _MANY = 1000
 _STEPS = ("static model", "stable points", "optimal point", "curvature", "sensitivity", "training error")
 
 
+@checked
 def certify(
     problem: Problem, *, theta: Any = None, static: Any = None, error: float | None = None, seed: int = 0,
     samples: int = 4096, progress: bool | None = None,

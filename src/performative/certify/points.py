@@ -82,7 +82,7 @@ def find_points(
                 "at deployment 1 the decoupled", "on the data of the start the"
             )
     else:
-        found["static"] = survey(problem, static)[1]
+        found["static"] = survey(problem, static, name="static")[1]
     begin("stable points")
     try:
         listed = equilibria(problem, start=theta)

@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from performative.channels.base import AbstractChannel
 from performative.channels.sparse import owed, settle, start_memory
-from performative.errors import check_finite
+from performative.errors import check_flags, check_number
 from performative.noise import size_of
 from performative.types import Broadcast, Memory, Noise, Numbers, Theta, is_concrete, number
 
@@ -36,13 +36,14 @@ class Quantised(AbstractChannel):
     feedback: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        check_finite("Quantised", bits=self.bits)
+        check_number("Quantised", bits=self.bits)
+        check_flags("Quantised", feedback=self.feedback)
         if not is_concrete(self.bits):
             return
-        bits: Any = np.asarray(self.bits if self.bits is not None else 0)
-        if not (np.all(bits == np.round(bits)) and np.all((bits >= 2) & (bits <= _MOST))):
+        bits: Any = np.asarray(self.bits)
+        if not (bits == np.round(bits) and 2 <= bits <= _MOST):
             raise ValueError(f"Quantised: bits must be a whole number from 2 to {_MOST}; got {self.bits}.")
-        if self.feedback and np.any(bits < 3):
+        if self.feedback and bits < 3:
             raise ValueError(
                 "Quantised(bits=2) has one level a sign, and what is left over can grow without end; "
                 "use bits >= 3, or feedback=False."

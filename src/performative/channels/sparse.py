@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
 from performative.channels.base import AbstractChannel
-from performative.errors import check_finite
+from performative.errors import check_flags, check_number
 from performative.noise import size_of
 from performative.types import Broadcast, Memory, Noise, Numbers, Theta, as_numbers, is_concrete
 
@@ -55,13 +55,16 @@ class Sparse(AbstractChannel):
     feedback: bool = eqx.field(static=True)
 
     def __init__(self, k: Any, feedback: bool = True):
+        check_number("Sparse", k=k)
         whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k >= 1
-        if not (whole or (is_concrete(k) and np.ndim(k) == 0 and 0 < k < 1) or not is_concrete(k)):
+        if is_concrete(k) and not (whole or 0 < k < 1):
             raise ValueError(
                 f"Sparse: k must be a whole number of entries >= 1, or a fraction above 0 and below 1; got {k!r}."
             )
-        check_finite("Sparse", k=k)
         self.k, self.feedback = as_numbers(k), feedback
+
+    def __check_init__(self) -> None:
+        check_flags("Sparse", feedback=self.feedback)
 
     def init(self, theta: Theta) -> Memory:
         return start_memory(theta, self.feedback)

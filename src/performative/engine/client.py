@@ -66,7 +66,7 @@ def client_round(
         deployed = theta if deploy.each_step else broadcast.deployed
         clock = broadcast.clock + e
         return Local(
-            training_loss, population, world, deployed, broadcast, clock, algorithm.rate(clock), client, expected
+            training_loss, population, world, deployed, broadcast, clock, algorithm.eta(clock), client, expected
         )
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
@@ -133,11 +133,11 @@ def reach(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> A
     def step(carry: Any, e: Array) -> tuple[Any, None]:
         gone, inside = carry
         unit, after = algorithm.estimator.unit_step(gone, inside)
-        rate = algorithm.rate(broadcast.clock + e)
+        rate = algorithm.eta(broadcast.clock + e)
         moved = gone + rate * unit.astype(rate.dtype)
         return jax.tree.map(lambda new, old: jnp.where(e < done, new, old), (moved, after), carry), None
 
-    zero = jnp.zeros_like(algorithm.rate(broadcast.clock))
+    zero = jnp.zeros_like(algorithm.eta(broadcast.clock))
     start = (zero, jax.tree.map(lambda leaf: jnp.asarray(leaf, zero.dtype), algorithm.estimator.unit_start()))
     return jax.lax.scan(step, start, jnp.arange(algorithm.steps, dtype=jnp.int32))[0][0]
 

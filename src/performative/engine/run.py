@@ -27,7 +27,7 @@ from performative.engine.report import Setup
 from performative.engine.secrets import check_grid, secret_keys
 from performative.engine.setup import check_fit, check_length, on_device, on_mesh, place_start, prepare, read_theta
 from performative.engine.sharding import client_mesh, describe_mesh, everywhere, share_work, to_host
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts, check_finite, check_flags, check_like, is_one_of
 from performative.history import History
 from performative.messages import PerformativeWarning, warn
 from performative.privacy.promise import BOOK, Privacy
@@ -88,6 +88,10 @@ def run(
     check_counts(rounds=rounds, repeats=repeats, every=every, **({} if at_once is None else {"at_once": at_once}))
     if checkpoint_every is not None:
         check_counts(checkpoint_every=checkpoint_every)
+    check_flags("run", consensus=consensus, resume=resume)
+    check_executor(executor)
+    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+        raise ValueError(f"checkpoint must be the path of a folder; got {checkpoint!r}.")
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint=, the folder to go on with.")
     check_limit(limit)
@@ -258,16 +262,18 @@ def _fold_repeats(key: Any, repeats: int) -> Any:
 
 def pick_executor(executor: str | None, algorithm: Algorithm) -> str:
     """`dense` where everyone takes part, `gather` where only some do."""
-    if executor is None:
-        return "dense" if algorithm.participation.everyone else "gather"
-    if executor not in ("dense", "gather", "loop", "sharded"):
+    check_executor(executor)
+    return executor or ("dense" if algorithm.participation.everyone else "gather")
+
+
+def check_executor(executor: Any) -> None:
+    if executor is not None and not is_one_of(executor, "dense", "gather", "loop", "sharded"):
         raise ValueError(f'executor must be "dense", "gather", "sharded", "loop" or None; got {executor!r}.')
-    return executor
 
 
 def find_targets(problem: Problem, start: Any, stable: Any, optimal: Any) -> Targets:
     """Points to measure distances to: those given, else closed forms where the population has them."""
-    weights, shapes = problem.client_weights, [leaf.shape for leaf in jax.tree.leaves(start)]
+    weights = problem.client_weights
     if stable is None:
         stable = _inside(problem, problem.population.stable_point(problem.loss, weights))
     if optimal is None:
@@ -277,11 +283,11 @@ def find_targets(problem: Problem, start: Any, stable: Any, optimal: Any) -> Tar
             raise ValueError(
                 f"{name} must be a point shaped like theta, such as pf.{name}_point(problem); got {point!r}."
             )
+        if point is None:
+            continue
         for leaf in jax.tree.leaves(point):
             check_finite("run", **{name: leaf})
-        got = [np.shape(leaf) for leaf in jax.tree.leaves(point)]
-        if point is not None and got != shapes:
-            raise ValueError(f"{name} must have the shape of theta, {shapes}; got {got}.")
+        check_like(name, point, start)
     return Targets(stable, optimal)
 
 
@@ -295,13 +301,13 @@ def _inside(problem: Problem, point: Any) -> Any:
 def read_dtype(dtype: str | None) -> Any:
     if dtype is None:
         return jnp.float64 if _CONFIG.jax_enable_x64 else jnp.float32
-    if dtype not in ("float32", "float64", "bfloat16"):
+    if not is_one_of(dtype, "float32", "float64", "bfloat16"):
         raise ValueError(f'dtype must be "float32", "float64" or "bfloat16"; got {dtype!r}.')
     return jnp.float64 if dtype == "float64" else jnp.float32
 
 
 def read_record_theta(record_theta: str) -> bool:
-    if record_theta not in ("all", "last"):
+    if not is_one_of(record_theta, "all", "last"):
         raise ValueError(f'record_theta must be "all" or "last" (every=n thins the rest); got {record_theta!r}.')
     return record_theta == "all"
 

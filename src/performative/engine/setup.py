@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from performative.engine.totals import zero_total
 from performative.errors import check_finite
 from performative.fitted import is_fitted_model
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Local, ServerMemory, State, Theta, Upload
+from performative.types import Broadcast, ClientMemory, Local, ServerMemory, State, Theta, Upload, as_numbers
 
 
 def on_device(tree: Any, dtype: Any, put: Callable[..., jax.Array] = jnp.asarray) -> Any:
@@ -51,28 +52,29 @@ def on_mesh(setup: Setup, dtype: Any, mesh: Mesh) -> Setup:
     return dataclasses.replace(made, mesh=mesh)
 
 
-def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
+def read_theta(problem: Problem, theta: Any, dtype: Any, name: str = "theta") -> Theta:
     """The start: None for zeros, numbers, any pytree of arrays, or a fitted scikit-learn linear classifier."""
     shape = problem.population.model_shape()
     if theta is None:
         if shape is None:
             raise ValueError(
-                "theta: this population fits any model, so give the start (arrays, or a pytree of arrays)."
+                f"{name}: this population fits any model, so give the start (arrays, or a pytree of arrays)."
             )
         return jnp.zeros(shape, dtype)
     if is_fitted_model(theta):
         if problem.columns is None:
             raise ValueError(
-                "theta: a fitted model can start a problem made by Problem.from_frame only; give an array."
+                f"{name}: a fitted model can start a problem made by Problem.from_frame only; give an array."
             )
         theta = problem.columns.start(theta)
     if shape is not None and isinstance(theta, (list, tuple)):
-        theta = np.asarray(theta, float)  # a list of numbers is a vector, not a tree of numbers
+        theta = as_numbers(theta)  # a list of numbers is a vector, not a tree of numbers
+    if not jax.tree.leaves(theta):
+        raise ValueError(f"{name} must hold at least one array; got {theta!r}.")
     for path, leaf in jax.tree_util.tree_leaves_with_path(theta):
-        number = not (callable(leaf) or isinstance(leaf, str)) and np.asarray(leaf).dtype.kind in "buif"
-        if not number and not isinstance(leaf, jax.Array):
+        if as_numbers(leaf).dtype.kind not in "buifV":  # V: bfloat16
             raise ValueError(
-                f"theta must be a pytree of arrays, but theta{jax.tree_util.keystr(path)} is {leaf!r}. Of an equinox "
+                f"{name} must be a pytree of arrays, but {name}{jax.tree_util.keystr(path)} is {leaf!r}. Of an equinox "
                 "module take theta, network = pf.networks.split(module)."
             )
     theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), theta)
@@ -80,11 +82,11 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
         got = [leaf.shape for leaf in jax.tree.leaves(theta)]
         if got != [shape]:
             raise ValueError(
-                f"theta must have shape {shape} to fit this population; got {got[0] if len(got) == 1 else got}."
-                + (" Leave theta out to start at zeros." if got == [()] else "")
+                f"{name} must have shape {shape} to fit this population; got {got[0] if len(got) == 1 else got}."
+                + (f" Leave {name} out to start at zeros." if got == [()] else "")
             )
     for leaf in jax.tree.leaves(theta):
-        check_finite("run", theta=leaf)
+        check_finite("run", **{name: leaf})
     return theta
 
 
@@ -92,7 +94,7 @@ def read_theta(problem: Problem, theta: Any, dtype: Any) -> Theta:
 _FITTING: set[Any] = set()
 
 
-def check_fit(problem: Problem, theta: Theta) -> None:
+def check_fit(problem: Problem, theta: Theta, name: str = "theta") -> None:
     """Trace one sample and its loss, so that a mismatch is found before anything is compiled."""
     leaves, structure = jax.tree.flatten((problem, theta))
     seen = (structure, tuple((leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in leaves))
@@ -100,20 +102,25 @@ def check_fit(problem: Problem, theta: Theta) -> None:
         return
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def probe(rows: Any) -> Any:
+    def sample(rows: Any) -> Any:
         population = eqx.combine(rows, rest)
         world = population.init(theta, problem.loss)
         noise = population.draw(jax.random.key(0), (1,), theta)
         one = jax.tree.map(lambda leaf: leaf[0], noise)
-        return problem.loss(theta, population.sample(one, world, theta))
+        return population.sample(one, world, theta)
 
+    def each(function: Any) -> Any:
+        return jax.eval_shape(jax.vmap(function, in_axes=(client_axes(arrays),), axis_size=problem.clients), arrays)
+
+    z = None
     try:
-        value = jax.eval_shape(jax.vmap(probe, in_axes=(client_axes(arrays),), axis_size=problem.clients), arrays)
+        z = jax.tree.map(lambda leaf: leaf.shape[1:], each(sample))
+        value = each(lambda rows: problem.loss(theta, sample(rows)))
     except Exception as error:
         shapes = [leaf.shape for leaf in jax.tree.leaves(theta)]
-        first = str(error).splitlines()[0] if str(error) else repr(error)
         raise ValueError(
-            f"theta of shape {shapes}, the population's sample and the loss do not fit together: {first}"
+            f"{name} of shape {shapes}, the population's sample and the loss do not fit together: "
+            f"{_misfit(error, problem, z)}"
         ) from error
     leaves = jax.tree.leaves(value)
     if len(leaves) != 1 or leaves[0].shape[1:] != ():
@@ -122,6 +129,20 @@ def check_fit(problem: Problem, theta: Theta) -> None:
     if len(_FITTING) > 256:  # it keeps losses alive, so it is not kept for ever
         _FITTING.clear()
     _FITTING.add(seen)
+
+
+def _misfit(error: Exception, problem: Problem, z: Any) -> str:
+    """Which of the three does not fit: in our words for our parts, in Python's for a user's own."""
+    *_, last = traceback.walk_tb(error.__traceback__)
+    loss = getattr(problem.loss, "__name__", type(problem.loss).__name__)
+    if isinstance(error, ValueError) and last[0].f_globals.get("__name__", "").startswith("performative."):
+        return str(error)
+    if z is None:
+        part, own = problem.population, f"{type(problem.population).__name__} has no sample for such a model."
+    else:
+        part, own = problem.loss, f"{loss} cannot be taken of such a model and a sample of shape {z}."
+    ours = getattr(part, "__module__", type(part).__module__).startswith("performative.")
+    return own if ours else f"{own} It says: {(str(error) or repr(error)).splitlines()[0]}"
 
 
 def place_start(problem: Problem, start: Theta, given: bool) -> Theta:
@@ -161,13 +182,8 @@ def check_rows(problem: Problem, algorithm: Algorithm) -> None:
 
 def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, consensus: bool = True) -> Setup:
     """Check that the parts serve this problem, and work out their tables. Still on the host."""
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
-    if not isinstance(algorithm, Algorithm):
-        raise ValueError(
-            "algorithm must be a pf.Algorithm, as a recipe such as pf.p_fedavg(...) returns; "
-            f"got {type(algorithm).__name__}."
-        )
+    check_owners(problem, algorithm)
+    check_schedule(algorithm.rate)
     weights = np.asarray(problem.client_weights)
     algorithm.participation.check(weights)
     algorithm.aggregator.check(weights, algorithm.participation)
@@ -177,6 +193,29 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, consensus: boo
     problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
     algorithm = dataclasses.replace(algorithm, name="", from_data=())
     return Setup(problem, algorithm, weights, algorithm.participation.tables(weights), clock, consensus)
+
+
+def check_owners(problem: Any, algorithm: Any) -> None:
+    """Refuse what is not a problem or not an algorithm."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(
+            "algorithm must be a pf.Algorithm, as a recipe such as pf.p_fedavg(...) returns; "
+            f"got {type(algorithm).__name__}."
+        )
+
+
+def check_schedule(rate: Any) -> None:
+    """A schedule of the user's own must give one number for the count of local steps."""
+    try:
+        shape = jax.eval_shape(lambda t: jnp.asarray(rate(t)), jnp.asarray(0)).shape
+    except Exception as error:
+        raise ValueError(
+            f"rate must be a function of t, the count of local steps 0, 1, ..., that gives one number; it says: {error}"
+        ) from error
+    if shape != ():
+        raise ValueError(f"rate must give one number for each t; it gave an array of shape {shape}.")
 
 
 def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
@@ -204,7 +243,7 @@ def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[st
 
     def finished(population: Any, mine: ClientMemory) -> dict[str, Any]:
         broadcast = Broadcast(theta, theta, {}, zero, algorithm.steps)
-        local = Local(setup.problem.loss, population, mine.world, theta, broadcast, zero, algorithm.rate(zero))
+        local = Local(setup.problem.loss, population, mine.world, theta, broadcast, zero, algorithm.eta(zero))
         return algorithm.estimator.finish(Upload(theta, zero, {}, {}), local, mine.estimator)[0]
 
     population, axes = take_clients(setup.problem.population, jnp.zeros((1,), jnp.int32))

@@ -4,10 +4,9 @@ import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts, check_number
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.theory.profl_size import sample_size_terms
 from performative.types import (
@@ -81,10 +80,10 @@ class AdaptiveSize(AbstractWrapper):
                 "AdaptiveSize: inner must hold a Performative with a window; nothing else knows its error."
             )
         check_counts(**{"AdaptiveSize: least": self.least})
-        check_finite("AdaptiveSize", tolerance=self.tolerance, confidence=self.confidence, curvature=self.curvature)
-        if is_concrete(self.tolerance) and not (self.tolerance is not None and np.all(self.tolerance > 0)):
+        check_number("AdaptiveSize", tolerance=self.tolerance, confidence=self.confidence, curvature=self.curvature)
+        if is_concrete(self.tolerance) and not self.tolerance > 0:
             raise ValueError(f"AdaptiveSize: tolerance must be positive; got {self.tolerance}.")
-        if is_concrete(self.confidence) and not (np.all(self.confidence > 0) and np.all(self.confidence < 1)):
+        if is_concrete(self.confidence) and not 0 < self.confidence < 1:
             raise ValueError(f"AdaptiveSize: confidence must lie between 0 and 1; got {self.confidence}.")
 
     @property

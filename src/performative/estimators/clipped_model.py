@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from performative.errors import check_finite
+from performative.errors import check_number
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, masked_mean, number, squared_norm
@@ -21,7 +21,7 @@ class ClippedModel(AbstractEstimator):
     lower: Numbers = number(default=0.0)
 
     def __check_init__(self) -> None:
-        check_finite("ClippedModel", lower=self.lower)
+        check_number("ClippedModel", lower=self.lower)
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         losses, gradients = jax.vmap(jax.value_and_grad(local.loss), in_axes=(None, 0))(theta, batch.z)

@@ -6,12 +6,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from performative.batches import AbstractBatch
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts, check_number, is_one_of
 from performative.estimators.adaptive_size import AdaptiveSize
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.estimators.minibatch import count_samples
@@ -72,15 +71,15 @@ class Filtered(AbstractWrapper):
             raise ValueError(f"Filtered: inner must be an estimator; got {self.inner!r}.")
         if isinstance(self.inner, AdaptiveSize):
             raise ValueError("Filtered: AdaptiveSize goes outside: AdaptiveSize(Filtered(...), tolerance).")
-        if self.rule not in ("repaired", "printed"):
+        if not is_one_of(self.rule, "repaired", "printed"):
             raise ValueError(f'Filtered: rule must be "repaired" or "printed"; got {self.rule!r}.')
         check_counts(**{"Filtered: segments": self.segments, "Filtered: passes": self.passes})
-        check_finite("Filtered", sparse=self.sparse, change=self.change, margin=self.margin)
-        if is_concrete(self.margin) and np.any(np.asarray(self.margin) < 0):
+        check_number("Filtered", sparse=self.sparse, change=self.change, margin=self.margin)
+        if is_concrete(self.margin) and self.margin < 0:
             raise ValueError(f"Filtered: margin must not be negative; got {self.margin}.")
         for name in ("sparse", "change"):
             value = getattr(self, name)
-            if is_concrete(value) and not (np.all(value > 0) and np.all(value < 1)):
+            if is_concrete(value) and not 0 < value < 1:
                 raise ValueError(f"Filtered: {name} must lie between 0 and 1; got {value}.")
 
     def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:

@@ -5,12 +5,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from performative.batches import AbstractBatch
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts, check_flags, check_number, is_one_of
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.family_check import late_part, overlooked
 from performative.estimators.minibatch import count_samples
@@ -86,11 +85,11 @@ class Performative(AbstractEstimator):
         rtol: Any = 1e-2,
         reset_after: int | None = None,
     ):
-        self.window, self.family, self.term, self.baseline = as_whole(window), estimate, term, bool(baseline)
+        self.window, self.family, self.term, self.baseline = as_whole(window), estimate, term, baseline
         self.rtol, self.reset_after = as_numbers(rtol), as_whole(reset_after)
 
     def __check_init__(self) -> None:
-        if self.term not in ("score", "pathwise"):
+        if not is_one_of(self.term, "score", "pathwise"):
             raise ValueError(f'Performative: term must be "score" or "pathwise"; got {self.term!r}.')
         if self.family is not None and not isinstance(self.family, AbstractFamily):
             raise ValueError(
@@ -99,8 +98,9 @@ class Performative(AbstractEstimator):
         for name in ("window", "reset_after"):
             if getattr(self, name) is not None:
                 check_counts(**{f"Performative: {name}": getattr(self, name)})
-        check_finite("Performative", rtol=self.rtol)
-        if is_concrete(self.rtol) and not (self.rtol is not None and np.all(self.rtol >= 0) and np.all(self.rtol < 1)):
+        check_flags("Performative", baseline=self.baseline)
+        check_number("Performative", rtol=self.rtol)
+        if is_concrete(self.rtol) and not 0 <= self.rtol < 1:
             raise ValueError(f"Performative: rtol must lie in [0, 1); got {self.rtol}.")
         if self.window is None and self.term != "pathwise":
             raise ValueError('Performative(window=None) differentiates the samples; give it term="pathwise".')

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
+from performative.errors import check_flags
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.optimisers import AbstractOptimiser, as_optimiser
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
@@ -41,6 +42,7 @@ class Preconditioned(AbstractWrapper):
             raise ValueError(
                 f"Preconditioned: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}."
             )
+        check_flags("Preconditioned", reset=self.reset)
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         return Optimised(self.tx.start(theta), self.inner.init(theta, population, loss))

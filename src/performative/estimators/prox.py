@@ -4,10 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PyTree
 
-from performative.errors import check_finite
+from performative.errors import check_number
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, is_concrete, number
 
@@ -26,8 +25,8 @@ class Prox(AbstractWrapper):
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractEstimator):
             raise ValueError(f"Prox: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}.")
-        check_finite("Prox", mu=self.mu)
-        if is_concrete(self.mu) and not (self.mu is not None and np.all(self.mu >= 0)):
+        check_number("Prox", mu=self.mu)
+        if is_concrete(self.mu) and not self.mu >= 0:
             raise ValueError(f"Prox: mu must not be negative; got {self.mu}.")
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:

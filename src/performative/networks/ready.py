@@ -7,12 +7,14 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from performative.arguments import checked
 from performative.errors import check_counts
 from performative.networks.layers import RELU, Dense, HalvingConvolution, as_image
 from performative.networks.split import Network, split
 from performative.types import Theta
 
 
+@checked
 def mlp(inputs: int, outputs: int, width: int = 196, depth: int = 1, seed: int = 0) -> tuple[Theta, Network]:
     """Fully connected, `depth` hidden layers of `width` with ReLU; a sample of any shape is laid out in a row.
 
@@ -27,6 +29,7 @@ def mlp(inputs: int, outputs: int, width: int = 196, depth: int = 1, seed: int =
     return split(eqx.nn.Sequential([*layers, Dense(rng, inputs, outputs)]))
 
 
+@checked
 def cnn(
     shape: Sequence[int], outputs: int, channels: Sequence[int] = (16, 32), width: int = 64, seed: int = 0
 ) -> tuple[Theta, Network]:

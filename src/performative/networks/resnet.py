@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from performative.arguments import checked
 from performative.errors import check_counts
 from performative.networks.layers import RELU, Convolution, Dense, GroupNorm, as_image, spatial_mean
 from performative.networks.ready import image_shape
@@ -44,6 +45,7 @@ class Block(eqx.Module):
         return jax.nn.relu(inside + x)
 
 
+@checked
 def resnet18(shape: Sequence[int], outputs: int, width: int = 64, seed: int = 0) -> tuple[Theta, Network]:
     """ResNet-18 as used on 32x32 images: a 3x3 stem, four stages of two blocks, mean over the image, one layer.
 

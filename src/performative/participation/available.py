@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from performative.errors import check_finite
+from performative.errors import check_finite, is_one_of
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.sampling import first_of
 from performative.types import Cohort, Memory, Numbers, as_numbers, as_whole, is_concrete, number
@@ -85,7 +85,7 @@ class Available(AbstractParticipation):
     def __check_init__(self) -> None:
         if self.k is not None:
             check_draws("Available", self.k)
-        if self.weigh not in ("unbiased", "renormalised"):
+        if not is_one_of(self.weigh, "unbiased", "renormalised"):
             raise ValueError(f'Available: weigh must be "unbiased" or "renormalised"; got {self.weigh!r}.')
         if not isinstance(self.probability, AbstractAvailability):
             _check_chance("Available", probability=self.probability)

@@ -116,7 +116,8 @@ def _read_groups(groups: Any) -> Any:
     groups = as_whole(groups)
     if isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1:
         return groups
-    if not (hasattr(groups, "__len__") and hasattr(groups, "__iter__")) or isinstance(groups, str) or len(groups) == 0:
+    listed = hasattr(groups, "__len__") and hasattr(groups, "__iter__") and getattr(groups, "ndim", 1) > 0
+    if not listed or isinstance(groups, str) or len(groups) == 0:
         raise ValueError(f"{rule}; got {groups!r}.")
     if all(np.ndim(group) == 0 for group in groups):
         numbers = np.asarray(groups)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from performative.participation.base import AbstractParticipation, Selection
-from performative.types import Cohort, Memory, Upload, is_concrete, whole
+from performative.types import Cohort, Memory, Upload, as_numbers, is_concrete, whole
 
 
 class UniformSteps(eqx.Module):
@@ -70,8 +70,8 @@ def _as_steps(steps: Any) -> Any:
     """tau_i as int32, or the rule. Fractions and numbers below 1 are refused, not rounded."""
     if isinstance(steps, (UniformSteps, AdaComm)):
         return steps
-    given = np.asarray(steps)
-    if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iuf" or np.any((given < 1) | (given % 1 != 0)):
+    given = np.asarray(as_numbers(steps))
+    if given.ndim != 1 or given.size == 0 or given.dtype.kind != "f" or np.any((given < 1) | (given % 1 != 0)):
         raise ValueError(
             "LocalWork: steps must be one whole number >= 1 for each client, pf.participation.UniformSteps(lo, hi) or "
             f"pf.participation.AdaComm(first); got {steps!r}."

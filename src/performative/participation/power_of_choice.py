@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt
 
+from performative.errors import is_one_of
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.types import Cohort, Memory, Upload, as_whole, whole
@@ -48,9 +49,9 @@ class PowerOfChoice(AbstractParticipation):
             raise ValueError(
                 f"PowerOfChoice: d must be a whole number of candidates, d >= k = {self.k}; got {self.d!r}."
             )
-        if self.prefer not in ("high", "low"):
+        if not is_one_of(self.prefer, "high", "low"):
             raise ValueError(f'PowerOfChoice: prefer must be "high" or "low"; got {self.prefer!r}.')
-        if self.estimate not in ("exact", "batch", "last"):
+        if not is_one_of(self.estimate, "exact", "batch", "last"):
             raise ValueError(f'PowerOfChoice: estimate must be "exact", "batch" or "last"; got {self.estimate!r}.')
         if self.estimate == "batch":
             if isinstance(self.samples, bool) or not (isinstance(self.samples, int) and self.samples >= 1):

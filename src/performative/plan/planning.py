@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.arguments import checked
 from performative.errors import check_counts
 from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.cost import Cost
@@ -27,6 +28,7 @@ _SLOWER = 3.0
 _ROUNDS = 2.0**22
 
 
+@checked
 def plan(
     problem: Problem,
     cost: Cost,

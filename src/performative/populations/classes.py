@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_finite
+from performative.errors import check_finite, check_flags
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
 from performative.populations.nodes import standard_nodes
@@ -35,7 +35,7 @@ class Classes(AbstractPopulation):
     intercept: bool = eqx.field(static=True)  # type: ignore[misc]  # per_client() is a field without a default
 
     def __init__(self, mean: Any, sensitivity: Any, scale: Any, share: Any = None, intercept: bool = False):
-        self.intercept = bool(intercept)
+        self.intercept = intercept
         mean, self.sensitivity, self.scale = as_numbers(mean), as_numbers(sensitivity), as_numbers(scale)
         share = as_numbers(share)
         if np.ndim(mean) not in (2, 3):
@@ -50,6 +50,7 @@ class Classes(AbstractPopulation):
         self.share = _by_client(share, clients, 2)
 
     def __check_init__(self) -> None:
+        check_flags("Classes", intercept=self.intercept)
         check_finite("Classes", mean=self.mean, sensitivity=self.sensitivity, scale=self.scale, share=self.share)
         clients = self.clients
         if min(np.shape(self.mean)) < 1:

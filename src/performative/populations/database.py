@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from performative import losses
-from performative.errors import check_finite
+from performative.errors import check_finite, given
 from performative.families import Location
 from performative.partition import pad_tables
 from performative.populations.base import AbstractPopulation
@@ -61,7 +61,7 @@ class Database(AbstractPopulation):
         if np.ndim(self.z) < 2 or 0 in np.shape(self.z):
             raise ValueError(f"Database: z must be [rows], [clients, rows] or longer; got shape {np.shape(self.z)}.")
         check_tables("Database", self.count, z=self.z)
-        check_finite("Database", noise=self.noise)
+        check_finite("Database", **given(noise=self.noise))
         if self.shift is not None and not isinstance(self.shift, AbstractShift):
             raise ValueError(
                 "Database: shift must be a shift such as pf.populations.shifts.Linear(sensitivity), or None; "

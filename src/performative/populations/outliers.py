@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_finite, nearest
+from performative.errors import check_finite, is_one_of, nearest
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import check_shapes, widest
 from performative.populations.nodes import draw_key, standard_nodes
@@ -33,7 +33,7 @@ class Outliers(AbstractPopulation):
     law: str = eqx.field(static=True, default="normal")
 
     def __check_init__(self) -> None:
-        if self.law not in _LAWS:
+        if not is_one_of(self.law, *_LAWS):
             raise ValueError(f"Outliers: there is no law {self.law!r}.{nearest(str(self.law), _LAWS)}")
         fields = {"location": self.location, "scale": self.scale}
         check_finite("Outliers", **fields)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_counts, check_finite
+from performative.errors import check_counts, check_finite, check_number, given, is_one_of
 from performative.families import Proportions
 from performative.populations.base import AbstractPopulation
 from performative.populations.rows import as_counts, as_labels, check_tables
@@ -76,13 +76,16 @@ class Reweighted(AbstractPopulation):
         block: int | None = None,
     ):
         x, y, real = _read_rows("", x, y, count)
-        check_finite("Reweighted", temperature=as_numbers(temperature), scale=as_numbers(scale))
-        if np.ndim(scale):
-            raise ValueError(f"Reweighted: scale must be one number; got shape {np.shape(scale)}.")
-        if by not in ("loss", "accuracy"):
+        check_finite("Reweighted", temperature=temperature)
+        if np.ndim(temperature) > 1:
+            raise ValueError(
+                f"Reweighted: temperature must be a number, or one a client; got shape {np.shape(temperature)}."
+            )
+        check_number("Reweighted", **given(scale=scale))
+        if not is_one_of(by, "loss", "accuracy"):
             raise ValueError(f'Reweighted: by must be "loss" or "accuracy"; got {by!r}.')
-        if block is not None:
-            check_counts(**{"Reweighted: block": block})
+        for name, value in given(block=block, classes=classes).items():
+            check_counts(**{f"Reweighted: {name}": value})
         last = int(y[real].max())
         self.classes = last + 1 if classes is None else int(classes)
         if last >= self.classes:

@@ -11,15 +11,16 @@ from jaxtyping import Array, Bool
 from performative.errors import check_finite
 from performative.messages import coded
 from performative.partition import NO_LABEL
-from performative.types import AbstractTable, as_numbers, is_concrete
+from performative.types import AbstractTable, as_array, as_numbers, is_concrete
 
 
 def as_counts(value: Any) -> Any:
     """Whole numbers as int32, on the host unless they are on a device already."""
     if value is None or isinstance(value, jax.Array):
         return value
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu" and not (array.dtype.kind == "f" and np.all(array == np.floor(array))):
+    array = as_array(value)
+    whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and np.all(array == np.floor(array)))
+    if not whole or not np.all(np.abs(array) < 2**31):
         raise ValueError(f"count must hold whole numbers of rows; got {value!r}.")
     return array.astype(np.int32)
 
@@ -28,7 +29,7 @@ def as_labels(value: Any) -> Any:
     """Labels keep whole numbers whole and other values as they are."""
     if isinstance(value, AbstractTable):
         return value
-    value = value if isinstance(value, jax.Array) else np.asarray(value)
+    value = value if isinstance(value, jax.Array) else as_array(value)
     if value.dtype.kind not in "bui":
         return as_numbers(value)
     if value.dtype.itemsize >= 4 and value.dtype != np.int32 and is_concrete(value) and value.size:
@@ -73,8 +74,13 @@ def check_tables(owner: str, count: Any, **tables: Any) -> None:
     real = None
     if count is not None and is_concrete(count):
         held = np.asarray(count)
-        if np.ndim(held) > 1 or np.any((held < 1) | (held > rows)):
-            first = next(iter(there))
+        first = next(iter(there))
+        if np.shape(held) not in ((), there[first].shape[:1]):
+            raise ValueError(
+                f"{owner}: count must be one number of rows a client, [{there[first].shape[0]}]; got shape "
+                f"{np.shape(held)}."
+            )
+        if np.any((held < 1) | (held > rows)):
             raise ValueError(f"{owner}: count must lie in 1..{rows}, the rows of {first}; got {held.tolist()}.")
         real = np.arange(rows) < np.reshape(held, (-1, 1))
     for name, table in there.items():

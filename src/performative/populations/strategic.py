@@ -8,11 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_finite
+from performative.errors import check_finite, check_number, is_one_of
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
 from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
-from performative.types import Counts, Numbers, Theta, as_whole, number, per_client
+from performative.types import Counts, Numbers, Theta, as_array, as_whole, is_concrete, number, per_client
+
+
+def _as_columns(features: Any) -> Any:
+    """Column numbers as a tuple of Python's own; what is no list of them is left to the checks."""
+    if features is None or as_array(features).ndim != 1:
+        return features
+    return tuple(map(as_whole, features))
 
 
 class Strategic(AbstractPopulation):
@@ -30,9 +37,7 @@ class Strategic(AbstractPopulation):
     x: Numbers = per_client(table=True)
     y: Any = per_client(table=True, converter=as_labels)
     strength: Numbers = per_client()
-    features: tuple[int, ...] | None = eqx.field(
-        static=True, default=None, converter=lambda f: None if f is None else tuple(map(as_whole, f))
-    )
+    features: tuple[int, ...] | None = eqx.field(static=True, default=None, converter=_as_columns)
     count: Counts | None = per_client(default=None, converter=as_counts)
     response: str = eqx.field(static=True, default="linear")
     floor: Numbers = number(default=1e-3)
@@ -44,13 +49,17 @@ class Strategic(AbstractPopulation):
             raise ValueError(
                 f"Strategic: y must be [clients, rows] = {np.shape(self.x)[:2]}, like x; got shape {np.shape(self.y)}."
             )
-        if self.response not in ("linear", "evade"):
+        if not is_one_of(self.response, "linear", "evade"):
             raise ValueError(f'Strategic: response must be "linear" or "evade"; got {self.response!r}.')
         d = self.x.shape[2]
-        if self.features is not None and not all(isinstance(f, int) and 0 <= f < d for f in self.features):
+        listed = isinstance(self.features, tuple) and all(isinstance(f, int) and 0 <= f < d for f in self.features)
+        if self.features is not None and not listed:
             raise ValueError(f"Strategic: features must be column numbers 0..{d - 1} of x; got {self.features}.")
         check_tables("Strategic", self.count, x=self.x, y=self.y)
         check_finite("Strategic", strength=self.strength)
+        check_number("Strategic", floor=self.floor)
+        if is_concrete(self.floor) and not self.floor > 0:
+            raise ValueError(f"Strategic: floor must be above 0; got {self.floor}.")
         self._check_strength()
         _ = self.clients
 

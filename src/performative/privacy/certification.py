@@ -17,6 +17,7 @@ import numpy as np
 
 from performative.aggregators import Mean
 from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.batches import Poisson, Shuffled, Whole
 from performative.channels import ClippedNoise
 from performative.estimators import Clipped, ClippedModel, Dice, Filtered, Minibatch, Preconditioned, Prox
@@ -77,6 +78,7 @@ class Guarantee:
         return min((mine.most_rounds(epsilon, delta) for mine in self.releases), default=0)
 
 
+@checked
 def guarantee(
     problem: Problem,
     algorithm: Algorithm,

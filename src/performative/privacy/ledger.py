@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.files import write_whole
 from performative.privacy.accounting import Spending
 from performative.privacy.certification import Guarantee, guarantee
 from performative.privacy.promise import BOOK, Privacy
 from performative.privacy.secure import describe_noise
+from performative.problem import Problem
 
 # Numbers of rounds at which epsilon is worked out; between two of them the ledger writes the later, larger one.
 _POINTS = 32
@@ -25,10 +28,16 @@ class Ledger:
     `wasted` counts rounds whose noise was drawn and lost: they were spent all the same.
     """
 
+    @checked
     def __init__(
-        self, privacy: Privacy, problem: Any, algorithm: Any, folder: Path | None = None, theta: Any = None,
+        self,
+        privacy: Privacy,
+        problem: Problem,
+        algorithm: Algorithm,
+        folder: Path | str | None = None,
+        theta: Any = None,
         unseen_rows: bool = False,
-    ):  # fmt: skip
+    ):
         self.privacy = privacy
         self.guarantee: Guarantee = guarantee(
             problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows

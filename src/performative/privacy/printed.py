@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from performative.arguments import checked
 from performative.privacy.accounting import Number, PoissonSampling, Release, WithoutReplacement, epsilon
 
 
@@ -50,6 +51,7 @@ class PrintedNoise:
         )
 
 
+@checked
 def corollary_3_6_as_printed(epsilon: Number, delta: Number, steps: Number, rows: Number, clip: Number) -> PrintedNoise:
     """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate`.
 

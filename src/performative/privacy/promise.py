@@ -3,6 +3,8 @@
 import dataclasses
 import math
 
+from performative.arguments import check_fields
+
 # Where a checkpoint's folder keeps the ledger.
 BOOK = "ledger.json"
 
@@ -27,6 +29,7 @@ class Privacy:
     conservative: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("delta", "epsilon"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and not isinstance(value, bool)):

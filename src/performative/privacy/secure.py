@@ -13,6 +13,8 @@ import os
 
 import numpy as np
 
+from performative.arguments import checked
+
 # Bits of the table of the distribution function, and of the arithmetic that makes it.
 _BITS = 128
 _WORK = 320
@@ -54,6 +56,7 @@ def _exp_minus(over: int) -> int:
     return total
 
 
+@checked
 def discrete_gaussian(sigma: int, shape: tuple[int, ...]) -> np.ndarray:
     """Independent whole numbers with P(k) proportional to exp(-k^2 / (2 sigma^2)), as int32."""
     if not (isinstance(sigma, int) and 1 <= sigma <= 1 << 17):

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from performative.arguments import checked
 from performative.batches import AbstractBatch
 from performative.participation import AbstractParticipation, Full, SchemeTwo
 from performative.privacy.accounting import (
@@ -16,6 +17,7 @@ from performative.privacy.accounting import (
 from performative.privacy.known_parts import Releases, Uncertified, releases_of
 
 
+@checked
 def spent(
     noise_multiplier: float,
     steps: int,
@@ -37,6 +39,7 @@ def spent(
     return spending(Release(each.noise_multiplier, math.ceil(steps * each.each), each.sampling), delta)
 
 
+@checked
 def calibrate(
     epsilon: float,
     delta: float,

@@ -6,11 +6,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from performative.files import write_whole
+from performative.arguments import checked
+from performative.files import read_target, write_whole
 from performative.history import History
 from performative.sweep import Sweep
 
 
+@checked
 def write(thing: Any, path: str | os.PathLike[str], title: str | None = None) -> Path:
     """Write one HTML file that needs nothing else: interactive plots, light and dark, no network.
 
@@ -20,10 +22,7 @@ def write(thing: Any, path: str | os.PathLike[str], title: str | None = None) ->
     title: the page's heading instead of the usual one
     Returns the path. The page holds what was given, thinned to a few hundred points a curve.
     """
-    target = Path(path)
-    if target.is_dir() or not target.absolute().parent.is_dir():
-        what = "this is a folder" if target.is_dir() else f"there is no folder {target.absolute().parent}"
-        raise ValueError(f"path={str(target)!r}: {what}; give the name of an HTML file to write.")
+    target = read_target(path, "an HTML file")
     write_whole(target, make(thing, title))
     return target
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.engine import run
 from performative.engine.setup import read_theta
 from performative.errors import check_counts
@@ -24,6 +25,7 @@ _MAJORITY = "majority class"
 _LEVEL = 0.95
 
 
+@checked
 def scoreboard(
     problem: Problem,
     algorithms: Mapping[str, Algorithm],

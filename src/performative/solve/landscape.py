@@ -206,18 +206,21 @@ class View:
         return self._second(x)
 
 
-def survey(problem: Problem, theta: Any, rest: bool = True, samples: int = NODES) -> tuple[Landscape, np.ndarray]:
+def survey(
+    problem: Problem, theta: Any, rest: bool = True, samples: int = NODES, name: str = "theta"
+) -> tuple[Landscape, np.ndarray]:
     """Check a problem and a start (None for zeros), and make the landscape and the start as a vector.
 
     `rest`: refuse a problem whose worlds do not come to rest under the start; what follows worlds on their way needs
-    no such thing. Call it, and all that uses the landscape, inside `jax.enable_x64(True)`.
+    no such thing. `name` is what the caller's argument is called. Call it, and all that uses the landscape, inside
+    `jax.enable_x64(True)`.
     """
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
     weights = jnp.asarray(np.asarray(problem.client_weights), jnp.float64)
     on = on_device(problem, jnp.float64)
-    start = read_theta(on, theta, jnp.float64)
-    check_fit(on, start)
+    start = read_theta(on, theta, jnp.float64, name)
+    check_fit(on, start, name)
     land = Landscape(Problem(on.loss, on.population), weights, start, on.domain, samples=samples)
     origin = land.project(land.flat(start))
     if rest:

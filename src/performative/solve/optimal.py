@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from performative.arguments import checked
 from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
@@ -23,6 +24,7 @@ _STARTS = 6
 _TURNS = 5
 
 
+@checked
 def optimal_point(
     problem: Problem,
     start: Any = None,
@@ -43,7 +45,7 @@ def optimal_point(
     `samples` as in `stable_point`.
     """
     with jax.enable_x64(True):
-        land, origin = survey(problem, start, samples=check_samples(samples))
+        land, origin = survey(problem, start, samples=check_samples(samples), name="start")
         view = land.performative()
         points = _starting_points(problem, land, origin, starts)
         closed = land.inside(problem.population.optimal_point(problem.loss, np.asarray(problem.client_weights)))
@@ -162,4 +164,4 @@ def _starting_points(
         if starts < 0:
             raise ValueError(f"starts must be a list of models, or how many to scatter; got {starts}.")
         return [origin, *scatter(land, origin, starts)]
-    return [origin, *(survey(problem, theta)[1] for theta in starts)]
+    return [origin, *(survey(problem, theta, name="starts")[1] for theta in starts)]

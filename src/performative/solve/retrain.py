@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.engine.setup import on_device
+from performative.algorithm import check_rate
+from performative.arguments import checked
+from performative.engine.setup import check_schedule, on_device
 from performative.messages import coded
 from performative.problem import Problem
-from performative.schedules import as_schedule
+from performative.schedules import Constant, as_schedule
 from performative.solve.landscape import Landscape, View, survey
 from performative.solve.minimise import minimise, nearer
 from performative.solve.roots import allowed, escaped, natural_residual, scatter
@@ -22,6 +24,7 @@ _STARTS = 8
 _FLAT = 1e-10
 
 
+@checked
 def repeated_risk_minimization(
     problem: Problem,
     theta: Any = None,
@@ -60,6 +63,7 @@ def repeated_risk_minimization(
         return _stack(land, path)
 
 
+@checked
 def repeated_gradient_descent(
     problem: Problem,
     theta: Any = None,
@@ -81,7 +85,11 @@ def repeated_gradient_descent(
     _check_deployments(deployments, spells)
     with jax.enable_x64(True):
         land, x = survey(problem, theta, rest=False, samples=check_samples(samples))
-        schedule = on_device(as_schedule(rate), jnp.float64)
+        schedule = as_schedule(rate)
+        if isinstance(schedule, Constant):
+            check_rate(schedule.value)
+        check_schedule(schedule)
+        schedule = on_device(schedule, jnp.float64)
         path, worlds = [x], first_worlds(land.problem, land.model(x))
         for number in range(deployments):
             worlds = moved_worlds(land.problem, worlds, land.model(x), spells)

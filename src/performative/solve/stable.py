@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from performative.arguments import checked
 from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.attraction import attraction
@@ -31,6 +32,7 @@ from performative.types import Theta
 _STARTS = 14
 
 
+@checked
 def stable_point(
     problem: Problem,
     start: Any = None,
@@ -70,6 +72,7 @@ def stable_point(
     return dataclasses.replace(best, others=tuple(point for point in found if point is not best))
 
 
+@checked
 def equilibria(
     problem: Problem,
     starts: Sequence[Any] | None = None,
@@ -86,7 +89,7 @@ def equilibria(
     searched on every k-th row first; what is found there is then solved for on all rows.
     """
     with jax.enable_x64(True):
-        land, origin = survey(problem, start, samples=check_samples(samples))
+        land, origin = survey(problem, start, samples=check_samples(samples), name="start")
         view = land.equilibrium()
         weights = np.asarray(problem.client_weights)
         closed = land.inside(problem.population.stable_point(problem.loss, weights))
@@ -95,7 +98,7 @@ def equilibria(
         if starts is None:
             points = [origin, *scatter(land, origin, _STARTS)] if land.dense else [origin]
         else:
-            points = [survey(problem, theta)[1] for theta in starts]
+            points = [survey(problem, theta, name="starts")[1] for theta in starts]
         if not points:
             raise ValueError("starts must hold at least one model; None picks some.")
         found = [] if closed is None else [_judge(land, view, closed, origin, "closed form", tolerance)]

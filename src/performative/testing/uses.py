@@ -93,7 +93,7 @@ def _estimator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
             batch = dataclasses.replace(batch, z=spoil(batch.z, ~z_mask))
         clock = jnp.zeros((), jnp.int32)
         broadcast = Broadcast(theta, theta, extra, clock, algorithm.steps)
-        local = Local(problem.loss, mine, world, theta, broadcast, clock, algorithm.rate(clock), client)
+        local = Local(problem.loss, mine, world, theta, broadcast, clock, algorithm.eta(clock), client)
         ahead = estimator.draw(jax.random.fold_in(key, 1), 1, theta)
         out = estimator.estimate(row(ahead, 0), theta, batch, local, memory)
         draft = Upload(out.direction, jnp.asarray(1, jnp.int32), None, out.metrics)
