@@ -1,0 +1,349 @@
+"""One call that works for every public callable, and values that are wrong but plausible in place of an argument."""
+
+import inspect
+import tempfile
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+
+import performative as pf
+from performative.config import load_experiment
+
+# Names that the expressions may use.
+X = np.random.default_rng(0).normal(size=(3, 8, 2))
+Y = np.tile([0, 1], (3, 4))
+GAUSSIAN = pf.populations.Gaussian(np.arange(3.0), 0.5, 1.0)
+SCOPE = {
+    "pf": pf, "np": np, "jnp": jnp, "jax": jax, "pd": pd, "optax": optax, "eqx": eqx, "X": X, "Y": Y, "G": GAUSSIAN,
+    "P": pf.Problem(pf.losses.squared, GAUSSIAN),
+    "TABLE": pf.Problem(pf.losses.logistic(0.1), pf.populations.Strategic(X, Y, 0.1)),
+    "A": pf.p_fedavg(rate=0.1),
+    "NET": pf.networks.mlp(2, 2, width=3),
+    "PRIVATE": pf.pcsgd(0.1, clip=1.0, noise_multiplier=2.0),
+    "FRAME": pd.DataFrame({"bank": list("aabb"), "income": [1.0, 2.0, 3.0, 4.0], "default": [0, 1, 0, 1]}),
+    "LABELS": np.repeat([0, 1, 2], 10),
+    "GIVEN": pf.theory.Assumptions.of_gaussian([0.0, 1.0, 2.0], [0.2, 0.4, 0.6], 1.0, G=4.0),
+    "THEOREM": pf.theory.p_fedavg(pf.theory.Assumptions.of_gaussian([0.0, 1.0], [0.2, 0.4], 1.0), 2),
+    "ASSUMED": pf.theory.PricingDescent([6.0, 7.0], [1.0, 3.0]).assumptions(3.0, 4.0),
+    "KNOWN": pf.theory.PerformativeAssumptions(L=1.0, gamma=1.0, rho=1.0, gap=1.0, G=2.0, F=1.0, M=0.1, l_max=4.0),
+    "CLIPPED": pf.theory.ClippedQuadratic(0.1, 10.0, 1.0, 0.05).assumptions(radius=5.0, start=0.0),
+    "DICE": pf.theory.ClippedQuadratic(0.1, 10.0, 1.0, 0.05).dice_assumptions(start=0.0, M=1.0),
+    "FEDERATED": pf.theory.FederatedAssumptions(L=1.0, sigma=1.0, sigma_g=0.5, gap=2.0, clients=10),
+    "SELECTED": pf.theory.SelectionAssumptions(mu=1.0, G=2.0, rho_bar=1.2, rho_tilde=1.5, Gamma=0.3, distance=4.0),
+    "CYCLIC": pf.theory.CyclicAssumptions(1.0, 2.0, 1.0, 0.5, gamma=0.2, clients=12, groups=3, participants=2),
+}  # fmt: skip
+_ROUNDS = np.arange(3)
+SCOPE["H"] = pf.History(
+    theta=np.zeros((2, 3)), rounds=_ROUNDS, records={"consensus": np.ones((2, 3))}, risk_rounds=_ROUNDS[1:],
+    risks={"performative_risk": np.ones((2, 2))}, weights=np.full(3, 1 / 3), participation=None,
+    stopped_at=np.full(2, -1), meta={"seed": 0, "algorithm": "p_fedavg"},
+)  # fmt: skip
+SCOPE["FOLDER"] = tempfile.mkdtemp(prefix="fuzz-")
+SCOPE["H"].save(f"{SCOPE['FOLDER']}/saved.nc")
+np.save(f"{SCOPE['FOLDER']}/table.npy", np.ones((2, 3, 2), np.float32))
+
+
+def run_file(text: str):
+    """What `performative run` does with a file of this text."""
+    file = Path(SCOPE["FOLDER"]) / "experiment.toml"
+    file.write_text(text)
+    return load_experiment(file).run()
+
+
+SCOPE["FILE"] = run_file
+MINI, MEAN, MOMENTUM = "pf.estimators.Minibatch()", "pf.aggregators.Mean()", "pf.optimisers.Momentum(0.5)"
+SHARE = "pf.populations.shares.Constant([0.5, 0.5])"
+ETA = "2.0 / (np.arange(20) + 20.0)"
+
+PARTS = {
+    # population
+    "pf.populations.Gaussian": "mean=np.arange(3.0), sensitivity=0.5, scale=1.0",
+    "pf.populations.Pricing": "demand=np.arange(3.0), sensitivity=0.5, scale=1.0",
+    "pf.populations.Regression": (
+        "features_mean=np.arange(3.0), features_cov=1.0, slope=np.arange(3.0), sensitivity=0.1, noise=1.0"
+    ),
+    "pf.populations.Strategic": "x=X, y=Y, strength=0.5",
+    "pf.populations.Static": "x=X, y=Y",
+    "pf.populations.Reweighted": "x=X, y=Y, temperature=0.5",
+    "pf.populations.Database": "z=np.ones((3, 4)), shift=pf.populations.shifts.Linear(0.5)",
+    "pf.populations.Classes": "mean=np.ones((2, 2)), sensitivity=0.5, scale=np.ones(3)",
+    "pf.populations.Outliers": "location=np.arange(3.0), scale=1.0",
+    "pf.populations.Contaminated": "inner=G, fraction=0.1, outlier=G",
+    "pf.populations.Sluggish": "inner=G, speed=0.5",
+    "pf.populations.Mixture": f"groups=(G, G), share={SHARE}",
+    "pf.populations.shares.Constant": "share=[0.5, 0.5]",
+    "pf.populations.shares.Linear": "level=[0.5, 0.5], slope=[0.1, -0.1]",
+    "pf.populations.shares.Budgets": "demand=[0.1, 0.2], budget=1.0",
+    "pf.populations.shares.Losses": "slope=[0.1, 0.2], second_moment=1.0, noise=1.0",
+    "pf.populations.shifts.Linear": "sensitivity=0.5",
+    # loss, domain
+    "pf.losses.Quadratic": "scale=1.0",
+    "pf.losses.quadratic": "scale=1.0",
+    "pf.losses.Ridge": "penalty=0.1",
+    "pf.losses.ridge": "penalty=0.1",
+    "pf.losses.Logistic": "penalty=0.1",
+    "pf.losses.logistic": "penalty=0.1",
+    "pf.losses.CrossEntropy": "model=pf.losses.linear_scores",
+    "pf.losses.cross_entropy": "model=pf.losses.linear_scores",
+    "pf.Box": "lo=-1.0, hi=1.0",
+    "pf.Ball": "radius=1.0",
+    # batch
+    "pf.Fixed": "n=2",
+    "pf.Uniform": "n=2",
+    "pf.Shuffled": "n=2",
+    "pf.Poisson": "rate=0.5, n_max=3",
+    "pf.Whole": "",
+    # participation
+    "pf.Full": "",
+    "pf.SchemeOne": "k=2",
+    "pf.SchemeTwo": "k=2",
+    "pf.FirstK": "k=2, latency=pf.participation.Exponential()",
+    "pf.PowerOfChoice": "k=1, d=2",
+    "pf.Cyclic": "groups=[[0, 1], [2]]",
+    "pf.Available": "probability=0.5",
+    "pf.LocalWork": "inner=pf.Full(), steps=[1, 2, 1]",
+    "pf.participation.UniformSteps": "lo=1, hi=2",
+    "pf.participation.AdaComm": "first=2",
+    "pf.participation.DayNight": "period=4.0",
+    "pf.participation.Exponential": "mean=1.0",
+    "pf.participation.LogNormal": "median=1.0",
+    "pf.participation.UniformLatency": "longest=1.0",
+    # estimator
+    "pf.estimators.Minibatch": "",
+    "pf.estimators.Clipped": "clip=1.0, noise_multiplier=0.5",
+    "pf.estimators.Dice": "clip=1.0, memory_clip=10.0, noise_multiplier=0.5",
+    "pf.estimators.ClippedModel": "lower=0.0",
+    "pf.estimators.Performative": "window=5",
+    "pf.estimators.Filtered": f"inner={MINI}",
+    "pf.estimators.AdaptiveSize": "inner=pf.estimators.Performative(window=5), tolerance=0.1",
+    "pf.estimators.Prox": f"inner={MINI}, mu=0.1",
+    "pf.estimators.ControlVariate": f"inner={MINI}",
+    "pf.estimators.Preconditioned": f"inner={MINI}, tx={MOMENTUM}",
+    "pf.families.Location": "",
+    "pf.families.ClassLocation": "classes=2",
+    "pf.families.Slope": "",
+    "pf.families.Proportions": "groups=2",
+    "pf.optimisers.Momentum": "decay=0.5",
+    "pf.optimisers.Adam": "",
+    "pf.optimisers.Adagrad": "",
+    "pf.optimisers.Yogi": "",
+    "pf.optimisers.RMSProp": "",
+    "pf.optimisers.as_optimiser": "tx=optax.scale_by_adam()",
+    # channel
+    "pf.channels.Plain": "",
+    "pf.channels.ClippedNoise": "clip=1.0, noise_multiplier=0.5",
+    "pf.channels.Sparse": "k=1",
+    "pf.channels.Quantised": "bits=4",
+    # aggregator
+    "pf.aggregators.Mean": "",
+    "pf.aggregators.Median": "",
+    "pf.aggregators.TrimmedMean": "fraction=0.4",
+    "pf.aggregators.Krum": "byzantine=0",
+    "pf.aggregators.Varp": "",
+    "pf.aggregators.ClusterVarp": "clusters=2",
+    "pf.aggregators.Nova": f"inner={MEAN}",
+    "pf.aggregators.Extrapolate": f"inner={MEAN}",
+    "pf.aggregators.Scaffold": f"inner={MEAN}",
+    "pf.aggregators.PooledJacobian": f"inner={MEAN}",
+    "pf.aggregators.ServerOpt": f"inner={MEAN}, tx={MOMENTUM}",
+    # schedule, deployment, clock, promise
+    "pf.schedules.Constant": "value=0.1",
+    "pf.schedules.constant": "value=0.1",
+    "pf.schedules.Harmonic": "scale=2.0, offset=20.0",
+    "pf.schedules.harmonic": "scale=2.0, offset=20.0",
+    "pf.schedules.theorem": "assumptions=GIVEN, local_steps=2",
+    "pf.Every": "k=2",
+    "pf.Clock": "compute=1.0, communication=0.5",
+    "pf.Cost": "step=1.0",
+    "pf.Privacy": "delta=1e-3",
+    # the whole
+    "pf.Problem": "loss=pf.losses.squared, population=G",
+    "pf.Problem.from_frame": "frame=FRAME, client='bank', label='default'",
+    "pf.Algorithm": "rate=0.1",
+    "pf.p_fedavg": "rate=0.1",
+    "pf.fedavg": "rate=0.1",
+    "pf.multi_agent_pp": "rate=0.1",
+    "pf.pg": "rate=0.1, window=5, batch=pf.Fixed(4)",
+    "pf.pofl": "rate=0.1, window=5, batch=pf.Fixed(4)",
+    "pf.profl": "rate=0.1, window=5, batch=pf.Fixed(16)",
+    "pf.pcsgd": "rate=0.1, clip=1.0, noise_multiplier=0.5",
+    "pf.dicesgd": "rate=0.1, clip=1.0, memory_clip=10.0, noise_multiplier=0.5",
+    "pf.fedprox": "rate=0.1, mu=0.1",
+    "pf.scaffold": "rate=0.1",
+    "pf.fednova": "rate=0.1",
+    "pf.fedexp": "rate=0.1",
+    "pf.fedvarp": "rate=0.1",
+    "pf.cluster_fedvarp": "rate=0.1, clusters=2",
+}
+CASES = {
+    "pf.cases.quadratic": "beta=0.05, rows=20",
+    "pf.cases.pricing_demands": "clients=2, goods=2",
+    "pf.cases.pricing_contribution": "clients=2",
+    "pf.cases.house_pricing": "",
+    "pf.cases.regression_contribution": "clients=2",
+    "pf.cases.strategic_classes": "kind='same', clients=2",
+    "pf.cases.credit_table": "banks=2",
+    "pf.cases.credit": "banks=2",
+    "pf.cases.credit_default": "x=X[0], y=Y[0], beta=0.1",
+    "pf.cases.images": "data='digits', clients=2, each=5, held_out=5",
+    "pf.networks.mlp": "inputs=2, outputs=2, width=3",
+    "pf.networks.cnn": "shape=(8, 8), outputs=2, channels=(2, 2), width=3",
+    "pf.networks.resnet18": "shape=(8, 8, 3), outputs=2, width=4",
+    "pf.networks.split": "model=eqx.nn.Linear(2, 2, key=jax.random.key(0))",
+    "pf.partition.iid": "rows=30, clients=3",
+    "pf.partition.dirichlet": "labels=LABELS, clients=3, alpha=0.5",
+    "pf.partition.by_label": "labels=LABELS, clients=3, labels_each=2",
+    "pf.partition.by_quantity": "rows=30, clients=3, alpha=0.5",
+    "pf.partition.counts_of": "labels=LABELS, parts=[[0, 1], [2, 3]]",
+    "pf.partition.tables": "x=np.ones((30, 2)), y=LABELS, parts=[[0, 1], [2, 3, 4]]",
+    "pf.tables.Packed": "raw=np.zeros((3, 4, 2), np.uint8), scale=0.5",
+}
+PROMISES = {
+    "pf.privacy.spent": "noise_multiplier=2.0, steps=10, delta=1e-3",
+    "pf.privacy.calibrate": "epsilon=1.0, delta=1e-3, steps=10",
+    "pf.privacy.guarantee": "problem=TABLE, algorithm=PRIVATE",
+    "pf.privacy.Ledger": "privacy=pf.Privacy(1e-3), problem=TABLE, algorithm=PRIVATE",
+    "pf.privacy.discrete_gaussian": "sigma=100, shape=(5,)",
+    "pf.privacy.corollary_3_6_as_printed": "epsilon=1.0, delta=1e-5, steps=100, rows=100, clip=1.0",
+}
+_BETA = "beta=THEOREM.beta, gamma=THEOREM.gamma"
+THEORY = {
+    "Assumptions": "mu=1.0, L=1.0, sigma=1.0, varsigma=1.0, eps_bar=0.2, eps_max=0.4, distance=1.0",
+    "Assumptions.of_clients": "mu=1.0, L=1.0, sigma=1.0, varsigma=1.0, eps=[0.1, 0.2], distance=1.0",
+    "Assumptions.of_gaussian": "mean=[0.0, 1.0], sensitivity=[0.2, 0.4], scale=1.0",
+    "proposition_2_8": "assumptions=GIVEN",
+    "proposition_2_9": "assumptions=GIVEN",
+    "p_fedavg": "assumptions=GIVEN, local_steps=2",
+    "theorem_3_1": "assumptions=GIVEN, local_steps=2",
+    "theorem_3_2": "assumptions=GIVEN, local_steps=2, k=2",
+    "theorem_3_3": "assumptions=GIVEN, local_steps=2, k=2",
+    "theorem_b_4": f"assumptions=GIVEN, local_steps=2, {_BETA}",
+    "theorem_c_5": f"assumptions=GIVEN, local_steps=2, {_BETA}, scheme='two', k=2",
+    "theorem_d_5": f"assumptions=GIVEN, local_steps=2, {_BETA}",
+    "theorem_d_8": f"assumptions=GIVEN, local_steps=2, {_BETA}, scheme='one', k=2",
+    "gaussian_points": "mean=[0.0, 1.0], sensitivity=[0.2, 0.4]",
+    "gaussian_moments": f"mean=[0.0, 1.0], sensitivity=[0.2, 0.4], scale=1.0, eta={ETA}",
+    "gaussian_rate": "mean=[0.0, 1.0], sensitivity=[0.2, 0.4], scale=1.0, beta=4.0",
+    "gaussian_beside": "theorem=THEOREM, mean=[0.0, 1.0], sensitivity=[0.2, 0.4], scale=1.0, rounds=20",
+    "step_noise": "covariance=np.eye(2)[None].repeat(3, 0), gradient=np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])",
+    "linear_rate": "jacobian=np.diag([1.0, 0.6]), noise=np.eye(2), beta=4.0",
+    "steps_to_accuracy": "theorem=THEOREM, accuracy=0.01",
+    "total_time": "steps=1000.0, local_steps=4, cost=10.0",
+    "best_local_steps": "steps=lambda E: 1000.0 + 50.0 * E, cost=10.0",
+    "gaussian_local_steps": "mean=[0.0, 1.0], sensitivity=[0.2, 0.4], scale=1.0, cost=10.0",
+    "PricingDescent": "demand=[6.0, 7.0], sensitivity=[1.0, 3.0]",
+    "PerformativeAssumptions": "L=1.0, gamma=1.0, rho=1.0, gap=1.0",
+    "theorem_5_10": "given=ASSUMED, eta=0.05, steps=5",
+    "corollary_5_11": "given=ASSUMED, eta=0.05, steps=5",
+    "client_drift": "given=ASSUMED, eta=0.05, local_steps=4",
+    "location_smoothness": "gamma=2.0",
+    "mixture_sensitivity": "group_sensitivity=0.1, distance=2.0, share_slope=0.25",
+    "lemma_5_6": "models=(0.0, 3.0), data=(-2.0, 8.0), slope=lambda t: np.full(len(t), 1.5)",
+    "lemma_5_7": "given=KNOWN, eta=0.05, window=10, reach=0.5, samples=100, variance=1.0",
+    "exact_jacobian_error": "differences=np.linspace(0.1, 1.0, 10)[None], variance=1.0, samples=100",
+    "contaminated_variance": "variance=1.0, contamination=0.1, outliers=1.0, offset=20.0",
+    "lemma_5_8": "given=KNOWN, samples=100, variance=1.0",
+    "lemma_5_9": "given=KNOWN, jacobian_error=0.1, samples=100, fisher=1.0",
+    "lemma_c_1": "given=ASSUMED, eta=0.05, local_steps=4",
+    "lemma_c_2": "given=KNOWN, first=0.1, second=0.1",
+    "sample_size": "given=KNOWN, tolerance=5.0, eta=0.05, window=10, reach=5.0, variance=1.0",
+    "ClippedQuadratic": "p=0.1, a=10.0, b=1.0, beta=0.05",
+    "ClippedAssumptions": "mu=1.0, L=1.0, beta=0.05, G=1.0, distance=1.0",
+    "pcsgd": f"given=CLIPPED, clip=1.0, eta={ETA}",
+    "bias_bound": "given=CLIPPED, clip=1.0",
+    "bias_amplification": "mu=1.0, L=10.0, beta=0.05",
+    "one_step": "given=CLIPPED, clip=1.0, eta=0.1, square=1.0, pull=-0.5",
+    "clip_pull": "given=CLIPPED, clip=1.0, eta=0.1, square=1.0",
+    "gradient_change": "L=10.0, beta=0.05, model=1.0, world=1.0",
+    "optimal_step": "given=CLIPPED, clip=1.0, rounds=200",
+    "optimal_clip": f"given=CLIPPED, eta={ETA}, multiplier=1.0",
+    "noise_share": "multiplier=1.0, rounds=200",
+    "printed_noise_share": "epsilon=1.0, delta=1e-5, records=1000",
+    "harmonic_kappa": "given=CLIPPED, scale=4.0",
+    "optimal_clip_limit": "given=CLIPPED, phi=0.005, kappa=0.1",
+    "optimal_clip_and_step": "given=CLIPPED, phi=0.005",
+    "DiceAssumptions": "mu=1.0, L=1.0, beta=0.05, G=1.0, B=1.0, M=1.0, distance=1.0",
+    "dicesgd": f"given=DICE, eta={ETA}",
+    "dice_model_error": f"bound=pf.theory.dicesgd(DICE, {ETA}), given=DICE, eta={ETA}",
+    "travel": f"eta={ETA}, clip=1.0",
+    "FederatedAssumptions": "L=1.0, sigma=1.0, sigma_g=0.5, gap=2.0, clients=10",
+    "fedavg": "given=FEDERATED, eta=0.01, local_steps=4, rounds=100",
+    "fedvarp": "given=FEDERATED, eta=0.01, local_steps=4, rounds=100, participants=5",
+    "participation_variance": "clients=10, participants=5",
+    "tuned_orders": "local_steps=4, rounds=100, participants=5",
+    "quadratic_floor": "mean=[1.0, 3.0], slope=[0.4, 1.0], eta=0.1, local_steps=4",
+    "objective_weights": "weights=[0.5, 0.5], local_steps=[4, 1]",
+    "effective_steps": "weights=[0.5, 0.5], local_steps=[4, 1]",
+    "inconsistency": "weights=[0.5, 0.5], local_steps=[4, 1], dissimilarity=1.0",
+    "settled_point": "mean=[1.0, 3.0], slope=[0.4, 1.0], weights=[0.5, 0.5], eta=0.01, local_steps=[4, 1]",
+    "extrapolation": "squares=[1.0, 1.0], mean_square=0.1",
+    "SelectionAssumptions": "mu=1.0, G=2.0, rho_bar=1.2, rho_tilde=1.5, Gamma=0.3, distance=4.0",
+    "biased_selection": f"given=SELECTED, eta={ETA}",
+    "selection_floor": "given=SELECTED",
+    "selection_orders": "given=SELECTED, rounds=200",
+    "CyclicAssumptions": "mu=1.0, L=2.0, gap=1.0, alpha=0.5, gamma=0.2, clients=12, groups=3, participants=2",
+    "cyclic_orders": "given=CYCLIC, rounds=300",
+    "cycle_point": "mean=[1.0, 3.0, 5.0], slope=[0.4, 1.0, 1.0], groups=[[0], [1, 2]], eta=0.01",
+}
+# Some of these take seconds where nothing is refused.
+ANALYSES = {
+    "pf.run": "problem=P, algorithm=A, rounds=2, theta=0.0, risk=False",
+    "pf.sweep": "problem=P, algorithm=A, over={'rate': [0.1, 0.2]}, rounds=2, theta=0.0",
+    "pf.estimate_memory": "problem=P, algorithm=A, theta=0.0",
+    "pf.stable_point": "problem=P",
+    "pf.optimal_point": "problem=P",
+    "pf.equilibria": "problem=P",
+    "pf.repeated_risk_minimization": "problem=P, deployments=2",
+    "pf.repeated_gradient_descent": "problem=P, rate=0.1, deployments=2",
+    "pf.certify": "problem=P, samples=16",
+    "pf.plan": "problem=P, cost=pf.Cost(), accuracy=0.5, local_steps=(1, 2), batches=(4,), pilots=False",
+    "pf.scoreboard": "problem=TABLE, algorithms={'a': A}, rounds=2, repeats=2, theta=np.zeros(2)",
+    "pf.average_drift": "problem=P, algorithm=A, theta=0.0",
+    "pf.selection_skew": "problem=P, participation=pf.SchemeTwo(2), models=[0.0, 1.0], optimum=0.5, draws=4",
+    "pf.compare": "histories={'a': H, 'b': H}, metric='consensus'",
+    "pf.aggregators.mean_of_last_two": "history=H",
+    "H.__getitem__": "name='consensus'",
+    "H.plot": "quantity='consensus'",
+    "H.save": "path=FOLDER + '/history.nc'",
+    "pf.History.load": "path=FOLDER + '/saved.nc'",
+    "pf.attack.audit": "problem=None, algorithm=PRIVATE, rows=4, rounds=1, delta=0.01, repeats=50, canaries=0",
+    "pf.attack.neighbours": "algorithm=PRIVATE, rows=4, rounds=1, delta=0.01, repeats=50",
+    "pf.attack.messages": "algorithm=PRIVATE, rows=4, rounds=1, delta=0.01, repeats=50",
+    "pf.attack.release": "algorithm=PRIVATE, repeats=50",
+    "pf.attack.canaries": "algorithm=PRIVATE, rows=4, canaries=50",
+    "pf.tables.write": "path=FOLDER + '/x.npy', clients=[np.ones((2, 2)), np.ones((3, 2))], rows=3",
+    "pf.tables.OnDisk": "path=FOLDER + '/table.npy'",
+    "pf.plotting.plot_history": "history=H",
+    "pf.plotting.plot_partition": "labels=LABELS, parts=[[0, 1], [2, 3]]",
+    "pf.report.write": "thing=H, path=FOLDER + '/page.html'",
+}
+CALLS = PARTS | CASES | PROMISES | {f"pf.theory.{name}": arguments for name, arguments in THEORY.items()}
+ALL = CALLS | ANALYSES
+
+WRONG = (
+    "0", "-1", "2", "7", "0.0", "-0.5", "1.5", "True", "None", "'x'", "''", "np.nan", "np.inf",
+    "-np.inf", "[]", "[1, 2]", "[0.5, 0.5, 0.5]", "['a', 'b']", "[[1], [1, 2]]", "np.zeros(3)", "-np.ones(3)",
+    "np.ones((2, 2))", "np.ones(2, complex)", "np.array(['a'])", "np.float32(0.5)", "np.int64(2)", "np.array(2)",
+    "jnp.asarray(0.5)", "jnp.ones(3)", "1j", "{}", "{'a': 1}", "(1, 2)", "range(3)", "object()", "lambda *a: 0",
+    "pf.Full()", "G", "b'x'",
+)  # fmt: skip
+
+
+def parameters(name: str) -> list[str]:
+    """What the callable takes by name."""
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [p.name for p in inspect.signature(eval(name, SCOPE)).parameters.values() if p.kind not in kinds]
+
+
+def replaced(name: str, parameter: str, value: str) -> str:
+    """The call that works, with one argument given another value."""
+    import ast
+
+    call = ast.parse(f"f({ALL[name]})", mode="eval").body
+    given = {k.arg: ast.unparse(k.value) for k in call.keywords}
+    return f"{name}({', '.join(f'{k}={v}' for k, v in (given | {parameter: value}).items())})"
