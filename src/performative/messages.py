@@ -120,7 +120,7 @@ MESSAGES: dict[str, Message] = {
     "sampled-point": Message(
         "warning",
         "`stable_point`, `optimal_point`, `repeated_...`: the point rests on a finite number of draws, and its standard"
-        " error is above 0.1 %.",
+        " error is above a thousandth.",
         "Give `samples=` for more draws, or the population `nodes` that are exact; `report=True` returns the error.",
     ),
     "lower-elsewhere": Message(
