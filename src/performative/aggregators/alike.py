@@ -47,7 +47,7 @@ class Comparison:
             most, size = most + found[2], size + found[3]
         mean, spread = np.mean(lost, axis=0), np.mean(variance, axis=0) / repeats
         chance = stats.chi2.sf(mean @ np.linalg.pinv(spread, hermitian=True) @ mean, np.linalg.matrix_rank(spread))
-        off = np.linalg.norm(mean) * repeats
+        off = float(np.linalg.norm(mean)) * repeats
         return Comparison(float(np.nan_to_num(chance, nan=1.0)), _part(off, size), _part(most, size))
 
 

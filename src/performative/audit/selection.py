@@ -61,9 +61,13 @@ def judge(seen: Pass) -> Selection:
     total = counts.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = counts[:, 1] / counts.sum(axis=1)
-    known = {"share": float(counts[:, 0].sum() / total), "accepted": float(shares[1]), "rejected": float(shares[0])}
+    known: dict[str, Any] = {
+        "share": float(counts[:, 0].sum() / total),
+        "accepted": float(shares[1]),
+        "rejected": float(shares[0]),
+    }
     if not len(seen.labelled.n):
-        return Selection(kind="model", by="what cannot be checked: there are too many clients", p_value=0.0, **known)
+        return Selection(kind="model", by="what cannot be checked (too many clients)", p_value=0.0, **known)
     names = (*seen.columns.features, SCORE, ACCEPTANCE)
     pattern = label_pattern(seen)
     acceptance = pattern.depends[-1] * max(1, int(np.sum(~np.isnan(pattern.depends))))
@@ -78,8 +82,8 @@ def judge(seen: Pass) -> Selection:
 
 def label_pattern(seen: Pass) -> Pattern:
     """Rows with a label against rows without."""
-    parts = [sums.parts(seen.cells, seen.strata, (0, 1)) for sums in (seen.labelled, seen.bare_rows)]
-    return _of_features(compare(*parts, deployments=len(seen.index)))
+    whole, bare = (sums.parts(seen.cells, seen.strata, (0, 1)) for sums in (seen.labelled, seen.bare_rows))
+    return _of_features(compare(whole, bare, deployments=len(seen.index)))
 
 
 def _of_features(pattern: Pattern) -> Pattern:

@@ -47,10 +47,9 @@ def caution_after(
     if "failed" in history.meta:
         warn("nothing-was-learned", history.meta["failed"], stacklevel + 1)
     broken, uploads = (history.records.get(name) for name in ("broken_updates", "uploads"))
-    lost = 0 if broken is None or uploads is None else int(np.sum(broken[:, -1]))
+    lost, total = (0 if record is None else int(np.sum(record[:, -1])) for record in (broken, uploads))
     gone = np.sort(history.stopped_at[history.stopped_at >= 0])
     if lost and not len(gone):
-        total = int(np.sum(uploads[:, -1]))
         warn(
             "nonfinite-updates",
             f"{lost} of {total} updates were not finite and were left out; the weight of their clients went to the "

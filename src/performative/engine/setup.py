@@ -137,6 +137,7 @@ def _misfit(error: Exception, problem: Problem, z: Any) -> str:
     loss = getattr(problem.loss, "__name__", type(problem.loss).__name__)
     if isinstance(error, ValueError) and last[0].f_globals.get("__name__", "").startswith("performative."):
         return str(error)
+    part: Any
     if z is None:
         part, own = problem.population, f"{type(problem.population).__name__} has no sample for such a model."
     else:

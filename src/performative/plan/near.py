@@ -140,7 +140,7 @@ def _directions(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> tuple[n
     d, view = len(x), land.equilibrium()
     if land.domain is None or np.max(np.abs(gradient)) <= 1e2 * allowed(view, x):
         return np.zeros((d, 0)), np.eye(d), 0.0
-    small = 1e-6 / np.linalg.norm(gradient)
+    small = 1e-6 / float(np.linalg.norm(gradient))
     D = land.project_slope(x - small * gradient)
     values, vectors = np.linalg.eigh((D + D.T) / 2)
     held = values < 0.5

@@ -108,8 +108,8 @@ class Landscape(eqx.Module):
     def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]; `worlds` None are those at rest."""
         at = jnp.asarray(theta), jnp.asarray(deployed)
-        sampled = self.every, self.samples, self.batch
-        value, gradient = _gradient(self.problem, self.weights, self.like, *at, worlds, *sampled)
+        given = self.problem, self.weights, self.like
+        value, gradient = _gradient(*given, *at, worlds, self.every, self.samples, self.batch)
         return float(value), np.asarray(gradient)
 
     def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
@@ -128,8 +128,8 @@ class Landscape(eqx.Module):
     ) -> np.ndarray:
         """Derivatives of the gradient [2d] along (own * e_j, other * e_j) for each j, [d, 2d]."""
         at = jnp.asarray(theta), jnp.asarray(deployed), jnp.asarray([own, other], jnp.float64)
-        sampled = self.every, self.samples, self.batch
-        return np.asarray(_hessian(self.problem, self.weights, self.like, *at, worlds, *sampled))
+        given = self.problem, self.weights, self.like
+        return np.asarray(_hessian(*given, *at, worlds, self.every, self.samples, self.batch))
 
     def rough(self) -> "Landscape":
         """Where one second derivative is long work, the same problem on some of the samples, else itself.

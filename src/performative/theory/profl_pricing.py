@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Values, check_fields
+from performative.arguments import Count, Values, check_fields, checked
 from performative.theory.gaussian import by_client
 from performative.theory.profl import PerformativeAssumptions, location_smoothness
 
@@ -23,7 +23,7 @@ class PricingDescent:
 
     demand: Values
     sensitivity: Values
-    weights: Values | None = None
+    weights: Any = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -46,16 +46,21 @@ class PricingDescent:
         """theta_PO = m_bar / (2 gamma_bar)."""
         return float(self.weights @ self.demand) / (2.0 * self.gamma_bar)
 
+    @checked
     def gaps(
-        self, eta: float, steps: int, start: float, *, local_steps: int = 1, bias: float = 0.0, variance: float = 0.0
+        self,
+        eta: float,
+        steps: Count,
+        start: float,
+        *,
+        local_steps: Count = 1,
+        bias: float = 0.0,
+        variance: float = 0.0,
     ) -> np.ndarray:
         """E L(theta_bar_t) - L(theta_PO) = gamma_bar E (theta_bar_t - theta_PO)^2 at t = 0, ..., T.
 
         It grows without bound, to inf, where eta gamma_bar >= 1.
         """
-        for name, value in (("steps", steps), ("local_steps", local_steps)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")
         if not (math.isfinite(eta) and eta > 0 and variance >= 0):
             raise ValueError(f"eta must be positive and variance not negative; got {eta} and {variance}.")
         alpha, rate = self.weights, 1.0 - 2.0 * eta * self.sensitivity

@@ -8,6 +8,7 @@ covariance of the noise that one local step brings. In one dimension: beta^2 S /
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -54,7 +55,8 @@ def gaussian_beside(
     The theorem should come from `Assumptions.of_gaussian` with the same arguments. Its limits: v for the bound,
     `gaussian_rate` for the error, infinite where 2 beta (1 - eps_bar) <= 1 and the error falls more slowly than 1/t.
     """
-    E, how = theorem.local_steps, {"weights": weights, "batch": batch, "scheme": theorem.scheme, "k": theorem.k}
+    E = theorem.local_steps
+    how: dict[str, Any] = {"weights": weights, "batch": batch, "scheme": theorem.scheme, "k": theorem.k}
     t = np.arange(rounds + 1) * E
     eta = theorem.eta(np.arange(rounds * E))
     exact = gaussian_moments(mean, sensitivity, scale, eta, local_steps=E, start=start, **how).mse
