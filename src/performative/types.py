@@ -171,6 +171,11 @@ class Upload(eqx.Module):
     loss: Float[Array, ""] | None = None
     drift: dict[str, Array] = eqx.field(default_factory=dict)
 
+    def to_aggregate(self) -> "Upload":
+        """What an aggregator sees: not the counts, the loss and the drift, which no noise of privacy covers."""
+        covered = lambda upload: (upload.metrics, upload.loss, upload.drift)  # noqa: E731
+        return eqx.tree_at(covered, self, ({}, None, {}), is_leaf=lambda leaf: leaf is None or isinstance(leaf, dict))
+
 
 class Batch(eqx.Module):
     """Samples of one local step, with the randomness that made them. `mask` is None where all rows count.

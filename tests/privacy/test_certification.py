@@ -104,6 +104,35 @@ class Own(pf.estimators.AbstractEstimator):
         raise NotImplementedError  # only its type is looked at
 
 
+class TellTale(pf.aggregators.Mean):
+    """A mean that would tell how many gradients were clipped."""
+
+    def aggregate(self, theta, upload, cohort, weights, memory):
+        return upload.metrics["clipped"][0] * 1.0, memory
+
+
+class OwnChannel(pf.channels.Plain):
+    """What somebody else made of a known one."""
+
+
+class Grudge(pf.populations.AbstractPopulation):
+    """People who remember every model that they met."""
+
+    mean: object = pf.per_client()
+
+    def init(self, theta, loss):
+        return theta
+
+    def deploy(self, world, theta, loss):
+        return world + theta
+
+    def draw(self, key, theta):
+        return None
+
+    def sample(self, noise, world, theta):
+        return self.mean + world
+
+
 def uncertified():
     clipped = pf.estimators.Clipped(1.0, 2.0)
     reweighted = pf.populations.Reweighted(np.zeros((2, 9, 1)), np.arange(18).reshape(2, 9) % 3, temperature=1.0)
@@ -131,6 +160,14 @@ def uncertified():
         "there is no noise": (TABLE, pf.pcsgd(0.1, 1.0, 0.0)),
         "Own bounds no person's gradient": (TABLE, pf.p_fedavg(0.1, estimator=Own())),
         "ControlVariate may send more": (CLIENTS, control),
+        "the aggregator TellTale looks at": (TABLE, pcsgd(aggregator=TellTale())),
+        "the aggregator TellTale": (
+            TABLE,
+            pcsgd(aggregator=pf.aggregators.ServerOpt(TellTale(), pf.optimisers.Momentum(0.9))),
+        ),
+        "TellTale looks at": (CLIENTS, pf.p_fedavg(0.1, channel=NOISY, aggregator=TellTale())),
+        "what OwnChannel makes of a model": (TABLE, pcsgd(channel=OwnChannel())),
+        "how Grudge picks people": (pf.Problem(pf.losses.squared, Grudge(np.zeros(2))), pcsgd()),
         "how Reweighted picks people": (pf.Problem(pf.losses.squared, reweighted), pcsgd()),
         "Performative may send more": (CLIENTS, seen),
     }
@@ -146,6 +183,12 @@ def test_what_cannot_be_certified_is_infinite_and_says_why(reason):
     assert promise.most_rounds(1e9, DELTA) == 0
 
 
+def test_counts_are_out_of_reach_of_aggregators():
+    """What carries no noise is not handed to the server's rule, in any run."""
+    with pytest.raises(KeyError, match="clipped"):
+        pf.run(TABLE, pcsgd(aggregator=TellTale()), 1, theta=0.0, risk=False)
+
+
 def test_published_losses_are_not_covered():
     promise = guarantee(TABLE, pcsgd(), published=("losses",))
     assert promise.spent(1, DELTA).epsilon == math.inf
@@ -156,10 +199,15 @@ def test_who_was_drawn_is_not_hidden_where_it_shows():
     """By the size of the noise where weights differ, and by what other clients remember."""
     unequal = pf.Problem(pf.losses.squared, CLIENTS.population, weights=np.append(0.5, np.full(99, 0.5 / 99)))
     some = {"channel": NOISY, "participation": pf.SchemeTwo(10)}
+    slow = pf.populations.Contaminated(CLIENTS.population, 0.1, pf.populations.Sluggish(CLIENTS.population, 0.5))
+    nested = pf.populations.Mixture((CLIENTS.population, slow), pf.populations.shares.Linear([0.5, 0.5], [0.1, -0.1]))
     for problem, algorithm in (
         (unequal, pf.p_fedavg(0.1, **some)),
         (CLIENTS, pf.dicesgd(0.1, 1.0, 1.0, 1.0, **some)),
         (pf.Problem(pf.losses.squared, pf.populations.Sluggish(CLIENTS.population, 0.5)), pf.p_fedavg(0.1, **some)),
+        (pf.Problem(pf.losses.squared, Grudge(np.zeros(100))), pf.p_fedavg(0.1, **some)),
+        (pf.Problem(pf.losses.squared, nested), pf.p_fedavg(0.1, **some)),
+        (CLIENTS, pf.p_fedavg(0.1, batch=pf.batches.Shuffled(1), **some)),
     ):
         assert guarantee(problem, algorithm).releases[0].sampling == Everyone()
 

@@ -78,7 +78,7 @@ def test_secure_noise_that_was_lost_is_counted_twice(tmp_path):
     told = json.loads(book.read_text())
     assert (told["wasted"], told["drawn"], told["noise"], told["delta"]) == (0, 8, "secure", DELTA)
     assert told["spent"] == spent(8)
-    book.write_text(json.dumps({**told, "drawn": 12}))
+    pf.privacy.Ledger(privacy, PROBLEM, ALGORITHM, tmp_path / "run").write(12)
     history = run(16, privacy, resume=True, **options)
     assert history.meta["privacy"]["epsilon"] == spent(16 + 4)
     told = json.loads(book.read_text())
@@ -97,6 +97,59 @@ def test_a_ledger_cannot_be_left_behind(tmp_path):
         run(8, pf.Privacy(DELTA, noise="secure"), resume=True, **options)
     late = run(8, pf.Privacy(DELTA, 0.9 * spent(4)), resume=True, **options)
     assert late.rounds[-1] == 4 and "it is exceeded" in late.meta["privacy"]["stopped"]
+
+
+@pytest.mark.parametrize("noise", ["fast", "secure"])
+def test_a_ledger_that_is_missing_altered_or_old_stops_the_run(tmp_path, noise):
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 4, "resume": True}
+    privacy = pf.Privacy(DELTA, noise=noise)
+    book = tmp_path / "run" / "ledger.json"
+    run(4, privacy, **options)
+    old = book.read_text()
+    run(8, privacy, **options)
+    now = book.read_text()
+    book.unlink()
+    for asked, says in ((privacy, "ledger.json is missing"), (None, "keeps a ledger; give privacy=")):
+        with pytest.raises(ValueError, match=says):
+            run(12, asked, **options)
+    book.write_text(old)
+    with pytest.raises(ValueError, match="older than the checkpoint"):
+        run(12, privacy, **options)
+    for told in (now.replace('"drawn": 8', '"drawn": 9'), now[:40], "[]"):
+        book.write_text(told)
+        with pytest.raises(ValueError, match=r"was altered|is not what a run wrote"):
+            run(12, privacy, **options)
+    book.write_text(now)
+    assert run(12, privacy, **options).rounds[-1] == 12
+
+
+def test_rounds_that_were_lost_before_the_first_checkpoint_are_not_forgotten(tmp_path):
+    """A start that was killed left a ledger and no state; whoever goes on with other noise is told."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    pf.privacy.Ledger(pf.Privacy(DELTA, noise="secure"), PROBLEM, ALGORITHM, folder).write(5)
+    options = {"checkpoint": folder, "checkpoint_every": 4}
+    with pytest.raises(ValueError, match='has secure noise; go on with noise="secure"'):
+        run(8, pf.Privacy(DELTA), **options)
+    with pytest.raises(ValueError, match="counts 5 rounds of another mechanism"):
+        pf.run(
+            PROBLEM, pf.pcsgd(0.1, clip=1.0, noise_multiplier=9.0, batch=pf.Uniform(3)), 8, theta=0.0, risk=False,
+            privacy=pf.Privacy(DELTA, noise="secure"), **options,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="give privacy="):
+        run(8, None, **options)
+    history = run(8, pf.Privacy(DELTA, noise="secure"), **options)
+    assert history.meta["privacy"]["epsilon"] == spent(8 + 5)
+
+
+def test_an_epsilon_of_zero_is_an_answer():
+    """One row of a million, for a few rounds: delta alone pays for it."""
+    problem = pf.Problem(pf.losses.squared, pf.populations.Database(np.zeros((1, 1_000_000), np.float32)))
+    history = pf.run(
+        problem, pf.pcsgd(0.1, 1.0, 2.0, batch=pf.Uniform(1)), 5, theta=0.0, risk=False, privacy=pf.Privacy(DELTA)
+    )
+    np.testing.assert_array_equal(history["epsilon"], np.zeros((1, 6)))
+    assert history.meta["privacy"]["epsilon"] == 0.0
 
 
 def test_secure_runs_hide_who_was_drawn():

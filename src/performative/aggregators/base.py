@@ -32,7 +32,10 @@ class AbstractAggregator(eqx.Module):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
-        """The move, from uploads with a leading axis of K rows. Inactive rows weigh 0 and may hold anything."""
+        """The move, from uploads with a leading axis of K rows. Inactive rows weigh 0 and may hold anything.
+
+        Uploads come without counts and losses (`Upload.to_aggregate`): no noise covers these.
+        """
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
         """Numbers of this round that are worth a record, by name; `memory` is that of before the round."""

@@ -87,10 +87,10 @@ class Checkpoint:
         return book
 
     @property
-    def round(self) -> int:
-        """The round that the last checkpoint is at; 0 where there is none."""
+    def notes(self) -> dict[str, Any]:
+        """What the last checkpoint noted; round 0 where there is none."""
         book = self.read_book()
-        return 0 if book is None else book["notes"]["round"]
+        return {"round": 0} if book is None else book["notes"]
 
     def load(
         self, state: Any, put: Callable[[Any], Any] = on_default_device

@@ -149,6 +149,7 @@ def drive(
             if books is not None:
                 seconds = earlier + time.perf_counter() - began
                 notes = {"done": done, "round": reached, "seconds": seconds}
+                notes |= {} if ledger is None else {"ledger": ledger.told}
                 save_once(books, to_host(state, clients, mesh, lead), chunks, notes, mesh)
             update(reached, functools.partial(progress_note, chunk, ledger, reached))
     return state, chunks, earlier + time.perf_counter() - began

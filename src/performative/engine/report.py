@@ -92,7 +92,7 @@ def report_round(setup: Setup, asked: Cohort, heard: Cohort, upload: Upload, mem
 
     took = setup.clock.time(asked.ids, upload.steps.astype(dtype))
     time = jnp.max(jnp.where(present, took, 0)) + asked.elapsed
-    levels = setup.algorithm.aggregator.levels(upload, heard, setup.weights, memory)
+    levels = setup.algorithm.aggregator.levels(upload.to_aggregate(), heard, setup.weights, memory)
     levels = levels | masked_mean(upload.drift, heard.active)
     if setup.consensus:
         levels = levels | {"consensus": consensus_error(heard, upload)}

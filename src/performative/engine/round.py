@@ -178,7 +178,7 @@ def close_round(
     cohort, rejected = reject_broken(asked, upload)
     chosen = algorithm.participation.observe(cohort, upload, chosen)
     move, aggregated = algorithm.aggregator.aggregate(
-        state.theta, upload, cohort, setup.weights, state.server.aggregator
+        state.theta, upload.to_aggregate(), cohort, setup.weights, state.server.aggregator
     )
     check_like(f"the move of {type(algorithm.aggregator).__name__}", move, state.theta)
     theta = jax.tree.map(jnp.add, state.theta, move)

@@ -220,7 +220,7 @@ def read_ledger(
 ) -> Any:  # fmt: skip
     """The books of privacy, with what an earlier part of the run has spent; None where none are kept."""
     if privacy is None:
-        if books is not None and books.round > 0 and (books.folder / BOOK).exists():
+        if books is not None and (books.notes.get("ledger") or (books.folder / BOOK).exists()):
             raise ValueError("privacy: the run in the checkpoint keeps a ledger; give privacy= to go on with it.")
         return None
     from performative.privacy.ledger import Ledger  # the accountant takes a while to import
@@ -230,7 +230,7 @@ def read_ledger(
     ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta, unseen_rows)
     for told in ledger.guarantee.not_covered if ledger.guarantee.certified else ():
         warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.", stacklevel=3)
-    ledger.resume(0 if books is None else books.round)
+    ledger.resume({"round": 0} if books is None else books.notes)
     return ledger
 
 

@@ -36,7 +36,7 @@ class OwnLedger:
         )
         if privacy.epsilon is not None and not self.guarantee.certified:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
-        self.key = json.dumps([_plain(one) for one in self.guarantee.releases], sort_keys=True)
+        self.key = json.dumps([one.told() for one in self.guarantee.releases], sort_keys=True)
         self._most: tuple[str, float | int] = ("", 0.0)
 
     def answered(self) -> dict[str, int]:
@@ -92,11 +92,6 @@ def _spent(key: str, answers: int, delta: float) -> float:
     """Epsilon of earlier answers under a mechanism that was written down; infinite where none was promised."""
     releases = tuple(_read(one) for one in json.loads(key))
     return Guarantee("example", releases).spent(answers, delta).epsilon
-
-
-def _plain(one: Releases) -> dict[str, Any]:
-    sampling = {"kind": type(one.sampling).__name__, **vars(one.sampling)}
-    return {"z": one.noise_multiplier, "sampling": sampling, "each": str(one.each), "most": one.most}
 
 
 def _read(told: dict[str, Any]) -> Releases:

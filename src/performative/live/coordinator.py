@@ -94,6 +94,7 @@ def serve(
                 chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], row), 1, 1))
                 seconds += time.monotonic() - began
                 notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
+                notes |= {} if ledger is None else {"ledger": ledger.told}
                 books.checkpoint.save(live, chunks, notes)
                 told = outcome.told | {"seconds": round(time.monotonic() - began, 3)}
                 if ledger is not None:

@@ -15,15 +15,39 @@ from typing import Any
 
 import numpy as np
 
-from performative.aggregators import Mean
+from performative.aggregators import (
+    ClusterVarp,
+    Extrapolate,
+    Krum,
+    Mean,
+    Median,
+    Nova,
+    PooledJacobian,
+    Scaffold,
+    ServerOpt,
+    TrimmedMean,
+    Varp,
+)
 from performative.algorithm import Algorithm
 from performative.arguments import checked
-from performative.batches import Poisson, Shuffled, Whole
-from performative.channels import ClippedNoise
+from performative.batches import Fixed, Poisson, Uniform, Whole
+from performative.channels import ClippedNoise, Plain, Quantised, Sparse
+from performative.deploy import Deployment
 from performative.estimators import Clipped, ClippedModel, Dice, Filtered, Minibatch, Preconditioned, Prox
 from performative.fitted import is_fitted_model
 from performative.participation import Available, Cyclic, FirstK, Full, LocalWork, SchemeOne, SchemeTwo, UniformSteps
-from performative.populations import Sluggish
+from performative.populations import (
+    Classes,
+    Contaminated,
+    Database,
+    Gaussian,
+    Mixture,
+    Outliers,
+    Pricing,
+    Regression,
+    Static,
+    Strategic,
+)
 from performative.privacy.accounting import Everyone, Spending, WithoutReplacement, epsilons
 from performative.privacy.known_parts import (
     Releases,
@@ -111,6 +135,7 @@ def guarantee(
         if published:
             raise Uncertified(f"{', '.join(published)} would be published without noise")
         _check_choice(algorithm)
+        _check_server(algorithm)
         per = _for_clients if unit == "client" else _for_unseen if unseen_rows else _for_examples
         releases = per(problem, algorithm, conservative, assumes)
     except Uncertified as reason:
@@ -146,6 +171,16 @@ def _check_choice(algorithm: Algorithm) -> None:
         raise Uncertified(f"{type(work).__name__} may choose the number of steps by the data")
     if type(scheme) not in _BLIND or algorithm.participation.wants_loss:
         raise Uncertified(f"{type(scheme).__name__} may choose clients by their data; use Full, SchemeOne or SchemeTwo")
+
+
+def _check_server(algorithm: Algorithm) -> None:
+    """Whatever follows the noise must look at nothing but what carries it."""
+    for part in _chain(algorithm.aggregator):
+        if type(part) not in _AGGREGATORS:
+            raise Uncertified(f"what the aggregator {type(part).__name__} looks at is not known to the accountant")
+    for part, known in ((algorithm.channel, _CHANNELS), (algorithm.deploy, (Deployment,))):
+        if type(part) not in known:
+            raise Uncertified(f"what {type(part).__name__} makes of a model is not known to the accountant")
 
 
 def _for_examples(
@@ -221,6 +256,14 @@ def _for_clients(
 
 # Schemes that look at nobody's data.
 _BLIND = (Full, SchemeOne, SchemeTwo, FirstK, Cyclic, Available)
+# What makes a model of noisy updates, and looks at nothing else.
+_AGGREGATORS = (
+    Mean, Median, TrimmedMean, Krum, Nova, Extrapolate, Varp, ClusterVarp, ServerOpt, Scaffold, PooledJacobian,
+)  # fmt: skip
+_CHANNELS = (Plain, ClippedNoise, Quantised, Sparse)
+# People and batches that keep nothing between rounds.
+_CALM = (Classes, Contaminated, Database, Gaussian, Mixture, Outliers, Pricing, Regression, Static, Strategic)
+_FRESH = (Fixed, Uniform, Poisson, Whole)
 # Estimators that send nothing but the update, and those of them that remember nothing.
 _SILENT = (Minibatch, Clipped, ClippedModel, Dice, Filtered, Prox, Preconditioned)
 _FORGETFUL = (Minibatch, Clipped, ClippedModel, Filtered, Prox)
@@ -233,14 +276,16 @@ _ALWAYS = (
 )
 
 
-def _chain(estimator: Any) -> list[Any]:
-    """An estimator and what it is wrapped around."""
-    return [estimator, *(_chain(estimator.inner) if hasattr(estimator, "inner") else [])]
+def _chain(part: Any) -> list[Any]:
+    """A part, what it is wrapped around, and what else it holds of its kind."""
+    inside = [getattr(part, name) for name in ("inner", "outlier") if hasattr(part, name)]
+    return [part, *(deeper for one in (*inside, *getattr(part, "groups", ())) for deeper in _chain(one))]
 
 
 def _remembers(population: Any, algorithm: Algorithm) -> bool:
     """Whether clients keep something between rounds that depends on who was drawn before."""
-    inside = [population, *getattr(population, "groups", ())]
-    inside += [getattr(population, name) for name in ("inner", "outlier") if hasattr(population, name)]
-    calm = not any(type(part) is Sluggish for part in inside) and type(algorithm.batch) is not Shuffled
-    return not (calm and all(type(part) in _FORGETFUL for part in _chain(algorithm.estimator)))
+    return not (
+        type(algorithm.batch) in _FRESH
+        and all(type(part) in _CALM for part in _chain(population))
+        and all(type(part) in _FORGETFUL for part in _chain(algorithm.estimator))
+    )

@@ -53,6 +53,11 @@ class Releases:
     each: Fraction = Fraction(1)
     most: int | None = None
 
+    def told(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        sampling = {"kind": type(self.sampling).__name__, **vars(self.sampling)}
+        return {"z": self.noise_multiplier, "sampling": sampling, "each": str(self.each), "most": self.most}
+
     def after(self, rounds: int) -> Release:
         """All that `rounds` rounds release."""
         count = math.ceil(rounds * self.each)

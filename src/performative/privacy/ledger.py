@@ -9,7 +9,7 @@ import numpy as np
 
 from performative.algorithm import Algorithm
 from performative.arguments import checked
-from performative.files import write_whole
+from performative.files import Damaged, digest_of, write_whole
 from performative.privacy.accounting import Spending
 from performative.privacy.certification import Guarantee, guarantee
 from performative.privacy.promise import BOOK, Privacy
@@ -49,34 +49,67 @@ class Ledger:
             raise ValueError('privacy: noise="secure" needs a part that adds noise: Clipped, Dice or ClippedNoise.')
         self.file = None if folder is None else Path(folder) / BOOK
         self.wasted = self.done = 0
+        mechanism = json.loads(json.dumps([one.told() for one in self.guarantee.releases]))
+        self.told: dict[str, Any] = {"noise": privacy.noise, "mechanism": mechanism, "wasted": 0, "drawn": 0}
 
-    def resume(self, done: int) -> None:
-        """Take up the books of a run that is at round `done`: secure noise that was drawn for more rounds is lost."""
-        self.done = done
-        if self.file is None or not (done or self.file.exists()):
+    def resume(self, notes: dict[str, Any]) -> None:
+        """Take up the books of a run whose checkpoint has these notes.
+
+        Secure noise that was drawn for more rounds than the checkpoint has is lost, and was spent. Books that are
+        missing, altered, older than the checkpoint or of other noise stop the run: what was lost would be forgotten.
+        """
+        self.done, noted = notes["round"], notes.get("ledger")
+        if self.file is None:
             return
-        book: dict[str, Any] = {"noise": "fast", "wasted": 0, "drawn": done}
-        if self.file.exists():
-            book = json.loads(self.file.read_text())
-        if done and book["noise"] != self.privacy.noise:
+        if not self.file.exists():
+            if noted is not None:
+                raise ValueError(
+                    f"privacy: {self.file} is missing, so that nobody knows what was drawn and lost since the "
+                    "checkpoint. Put it back; without it this run must not go on."
+                )
+            if self.done and self.secure:
+                raise ValueError('privacy: the run in the checkpoint has fast noise; go on with noise="fast".')
+            return
+        book = self._read()
+        if noted is not None and (book["drawn"] < noted["drawn"] or book["wasted"] < noted["wasted"]):
+            raise ValueError(f"privacy: {self.file} is older than the checkpoint beside it; put the right one back.")
+        if book["noise"] != self.privacy.noise:
             raise ValueError(
                 f'privacy: the run in the checkpoint has {book["noise"]} noise; go on with noise="{book["noise"]}".'
             )
-        self.wasted = book["wasted"]
-        if book["noise"] == "secure":
+        if book["mechanism"] != self.told["mechanism"]:
+            raise ValueError(
+                f"privacy: {self.file} counts {book['drawn']} rounds of another mechanism (noise, sampling or steps "
+                "differ), which are spent; go on with that one, or give another folder and add up both epsilons."
+            )
+        self.wasted, done = book["wasted"], self.done
+        if self.secure:
             self.wasted += max(0, book["drawn"] - done)
             # Samples are drawn anew, too: in the epoch that was left a person can come a second time.
             epochs = [math.ceil(1 / mine.each) for mine in self.guarantee.releases if mine.each < 1]
             self.wasted += max(epochs, default=0)
 
+    def _read(self) -> dict[str, Any]:
+        """The books as they were written; `Damaged` where they were altered."""
+        assert self.file is not None
+        try:
+            book = json.loads(self.file.read_text())
+            digest = book.pop("digest")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Damaged(f"privacy: {self.file} is not what a run wrote.") from None
+        if digest != digest_of(json.dumps(book).encode()):
+            raise Damaged(f"privacy: {self.file} was altered since it was written: its digest does not match.")
+        return book
+
     def write(self, upto: int) -> None:
         """Write down, before it begins, up to which round noise will be drawn."""
+        self.told |= {"wasted": self.wasted, "drawn": upto}
         if self.file is not None:
             spent = self.spent(upto).epsilon
-            told = {"noise": self.privacy.noise, "wasted": self.wasted, "drawn": upto}
-            told |= {"spent": spent if math.isfinite(spent) else "infinite"}
+            told = {**self.told, "spent": spent if math.isfinite(spent) else "infinite"}
             promise = {"delta": self.privacy.delta, "epsilon": self.privacy.epsilon, "unit": self.guarantee.unit}
-            write_whole(self.file, json.dumps({**told, **promise}).encode())
+            book = json.loads(json.dumps({**told, **promise}))
+            write_whole(self.file, json.dumps(book | {"digest": digest_of(json.dumps(book).encode())}).encode())
 
     def most_rounds(self, rounds: int) -> int:
         """How many of `rounds` the budget allows; what is done stays done."""
@@ -102,7 +135,7 @@ class Ledger:
             return np.zeros(len(rounds))
         final = self.spent(last).epsilon
         marks = np.unique(np.concatenate([[last], rounds[rounds > 0][_spaced(int(np.sum(rounds > 0)))]]))
-        grid = final * _COARSE if math.isfinite(final) else None
+        grid = final * _COARSE if 0 < final < math.inf else None
         found = self.guarantee.spendings([int(r) + self.wasted for r in marks], self.privacy.delta, grid)
         values = np.minimum(np.maximum.accumulate([spending.epsilon for spending in found]), final)
         return np.where(rounds == 0, 0.0, values[np.searchsorted(marks, rounds)])
