@@ -102,7 +102,7 @@ def test_history_saves_and_loads(tmp_path):
     assert same(history, loaded)
     assert loaded.meta == history.meta
     assert [p.name for p in tmp_path.iterdir()] == ["history.nc"]
-    with pytest.raises(FileNotFoundError, match="no history at"):
+    with pytest.raises(FileNotFoundError, match="there is no history"):
         pf.History.load(tmp_path / "absent.nc")
     with pytest.raises(KeyError, match="was not recorded; recorded are"):
         history["loss"]

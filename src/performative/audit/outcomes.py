@@ -60,7 +60,7 @@ class Reading:
         self.rows, self.people, self.weight, self.square = (np.zeros(n) for _ in range(4))
         self.first, self.doubled, self.doubled_squares = (np.zeros((n, q)) for _ in range(3))
         self.second = np.zeros((n, q, q))
-        self.sample = Reservoir(q, size)
+        self.sample = Reservoir(q + 1, size)  # the chance is the last column
         self.inside, self.outside = Sums(len(seen.columns.features)), Sums(len(seen.columns.features))
 
     def read(self, table: Table, rows: int) -> None:
@@ -111,10 +111,7 @@ class Reading:
             self.doubled_squares[:, j] += np.bincount(cell, w**2 * d[:, j] ** 2, minlength=n)
             for k in range(j + 1):
                 self.second[:, j, k] += np.bincount(cell, w * d[:, j] * d[:, k], minlength=n)
-        # A row that stands for w is kept as often as w rows: the least of w uniform numbers is 1 - (1 - u)^(1/w).
-        u = hashes.astype(np.float64) / 2.0**64
-        least = -np.expm1(chance * np.log1p(-np.minimum(u, 1 - 2.0**-53)))
-        self.sample.add(cell, np.where(chance < 1, (least * 2.0**64).astype(np.uint64), hashes), z)
+        self.sample.add(cell, hashes, np.column_stack([z, chance]))
 
     def finish(self) -> Outcomes:
         """Logs by client, or why there are none."""
@@ -138,9 +135,19 @@ class Reading:
             theta, time = seen.deployments.theta[cells - i * many], seen.deployments.time[cells - i * many]
             logs[name] = ClientLog(
                 theta, time, effective[cells], self.origin[cells] + shift[cells], cov[cells],
-                self.sample.of(cells), self.names, seen.deployments.parameters, name,
+                self._thinned(cells), self.names, seen.deployments.parameters, name,
             )  # fmt: skip
         return Outcomes(logs, coverage, span, self._why(logs, span))
+
+    def _thinned(self, cells: np.ndarray) -> np.ndarray:
+        """Rows that stand for everybody, each for as many: one that stands for w stays with probability w / max w."""
+        rows = self.sample.of(cells)
+        rows, chance = rows[..., :-1], rows[..., -1]
+        if not rows.size:
+            return rows
+        least = np.min(np.where(np.isnan(chance), np.inf, chance), axis=1, keepdims=True)
+        drawn = np.random.default_rng([self.seen.seed, *cells]).random(chance.shape)
+        return np.where((drawn < least / chance)[..., None], rows, np.nan)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -137,6 +137,13 @@ def read_logs(
     return _finish(folder, settings, deployments, columns, seen, again)
 
 
+def _nothing_usable(folder: Path, seen: Pass) -> LogError:
+    why = "; ".join(f"{count} had {reason}" for reason, count in seen.dropped.items() if count)
+    return LogError(
+        f"no client has two usable rows under any deployment: of {seen.rows} rows, {why or 'none'}.", folder
+    )
+
+
 def _finish(
     folder: Path, settings: Settings, deployments: Deployments, columns: Columns, seen: Pass, again: Again
 ) -> Logs:
@@ -146,6 +153,8 @@ def _finish(
             f"Columns of the rows that are no features were passed over: {', '.join(map(repr, columns.passed))}."
         )
     notes += [f"{name} was clipped to {low:g} .. {high:g}." for name, (low, high) in settings.clip.items()]
+    if not seen.cells:
+        raise _nothing_usable(folder, seen)
     track, labelled, selection, outcomes = choose_rows(settings, columns, seen, notes, again)
     names = (*columns.features, LABEL) if labelled else columns.features
     keep = _varying(track, names, notes)
@@ -159,10 +168,7 @@ def _finish(
     elif only_accepted(seen):
         clients, blocked = of_accepted(seen, clients, again, notes)
     if not clients:
-        why = "; ".join(f"{count} had {reason}" for reason, count in seen.dropped.items() if count)
-        raise LogError(
-            f"no client has two usable rows under any deployment: of {seen.rows} rows, {why or 'none'}.", folder
-        )
+        raise _nothing_usable(folder, seen)
     features = tuple(n for n in (names[j] for j in keep) if n != LABEL or not labelled)
     place = parameter_places(columns.features, deployments.parameters, settings)
     place = {name: i for name, i in place.items() if name in features}
