@@ -68,7 +68,9 @@ def read_argument(owner: str, name: str, value: Any, wanted: Any) -> Any:
 
 
 def _read(name: str, value: Any, wanted: Any) -> Any:
-    if isinstance(wanted, (str, typing.TypeVar)) or wanted is Any or not is_concrete(value):
+    if isinstance(wanted, (str, typing.TypeVar)) or wanted is Any or isinstance(value, collections.abc.Iterator):
+        return value  # an iterator is read once, by the function itself
+    if not is_concrete(value):
         return value
     if wanted is None or wanted is type(None):
         return value if value is None else _WRONG
