@@ -68,7 +68,7 @@ def read_frame(
         raise ValueError(f"frame must be a pandas DataFrame, one row a person; got {type(frame).__name__}.")
     if len(frame) == 0:
         raise ValueError("frame has no rows.")
-    check_flags("from_frame", standardise=standardise, intercept=intercept)
+    check_flags("from_frame", intercept=intercept)
     for role, name in (("client", client), ("label", label)):
         if not _among(name, frame.columns):
             near = nearest(str(name), map(str, frame.columns))

@@ -67,7 +67,7 @@ class History:
         for shelf in (self.records, self.risks) if isinstance(name, str) else ():
             if name in shelf:
                 return shelf[name]
-        raise KeyError(f"{name!r} was not recorded; recorded are {sorted([*self.records, *self.risks])}.")
+        raise KeyError(f"no {name!r} was recorded; a name is one of {sorted([*self.records, *self.risks])}.")
 
     def __repr__(self) -> str:
         bad = int(np.sum(self.stopped_at >= 0))
@@ -114,10 +114,13 @@ class History:
 
         if not Path(path).is_file():
             raise FileNotFoundError(f"path={str(path)!r}: there is no history; History.save makes one.")
-        with xr.open_dataset(path, engine="h5netcdf") as file:
-            data = file.load()
+        try:
+            with xr.open_dataset(path, engine="h5netcdf") as file:
+                data = file.load()
+        except OSError:
+            data = xr.Dataset()
         if not {"meta", "status"} <= set(data.attrs):
-            raise ValueError(f"{path} is not a history that History.save wrote.")
+            raise ValueError(f"path={str(path)!r} is not a history that History.save wrote.")
         arrays = {str(name): data[name] for name in data.data_vars}
         thetas = {name: a.to_numpy() for name, a in arrays.items() if name.partition(".")[0] == "theta"}
         several = {name.removeprefix("theta."): array for name, array in thetas.items()}

@@ -104,7 +104,7 @@ def test_history_saves_and_loads(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["history.nc"]
     with pytest.raises(FileNotFoundError, match="there is no history"):
         pf.History.load(tmp_path / "absent.nc")
-    with pytest.raises(KeyError, match="was not recorded; recorded are"):
+    with pytest.raises(KeyError, match="was recorded; a name is one of"):
         history["loss"]
 
 

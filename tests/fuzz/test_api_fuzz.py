@@ -14,13 +14,13 @@ from calls import ALL
 
 import performative as pf
 
-QUICK = {"calls": 800, "analyses": 100, "files": 20, "uses": 12, "runs": 12, "sweeps": 4, "whole_runs": 1}
+QUICK = {"calls": 500, "analyses": 60, "files": 12, "uses": 8, "runs": 8, "sweeps": 2, "whole_runs": 1}
 LONG = {"calls": 20_000, "analyses": 3000, "files": 1000, "uses": 1500, "runs": 1500, "sweeps": 500, "whole_runs": 60}
 # What only we make: results, records of results, and hooks that are called by position.
 MADE_BY_US = {
-    "Certificate", "Plan", "Scoreboard", "Solution", "Finding", "Images", "StrategicTables", "Network",
+    "History", "Certificate", "Plan", "Scoreboard", "Solution", "Finding", "Images", "StrategicTables", "Network",
     "Guarantee", "Spending", "certified_rows", "protection", "Selection", "weighted_sum", "FromOptax",
-    "number", "per_client", "cite",
+    "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Choice", "Contraction", "ErrorBound", "Extremes", "Floor", "GaussianPoints", "GradientBound",
     "LocalSteps", "Moments", "Numbered", "PointGap", "RiskBound", "SelectionBound", "Theorem",
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """All attacks that fit an algorithm, by one call."""
 
 from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.attack.planting import canaries as plant_canaries
 from performative.attack.report import Finding
 from performative.attack.target import read_target
@@ -14,6 +15,7 @@ _CLIENTS = 20
 _WIDE = 0.01
 
 
+@checked
 def audit(
     problem: Problem | None,
     algorithm: Algorithm,

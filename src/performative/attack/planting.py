@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.attack.bounds import choose, split
 from performative.attack.crafted import RELATIONS, OneHot, default_relation, draws_of_one
 from performative.attack.report import Finding
@@ -28,6 +29,7 @@ _FLOATS = 1 << 25
 _GUESSED = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 
 
+@checked
 def canaries(
     algorithm: Algorithm,
     rows: int = 100,

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import stats
 
 from performative.algorithm import Algorithm
+from performative.arguments import checked
 from performative.attack.bounds import epsilon_lower
 from performative.attack.crafted import Neighbours, craft, default_relation, score
 from performative.attack.report import Finding
@@ -50,6 +51,7 @@ class Trials:
         )  # fmt: skip
 
 
+@checked
 def neighbours(
     algorithm: Algorithm,
     rows: int = 100,
@@ -104,6 +106,7 @@ def _try(
     return Trials(method, target, problems[0], pair, rounds, scores[0], scores[1], time.perf_counter() - began)
 
 
+@checked
 def release(
     algorithm: Algorithm,
     delta: float | None = None,
@@ -131,6 +134,7 @@ def release(
     return dataclasses.replace(found, method="single releases")
 
 
+@checked
 def messages(
     algorithm: Algorithm,
     rows: int = 100,

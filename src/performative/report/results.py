@@ -50,7 +50,7 @@ def read_results(folder: Path) -> list[Result]:
         found.append(Result(f"{paper}/{name}", str(manifest.get("paper", paper)), manifest, setup, file.parent))
     if not found:
         raise ValueError(
-            f"{folder}: expected results in <paper>/<name>/manifest.json; found none. "
+            f"{folder} is no thing to report: expected results in <paper>/<name>/manifest.json; found none. "
             "`performative reproduce --all --quick` makes them."
         )
     return found

@@ -56,9 +56,9 @@ def _from_disk(place: Path, title: str | None) -> bytes:
 
         return gallery_page(place, title)
     if not place.exists():
-        raise FileNotFoundError(f"there is no {place}; give a history (.nc) or a folder of results.")
+        raise FileNotFoundError(f"thing: there is no {place}; give a history (.nc) or a folder of results.")
     if place.suffix != ".nc":
-        raise ValueError(f"{place}: give a history that History.save wrote (.nc), or a folder of results.")
+        raise ValueError(f"thing={str(place)!r}: give a history that History.save wrote (.nc), or a folder of results.")
     from performative.report.run_page import run_page
 
     try:

@@ -136,7 +136,16 @@ class TestLive:
             Village().live(**options)
 
 
-COMMON = {"types_stay", "jit_equals_eager", "vmap_equals_loop", "compiles_once", "sweeps", "nodes", "in_a_round"}
+COMMON = {
+    "types_stay",
+    "jit_equals_eager",
+    "vmap_equals_loop",
+    "compiles_once",
+    "sweeps",
+    "nodes",
+    "expectations",
+    "in_a_round",
+}
 
 
 class TestObserved:
