@@ -96,7 +96,10 @@ def as_whole(value: Any) -> Any:
 
 def as_words(value: Any) -> tuple[str, ...]:
     """Sentences as a tuple; a single one may stand by itself."""
-    return (value,) if isinstance(value, str) else tuple(value)
+    words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else None
+    if words is None or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"from_data must be sentences; got {value!r}.")
+    return words
 
 
 def whole(**options: Any) -> Any:

@@ -23,7 +23,7 @@ class PricingDescent:
 
     demand: Values
     sensitivity: Values
-    weights: Any = None
+    weights: Values | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -63,7 +63,7 @@ class PricingDescent:
         """
         if not (math.isfinite(eta) and eta > 0 and variance >= 0):
             raise ValueError(f"eta must be positive and variance not negative; got {eta} and {variance}.")
-        alpha, rate = self.weights, 1.0 - 2.0 * eta * self.sensitivity
+        alpha, rate = np.asarray(self.weights), 1.0 - 2.0 * eta * self.sensitivity
         mean, spread, found = float(start), 0.0, [(start - self.optimum) ** 2]
         A, B, S = np.ones_like(rate), np.zeros_like(rate), np.zeros_like(rate)
         for t in range(1, steps + 1):
@@ -83,7 +83,7 @@ class PricingDescent:
         """The gap as t grows, R = 1: b^2 / (4 gamma_bar) + eta v' / (4 (1 - gamma_bar eta)), v' = v sum alpha_i^2."""
         if not 0 < eta * self.gamma_bar < 1:
             return math.inf
-        v = variance * float(self.weights @ self.weights)
+        v = variance * float(np.sum(np.square(np.asarray(self.weights))))
         return bias**2 / (4.0 * self.gamma_bar) + eta * v / (4.0 * (1.0 - self.gamma_bar * eta))
 
     def assumptions(self, start: float, reach: float, bias: float = 0.0, variance: float = 0.0) -> Any:
