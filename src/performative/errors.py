@@ -1,6 +1,7 @@
 """Checks of what users hand in, and the messages they get."""
 
 import difflib
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -77,6 +78,15 @@ def check_fields(part: Any) -> None:
                     "where it is a quantity.",
                 )
             )
+
+
+def check_room(owner: str, numbers: int, **counts: int) -> None:
+    """Refuse a made-up table of so many numbers that the machine cannot hold it."""
+    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 36
+    if 8 * numbers > room:
+        asked = ", ".join(f"{name}={count}" for name, count in counts.items())
+        text = f"{owner}: {asked} would take {8 * numbers / 2**30:,.0f} GiB; this machine has {room / 2**30:,.0f} GiB."
+        raise ValueError(coded("far-too-large", text))
 
 
 def check_like(owner: str, got: Any, theta: Any) -> None:

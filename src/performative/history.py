@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import jax
 import numpy as np
@@ -84,7 +85,7 @@ class History:
 
         data: dict[str, Any] = {}
         for path, leaf in jax.tree_util.tree_leaves_with_path(self.theta):
-            name = ".".join(["theta", *(jax.tree_util.keystr((step,), simple=True) for step in path)])
+            name = ".".join(["theta", *(_quote(jax.tree_util.keystr((step,), simple=True)) for step in path)])
             times = "round" if leaf.shape[1] == len(self.rounds) else "theta_round"
             axes = [f"{name}_axis{axis}" for axis in range(leaf.ndim - 2)]
             data[name] = (("repeat", times, *axes), leaf)
@@ -123,7 +124,10 @@ class History:
             raise ValueError(f"path={str(path)!r} is not a history that History.save wrote.")
         arrays = {str(name): data[name] for name in data.data_vars}
         thetas = {name: a.to_numpy() for name, a in arrays.items() if name.partition(".")[0] == "theta"}
-        several = {name.removeprefix("theta."): array for name, array in thetas.items()}
+        names = [unquote(name.removeprefix("theta.")) for name in thetas]
+        if len(set(names)) < len(names):  # {"a.b": ...} beside {"a": {"b": ...}}
+            names = [name.removeprefix("theta.") for name in thetas]
+        several = dict(zip(names, thetas.values(), strict=True))
 
         def shelf(*dims: str) -> dict[str, np.ndarray]:
             return {n: a.to_numpy() for n, a in arrays.items() if a.dims == dims and n not in thetas}
@@ -145,3 +149,8 @@ class History:
         from performative.plotting import plot_history
 
         return plot_history(self, quantity, ax, label)
+
+
+def _quote(key: str) -> str:
+    """A key without "/", which parts the names of a NetCDF file, and ".", which parts those of keys."""
+    return key.replace("%", "%25").replace("/", "%2F").replace(".", "%2E")

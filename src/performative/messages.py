@@ -281,6 +281,11 @@ MESSAGES: dict[str, Message] = {
         "By its trace a run needs more memory than the device has left, even with one client at a time.",
         "Keep tables on disk or in bytes (`pf.tables`), use smaller batches or fewer repeats, or more devices.",
     ),
+    "far-too-large": Message(
+        "refusal",
+        "Data and memory of a run, or the table of a made-up case, are far larger than what the machine has left.",
+        "Ask for fewer repeats, clients or rows, or keep tables on disk (`pf.tables`).",
+    ),
     "batch-exceeds-table": Message(
         "warning",
         "`Fixed(n)` draws more rows a step, with replacement, than any client has.",

@@ -65,7 +65,7 @@ def test_given_scales_are_used():
         ({**KNOWN, "cards": (4.0, 0.0)}, r"'cards' needs \(mean, standard deviation > 0\); got \(4.0, 0.0\)"),
         ({**KNOWN, "cards": 4.0}, r"'cards' needs \(mean, standard deviation > 0\); got 4.0"),
         ({**KNOWN, "cards": (np.nan, 1.0)}, "'cards' needs"),
-        ("yes", "standardize must be True, False or {feature: .*got 'yes'"),
+        ("yes", "standardize must be True, False, \"robust\" or {feature: .*got 'yes'"),
     ],
 )
 def test_scales_that_do_not_fit_are_refused(standardize, says):

@@ -149,7 +149,9 @@ def read_settings(folder: Path) -> Settings:
         return Settings()
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise LogError("lists or tables are nested too deeply.", file) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
         raise LogError(f"not valid TOML: {error}", file) from error
     for table, entries in raw.items():
         if table not in _RULES:

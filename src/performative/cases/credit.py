@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from performative.arguments import checked
-from performative.errors import check_counts
+from performative.errors import check_counts, check_room
 from performative.problem import Problem
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
     import pandas as pd
 
     check_counts(banks=banks)
+    check_room("credit_table", 400 * (len(_FEATURES) + 2) * banks, banks=banks)
     rng = np.random.default_rng(seed)
     centre, spread, effect = np.array([row[:3] for row in _FEATURES.values()]).T
     tables = []
@@ -59,9 +60,10 @@ def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04, banks: 
     react at all and those of the last bank react twice as much as the mean. One model cannot make up for both, so
     the stable point (retrain until nothing changes) and the optimal point (foresee the answer) differ.
     """
+    table = credit_table(seed, banks)
     strengths: dict[Any, float] = {f"bank {i}": strength * 2 * i / (banks - 1) for i in range(banks) if banks > 1}
     return Problem.from_frame(
-        credit_table(seed, banks),
+        table,
         client="bank",
         label="default",
         strategic=CHANGEABLE,

@@ -9,7 +9,7 @@ import numpy as np
 from performative import losses
 from performative.arguments import checked
 from performative.domains import Box
-from performative.errors import check_counts, check_number
+from performative.errors import check_counts, check_number, check_room
 from performative.populations import Classes, Contaminated, Gaussian, Mixture, Outliers, Pricing, Regression
 from performative.populations.base import AbstractPopulation
 from performative.populations.shares import Budgets, Losses
@@ -19,6 +19,7 @@ from performative.problem import Problem
 def _grid(low: float, high: float, clients: int) -> np.ndarray:
     """Midpoints of equal pieces of an interval, one a client."""
     check_counts(clients=clients)
+    check_room("clients", 16 * clients, clients=clients)
     return low + (high - low) * (np.arange(clients) + 0.5) / clients
 
 
@@ -34,6 +35,7 @@ def pricing_demands(
     paper does not say where its outliers lie. theta_PS = mu_bar / gamma_bar and theta_PO is half of it.
     """
     check_counts(clients=clients, goods=goods)
+    check_room("pricing_demands", 8 * clients * goods, clients=clients, goods=goods)
     check_number("pricing_demands", outlier=outlier)
     if not 0 <= contamination < 1:
         raise ValueError(f"pricing_demands: contamination is a share and must lie in [0, 1); got {contamination}.")

@@ -1,5 +1,6 @@
 """One TOML file, one experiment: [problem], [algorithm], [run], and [privacy] where a ledger is kept."""
 
+import csv
 import dataclasses
 import tomllib
 from collections.abc import Mapping
@@ -74,6 +75,10 @@ def parse(file: Path) -> dict[str, Any]:
         raise ConfigError(f"not valid TOML: {error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 text: {error.reason} at byte {error.start}.") from error
+    except RecursionError:
+        raise ConfigError("lists or tables are nested too deeply.") from None
+    except ValueError:  # Python reads no whole numbers of so many digits
+        raise ConfigError("a number has more than a few thousand digits.") from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}.") from error
 
@@ -159,6 +164,7 @@ def _frame(builder: Builder, table: Any) -> Problem:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}.", f"{key}.path")
     with blame(f"{key}.path"):
+        check_header(path)
         frame = pd.read_csv(path)
     given = {name: value for name, value in table.items() if name != "path"}
     keywords = builder.keywords(Problem.from_frame, given, key, leave_out=("frame",))
@@ -169,6 +175,15 @@ def _frame(builder: Builder, table: Any) -> Problem:
         keywords["strength"] = {names.get(name, name): value for name, value in strength.items()}
     with blame(key, keywords):
         return Problem.from_frame(frame, **keywords)
+
+
+def check_header(path: Path) -> None:
+    """Refuse a CSV file that names a column twice: pandas would give the second another name."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        header = next(csv.reader(file), [])
+    twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path.name}: column {twice[0]!r} occurs twice; keep one.")
 
 
 def _algorithm(builder: Builder, table: dict[str, Any]) -> Algorithm:

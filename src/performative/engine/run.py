@@ -29,12 +29,16 @@ from performative.engine.setup import check_fit, check_length, on_device, on_mes
 from performative.engine.sharding import client_mesh, describe_mesh, everywhere, share_work, to_host
 from performative.errors import check_counts, check_finite, check_flags, check_like, is_one_of
 from performative.history import History
-from performative.messages import PerformativeWarning, warn
+from performative.messages import PerformativeWarning, coded, warn
 from performative.privacy.promise import BOOK, Privacy
 from performative.problem import Problem
 
 RISK_POINTS = 20
 _CONFIG: Any = jax.config  # its flags are made at run time, so a type checker does not know them
+
+
+# A run whose data and memory alone are this many times what is free is not begun.
+_FAR_TOO_MUCH = 2
 
 
 def run(
@@ -112,6 +116,8 @@ def run(
         if mesh is not None:
             compute, footprint = share_work(compute, footprint, at_once, mesh)
         setup = dataclasses.replace(setup, compute=compute)
+        if footprint is not None and footprint.standing > _FAR_TOO_MUCH * footprint.available:
+            raise ValueError(coded("far-too-large", f"run: repeats={repeats} need {footprint}."))
         if footprint is not None and footprint.missing:
             warn("not-enough-memory", f"run: it needs {footprint}.")
         watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, algorithm))

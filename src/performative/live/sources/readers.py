@@ -175,7 +175,7 @@ class Query:
 
     url: as SQLAlchemy writes it, such as "postgresql+psycopg://..."; never printed
     sql: a SELECT that asks for `:version`, says ORDER BY something that no two rows share, and returns the columns
-         named here, the version's among them; whatever it would write is rolled back
+         named here, the version's among them; whatever it would write is refused (SQLite) or rolled back
     """
 
     url: str = dataclasses.field(repr=False)
@@ -206,6 +206,9 @@ class Query:
         try:
             engine = sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool)
             with engine.connect() as connection:
+                if engine.dialect.name == "sqlite":
+                    # Python's driver opens a transaction before some statements only, so not all would be rolled back.
+                    connection.exec_driver_sql("PRAGMA query_only = ON")
                 result = connection.execute(sqlalchemy.text(self.sql), {"version": version})
                 there, records = list(result.keys()), result.all()
         except sqlalchemy.exc.SQLAlchemyError as error:
