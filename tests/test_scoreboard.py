@@ -123,7 +123,7 @@ def test_where_repeats_end_between_static_and_stable(board):
     assert board.gap == pytest.approx(np.linalg.norm(line))
     for name, way in board.ways.items():
         place = (np.asarray(board.histories[name].final, float) - static) @ line / (line @ line)
-        half = stats.t.ppf(0.975, REPEATS - 1) * stats.sem(place)
+        half = stats.t.ppf(1 - 0.025 / len(board.ways), REPEATS - 1) * stats.sem(place)  # all of them together
         assert (way.mean, way.half) == (pytest.approx(place.mean()), pytest.approx(half))
     # Those who watch the data go to the stable point, those who do not stay where no one reacted.
     assert board.detectable and board.ways["steps"].resolves

@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # What an annotation can say besides Python's own types. Numbers arrive as a float or as an array of them.
 Count = Annotated[int, "a whole number >= 1"]
 Finite = Annotated[float, "one finite number"]
-Values = Annotated[Any, "a number or an array of numbers"]
+Values = Annotated[Any, "a finite number or an array of such"]
 Extended = Annotated[Any, "a number or an array of numbers, which may be infinite"]
 _WRONG = object()
 

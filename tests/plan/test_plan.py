@@ -234,10 +234,11 @@ def test_the_first_to_answer_may_have_long_work():
     assert abs(predicted - spread.mean()) < 5 * spread.std() * np.sqrt(1 / 400 + 1 / 512)
 
 
-def test_the_edge_of_a_domain_is_refused():
+def test_the_edge_of_a_domain_is_tried_in_pilot_runs():
     edge = pf.Problem(PROBLEM.loss, PROBLEM.population, domain=pf.Box(-1.0, 1.0))
-    with pytest.raises(ValueError, match="on the edge of the domain"):
-        pf.plan(edge, pf.Cost(), 0.1, theta=0.0)
+    plan = pf.plan(edge, pf.Cost(), 0.3, theta=0.0, local_steps=(1,), batches=(8,))
+    assert plan.method == "pilot runs" and plan.reached <= 0.3
+    assert any("on the edge of the domain" in line for line in plan.missing)
     inside = pf.Problem(PROBLEM.loss, PROBLEM.population, domain=pf.Box(-50.0, 50.0))
     plan = pf.plan(inside, pf.Cost(), 0.5, theta=0.0, local_steps=(4,), batches=(8,), pilots=False)
     assert plan.method == "linear model" and plan.accuracy == 0.5

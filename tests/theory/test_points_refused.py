@@ -126,21 +126,21 @@ def test_a_lemma_without_room_is_infinite():
         (lambda: settled_point([1.0, 2.0], [1.0, 1.0], [0.5, 0.6], 0.1, 1), "sum to one"),
         (lambda: settled_point([1.0], [1.0], [1.0], 0.0, 1), "eta must be a positive number"),
         (lambda: settled_point([1.0], [1.0], [1.0], 0.1, 0), "local_steps must be whole numbers"),
-        (lambda: cycle_point([1.0], [1.0], [], 0.1), "groups must hold"),
-        (lambda: cycle_point([1.0, 2.0], [1.0, 1.0], [[0], [2]], 0.1), "numbers of clients 0..1"),
-        (lambda: cycle_point([1.0, 2.0], [1.0, 1.0], [[0], []], 0.1), "at least one each"),
-        (lambda: cycle_point([1.0, 2.0], [1.0, 1.0], [[0], [1]], 0.1, 1, [1.0, 0.0]), "weigh something"),
+        (lambda: cycle_point([1.0], [1.0], [], 0.1), "groups must be a list"),
+        (lambda: cycle_point([1.0, 2.0], [1.0, 1.0], [[0], [2]], 0.1), "groups must list clients 0..1"),
+        (lambda: cycle_point([1.0, 2.0], [1.0, 1.0], [[0], []], 0.1), "groups must list clients 0..1"),
+        (lambda: cycle_point([1.0, 2.0], [1.0, 1.0], [[0], [1]], 0.1, 1, [1.0, 0.0]), "each group with some weight"),
         (lambda: quadratic_floor([1.0], [1.0], 0.1, 1, participants=2), "participants must be"),
         (lambda: participation_variance(5, 0), "participants must be"),
         (lambda: participation_variance(5, 6), "participants must be"),
-        (lambda: objective_weights([0.0, 0.0], [1, 2]), "weigh something"),
-        (lambda: effective_steps([0.5, 0.5], [1, np.nan]), "tau_i >= 1"),
+        (lambda: objective_weights([0.0, 0.0], [1, 2]), "some client must weigh something"),
+        (lambda: effective_steps([0.5, 0.5], [1, np.nan]), "local_steps must be a finite number"),
         (lambda: CyclicAssumptions(1.0, 1.0, 1.0, 1.0, 1.0, 4, 0, 1), "groups must be a whole number"),
         (lambda: CyclicAssumptions(1.0, 1.0, -1.0, 1.0, 1.0, 4, 2, 1), "gap must be finite"),
         (lambda: gaussian_rate(1.0, 0.5, 1.0, 5.0, batch=-1), "batch must be a whole number"),
         (lambda: gaussian_rate(1.0, 0.5, 1.0, 5.0, local_steps=0), "local_steps must be a whole number"),
         (lambda: gaussian_moments(1.0, 0.5, -1.0, [0.1]), "scale is a standard deviation"),
-        (lambda: gaussian_moments(1.0, np.nan, 1.0, [0.1]), "sensitivity must hold finite"),
+        (lambda: gaussian_moments(1.0, np.nan, 1.0, [0.1]), "sensitivity must be a finite number"),
         (lambda: gaussian_moments(1.0, 0.5, 1.0, [-0.1]), "eta must hold finite steps"),
         (lambda: step_noise(np.ones((1, 1, 1)), np.ones((1, 1)), batch=0), "batch must be a whole number"),
         (lambda: contaminated_variance(1.0, 1.5, 1.0, 0.0), r"contamination must lie in \[0, 1\]"),
@@ -157,7 +157,7 @@ def test_bad_numbers(call, says):
 def test_a_confidence_is_a_probability():
     given = PerformativeAssumptions(1.0, 0.1, 1.0, 1.0, F=1.0, M=0.0)
     for confidence in (0.0, 1.0, 3.0):
-        with pytest.raises(ValueError, match=r"confidence is a probability phi in \(0, 1\)"):
+        with pytest.raises(ValueError, match=r"confidence is the chance phi to fail"):
             lemma_5_8(given, samples=10, variance=1.0, confidence=confidence)
         with pytest.raises(ValueError, match="confidence"):
             lemma_5_7(given, eta=0.1, window=2, reach=1.0, samples=10, variance=1.0, confidence=confidence)

@@ -8,11 +8,13 @@ from performative.solve.roots import natural_residual
 
 # Steps away from a point, in units of 1 + |x|: beside it, and far from it.
 _BESIDE, _AFAR = (1e-3, 1e-2, 1e-1), (3.0, 3e1, 3e2, 3e4, 3e6)
+# The same for problems that are quick to look at.
+_EVERYWHERE = tuple(np.geomspace(0.25, 256.0, 31)) + _AFAR[-2:]
 # A curvature below this share of the largest counts as none: the value decides.
 _FLAT = 1e-6
 _DIRECTIONS, _INSIDE = 8, 64
-# Where one look at all clients takes more samples than this, nothing is probed.
-_COSTLY = 1 << 22
+# Where one look at all clients takes more samples than these, few steps are probed, or none.
+_QUICK, _COSTLY = 1 << 14, 1 << 22
 
 
 def lower_beside(land: Landscape, view: View, x: np.ndarray) -> np.ndarray | None:
@@ -39,7 +41,8 @@ def lower_afar(land: Landscape, view: View, x: np.ndarray) -> np.ndarray | None:
         spread = np.random.default_rng(1).uniform(size=(_INSIDE, len(x)))
         return _lowest(land, view, x, [(lo + (hi - lo) * share - x) / _scale(x) for share in spread])
     directions = np.concatenate([np.eye(len(x))[:_DIRECTIONS], _random(len(x), 2 if len(x) > 1 else 0)])
-    return _lowest(land, view, x, [s * step * way for step in _AFAR for way in directions for s in (1.0, -1.0)])
+    steps = _EVERYWHERE if _samples(land) * len(directions) <= _QUICK else _AFAR
+    return _lowest(land, view, x, [s * step * way for step in steps for way in directions for s in (1.0, -1.0)])
 
 
 def _lowest(land: Landscape, view: View, x: np.ndarray, ways: list[np.ndarray]) -> np.ndarray | None:
@@ -66,5 +69,9 @@ def _random(size: int, count: int) -> np.ndarray:
     return ways / np.linalg.norm(ways, axis=1, keepdims=True)
 
 
+def _samples(land: Landscape) -> int:
+    return land.problem.clients * count_nodes(land.problem, land.like, land.samples)
+
+
 def _costly(land: Landscape) -> bool:
-    return land.problem.clients * count_nodes(land.problem, land.like, land.samples) > _COSTLY
+    return _samples(land) > _COSTLY

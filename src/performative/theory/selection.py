@@ -36,8 +36,10 @@ def effective_steps(weights: Values, local_steps: Values) -> float:
 def _read_work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
     """p_i and tau_i, one of each a client."""
     p, tau = np.asarray(weights, np.float64), np.asarray(local_steps, np.float64)
-    if p.ndim != 1 or p.shape != tau.shape or not np.all(tau >= 1) or not np.all(p >= 0) or not p.sum() > 0:
+    if p.ndim != 1 or p.shape != tau.shape or not np.all(tau >= 1) or not np.all(p >= 0):
         raise ValueError(f"local_steps must hold one tau_i >= 1 for each weight p_i >= 0; got {local_steps}.")
+    if not p.sum() > 0:
+        raise ValueError(f"weights: some client must weigh something; got {weights}.")
     return p, tau
 
 
