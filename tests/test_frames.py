@@ -146,7 +146,7 @@ def test_robust_scaling_is_that_of_a_normal_law():
 def test_columns_of_unlike_size_that_are_not_scaled():
     with pytest.warns(UserWarning, match=r"'income' has values of about 5\.\d+e\+04, .*\[columns-not-scaled\]"):
         problem(standardize=False)
-    with pytest.raises(ValueError, match="standardize must be True, False or \"robust\"; got 'iqr'"):
+    with pytest.raises(ValueError, match=r"standardize must be True, False, .*; got 'iqr'"):
         problem(standardize="iqr")
     with pytest.warns(DeprecationWarning, match="standardise= is now standardize="):
         assert problem(standardise=True).columns == problem().columns

@@ -56,3 +56,11 @@ def test_the_code_ends_the_text(monkeypatch):
         warn("for-this-test", "Text.")
     with pytest.raises(KeyError, match="not-a-code"):
         coded("not-a-code", "Text.")
+
+
+def test_a_warning_points_at_the_users_line():
+    """Through wrappers that check arguments, and however deep inside it was given."""
+    problem = performative.Problem(performative.losses.squared, performative.populations.Gaussian([1.0], 3.0, 1.0))
+    with pytest.warns(PerformativeWarning, match="run-diverged") as told:
+        performative.run(problem, performative.p_fedavg(5.0), 200, theta=1.0, risk=False)
+    assert {warning.filename for warning in told} == {__file__}

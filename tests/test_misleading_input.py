@@ -18,6 +18,14 @@ def refused(message, call, *arguments, **options):
         call(*arguments, **options)
 
 
+def test_what_no_machine_can_hold_is_refused():
+    with pytest.raises(ValueError, match=r"credit_table: banks=1000000000 would take .* GiB.*far-too-large"):
+        pf.cases.credit(banks=10**9)
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 0.1, 1.0))
+    with pytest.raises(ValueError, match=r"run: repeats=10000000000 need about .*far-too-large"):
+        pf.run(problem, pf.p_fedavg(0.1), 2, theta=0.0, repeats=10**10)
+
+
 def test_tables_that_would_mislead():
     double = pd.concat([FRAME, FRAME[["income"]]], axis=1)
     refused("'income'.* occur more than once", pf.Problem.from_frame, double, client="bank", label="default")

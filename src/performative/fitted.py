@@ -104,7 +104,6 @@ def _read_columns(model: Any, kind: str, names: tuple[str, ...]) -> list[str] | 
             "model-without-names",
             f"theta: {kind} was fitted on an array, so its columns are taken to be {list(names)}, in this order. Fit "
             "it on a DataFrame to have the names compared.",
-            stacklevel=4,
         )
     return None
 

@@ -9,9 +9,11 @@ carry none.
 """
 
 import re
+import sys
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 
 class PerformativeWarning(UserWarning):
@@ -40,10 +42,26 @@ def code_of(message: object) -> str | None:
     return found.group(1) if found and found.group(1) in MESSAGES else None
 
 
-def warn(code: str, text: str, stacklevel: int = 2) -> None:
-    """Warn with a code; `stacklevel` counts from the caller, as in `warnings.warn`."""
-    warnings.warn(coded(code, text), PerformativeWarning, stacklevel=stacklevel + 1)
+def warn(code: str, text: str) -> None:
+    """Warn with a code."""
+    tell(coded(code, text))
 
+
+def tell(text: str) -> None:
+    """Warn at the user's line: the first one on the stack that is none of ours."""
+    frame, level = sys._getframe(0), 1
+    while frame.f_back is not None and _is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, PerformativeWarning, stacklevel=level)
+
+
+def _is_ours(frame: Any) -> bool:
+    """Whether a line is the package's, a library's, or was made up by one."""
+    file = frame.f_code.co_filename
+    return file.startswith((str(_PACKAGE), "<")) or "site-packages" in file or Path(file).parent == _STANDARD
+
+
+_PACKAGE, _STANDARD = Path(__file__).parent, Path(warnings.__file__).parent
 
 MESSAGES: dict[str, Message] = {
     # Audit of logs

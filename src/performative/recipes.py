@@ -161,7 +161,6 @@ def _told(algorithm: Algorithm) -> Algorithm:
             "unequal-work",
             f"{algorithm.name}: clients that take more local steps count for more, so that it settles at the optimal "
             "point of other weights. Give aggregator=pf.aggregators.Nova().",
-            stacklevel=3,
         )
     return algorithm
 

@@ -52,7 +52,6 @@ def scale_columns(
             f"from_frame: a few people make the standard deviation of column {names[worst]!r}{more} {ratio[worst]:.3g} "
             "times what most of its values say, so that everybody else looks alike. Use "
             'standardize="robust" (median and quartiles), or cut the column at its quantiles.',
-            stacklevel=4,
         )
     return raw.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
@@ -80,7 +79,6 @@ def _check_scales(raw: np.ndarray, names: list[str]) -> None:
             "columns-not-scaled",
             f"from_frame: standardize=False, and column {names[large]!r} has values of about {size[large]:.3g}, "
             f"{names[small]!r} of {size[small]:.3g}: no rate serves both. Leave standardize=True, or scale them first.",
-            stacklevel=4,
         )
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import itertools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ from performative.engine.run import (
 from performative.engine.setup import check_fit, check_length, check_owners, on_device, place_start, prepare, read_theta
 from performative.errors import check_counts, check_flags, nearest
 from performative.history import History
-from performative.messages import PerformativeWarning
+from performative.messages import tell
 from performative.problem import Problem
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def sweep(
             for place, i in enumerate(group):
                 notes = review(*whole[i], *jax.tree.map(lambda leaf, place=place: leaf[place], memories))
                 for note in notes:
-                    warnings.warn(f"setting {i}: {note}", PerformativeWarning, stacklevel=2)
+                    tell(f"setting {i}: {note}")
                 meta = {
                     "algorithm": whole[i][1].name,
                     "config": describe(whole[i][1]),

@@ -27,6 +27,23 @@ def strong(tmp_path_factory):
     return audit.audit_logs(folder, drift="linear", seed=3), true
 
 
+def test_rows_far_out_that_hide_a_reaction_are_told(tmp_path):
+    """One person in five hundred has an income in another currency; without them the reaction is seen."""
+    rows = folders.applicants_folder(tmp_path, react=0.5, T=14, every=True)
+    assert audit.audit_logs(tmp_path).effect
+    rng = np.random.default_rng(0)
+    far = rng.random(len(rows)) < 0.002
+    rows["income"] = np.where(far, 1000.0 * rng.normal(size=len(rows)), rows["income"])
+    rows["debt"] = np.where(far, 1000.0 * rng.normal(size=len(rows)), rows["debt"])
+    rows["label"] = np.where(far, 0.0, rows["label"])
+    rows.drop(columns="outcome").to_parquet(tmp_path / "data.parquet", index=False)
+    report = audit.audit_logs(tmp_path)
+    assert not report.effect
+    assert any("outliers-hide-effect" in line and "under [clip] in audit.toml" in line for line in report.warnings)
+    (tmp_path / "audit.toml").write_text("[clip]\nincome = [-12, 12]\ndebt = [-12, 12]\n")
+    assert audit.audit_logs(tmp_path).effect
+
+
 def test_numbers_are_those_of_the_functions(strong):
     report, _ = strong
     told = json.loads(json.dumps(report.to_dict(), allow_nan=False))
@@ -104,7 +121,7 @@ def test_the_call_that_is_suggested_goes_where_it_says(strong):
 
 def test_no_effect_is_said_and_nothing_beyond(tmp_path):
     folders.squared_folder(tmp_path, eps=(0.0, 0.0), T=12, rows=300, columns=1)
-    report = audit.audit_logs(tmp_path)
+    report = audit.audit.audit_logs(tmp_path)
     assert report.effect is False and not any(one.reacts for one in report.clients)
     assert "ordinary retraining" in report.verdict
     assert report.prospect.outlook is None and report.to_dict()["outlook"]["computed"] is False
@@ -137,7 +154,7 @@ def test_pooling_is_the_weighted_mean(strong):
 
 def test_one_deployment_explores(tmp_path):
     folders.squared_folder(tmp_path, T=1, rows=50)
-    report = audit.audit_logs(tmp_path)
+    report = audit.audit.audit_logs(tmp_path)
     assert report.effect is None and report.prospect.outlook is None
     assert report.advice.kind == "explore" and "standard_normal(2)" in report.advice.code
     assert "cannot tell" in report.verdict

@@ -38,7 +38,7 @@ def compare_linear(tally, name, problem, slope, level, hessian, world):
     """A world where grad_1 f(theta; deployed) = hessian theta - slope deployed - level, matrices of [d, d]."""
     found, code = ask(pf.stable_point, problem, report=True)
     pull = hessian - slope
-    exists = np.linalg.cond(pull) < 1e10
+    exists = bool(np.linalg.svd(pull, compute_uv=False)[-1] > 1e-10 * np.linalg.norm(hessian, 2))
     tally(f"{name}: there is a stable point", code is None, exists, f"{world} {code}")
     if code is not None or not exists:
         tally(f"{name}: why not", code, "no-stable-point", world)

@@ -22,6 +22,7 @@ from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concre
 # count the same), and gone soon (after a thousand it has one part in a hundred).
 _PRIOR = 10.0
 _OFF = 0.1  # of the second term: what may be off by more has not been seen to be right
+_SMALL = 0.01  # of the second term: what is off by less does no harm
 _CHANCE = 1e-4  # of a false alarm
 
 
@@ -151,7 +152,7 @@ class PooledJacobian(AbstractAggregator):
         found = Comparison.of(memory.jacobian, np.asarray(memory.heard) > 0, clients, weights)
         kind = "all clients" if self.clusters == 1 else f"the clients of each of {self.clusters} clusters"
         said = f"PooledJacobian(alike=True) gives {kind} one df/dtheta"
-        if found.chance < _CHANCE:
+        if found.chance < _CHANCE and found.off > _SMALL:
             text = (
                 f"{said}, but they react differently: what people's reaction adds to the gradient is off by about "
                 f"{_percent(found.off)}. The model settles beside the optimal point. Use alike=False."

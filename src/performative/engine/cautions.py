@@ -18,7 +18,7 @@ from performative.problem import Problem
 _WORSE = 3.0
 
 
-def caution_before(problem: Problem, algorithm: Algorithm, stacklevel: int = 3) -> None:
+def caution_before(problem: Problem, algorithm: Algorithm) -> None:
     """A batch that is larger than every table."""
     batch, rows = algorithm.batch, problem.population.rows
     if isinstance(batch, Fixed) and rows is not None and batch.n > (most := int(np.max(np.asarray(rows)))):
@@ -26,7 +26,6 @@ def caution_before(problem: Problem, algorithm: Algorithm, stacklevel: int = 3) 
             "batch-exceeds-table",
             f"Fixed({batch.n}) draws {batch.n} rows a step with replacement, from tables of at most {most} rows: more "
             "work, and no more people. pf.batches.Whole() takes every row once.",
-            stacklevel + 1,
         )
 
 
@@ -41,11 +40,10 @@ def judge(history: History) -> History:
 
 def caution_after(
     history: History, problem: Problem, algorithm: Algorithm, start: Any, stable: Any, first_risk: Any,
-    stacklevel: int = 3,
 ) -> None:  # fmt: skip
     """Divergence, steps that are too long, updates that were left out, and runs in which nothing happened."""
     if "failed" in history.meta:
-        warn("nothing-was-learned", history.meta["failed"], stacklevel + 1)
+        warn("nothing-was-learned", history.meta["failed"])
     broken, uploads = (history.records.get(name) for name in ("broken_updates", "uploads"))
     lost, total = (0 if record is None else int(np.sum(record[:, -1])) for record in (broken, uploads))
     gone = np.sort(history.stopped_at[history.stopped_at >= 0])
@@ -54,11 +52,10 @@ def caution_after(
             "nonfinite-updates",
             f"{lost} of {total} updates were not finite and were left out; the weight of their clients went to the "
             'others. executor="loop" names the first such client.',
-            stacklevel + 1,
         )
     if len(gone):
         said = f"{len(gone)} of {history.repeats} repeats diverged, the first at round {gone[0]}"
-        warn("run-diverged", f"{said}; {remedy(problem, algorithm, start, stable)}", stacklevel + 1)
+        warn("run-diverged", f"{said}; {remedy(problem, algorithm, start, stable)}")
     elif first_risk is not None and history.risks:
         begin, end = float(np.mean(first_risk)), float(np.mean(history.risks["performative_risk"][:, -1]))
         if end > begin + _WORSE * abs(begin):
@@ -68,7 +65,6 @@ def caution_after(
                     "rate-too-large",
                     f"the performative risk ended at {end:.4g}, the start had {begin:.4g}; "
                     f"{remedy(problem, algorithm, start, stable)}",
-                    stacklevel + 1,
                 )
 
 

@@ -63,7 +63,6 @@ def same_function(function: Any) -> Any:
             "function-made-anew",
             f"the loss {function.__qualname__!r} has been made {_MANY + 1} times, holding something else each time, "
             "and each is compiled again. Define it once, or make it an equinox module whose numbers are leaves.",
-            stacklevel=4,
         )
     return function
 

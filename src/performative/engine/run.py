@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import warnings
 from typing import Any
 
 import jax
@@ -29,7 +28,7 @@ from performative.engine.setup import check_fit, check_length, on_device, on_mes
 from performative.engine.sharding import client_mesh, describe_mesh, everywhere, share_work, to_host
 from performative.errors import check_counts, check_finite, check_flags, check_like, is_one_of
 from performative.history import History
-from performative.messages import PerformativeWarning, coded, warn
+from performative.messages import coded, tell, warn
 from performative.privacy.promise import BOOK, Privacy
 from performative.problem import Problem
 
@@ -171,7 +170,7 @@ def run(
         end = to_host(state, problem.clients, mesh, 1)
         notes = review(problem, algorithm, end.clients.estimator, end.server.aggregator)
         for note in notes:
-            warnings.warn(note, PerformativeWarning, stacklevel=2)
+            tell(note)
         history = write_history(fixed, start, watch, rounds, chunks, state, meta | ({"notes": notes} if notes else {}))
         history = judge(history)
         caution_after(history, problem, algorithm, start, targets.stable, chunks[0].get("first_risk"))
@@ -208,7 +207,7 @@ def make_ready(
     if isinstance(problem, Problem):  # anything else is refused by what follows
         problem = dataclasses.replace(problem, loss=same_function(problem.loss))
     ready = prepare(problem, algorithm, clock, consensus)
-    caution_before(problem, algorithm, stacklevel=4)
+    caution_before(problem, algorithm)
     setup = on_device(ready, precision) if mesh is None else on_mesh(ready, precision, mesh)
     start = read_theta(problem, theta, precision)
     check_fit(setup.problem, start)
@@ -235,7 +234,7 @@ def read_ledger(
         raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
     ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta, unseen_rows)
     for told in ledger.guarantee.not_covered if ledger.guarantee.certified else ():
-        warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.", stacklevel=3)
+        warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.")
     ledger.resume({"round": 0} if books is None else books.notes)
     return ledger
 

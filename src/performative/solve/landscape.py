@@ -112,6 +112,13 @@ class Landscape(eqx.Module):
         value, gradient = _gradient(*given, *at, worlds, self.every, self.samples, self.batch)
         return float(value), np.asarray(gradient)
 
+    def risks(self, points: np.ndarray) -> np.ndarray:
+        """f(x; x) at each of the points [n, d], by one program."""
+        rows = np.repeat(points[-1:], 1 << (len(points) - 1).bit_length(), axis=0)
+        rows[: len(points)] = points
+        given = self.problem, self.weights, self.like
+        return np.asarray(_risks(*given, jnp.asarray(rows), self.every, self.samples, self.batch))[: len(points)]
+
     def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
         """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
         if not self.dense:
@@ -267,6 +274,21 @@ def _gradient(
     count = samples if batch is None else Count(samples, batch)
     both = jnp.concatenate([theta, deployed])
     return jax.value_and_grad(lambda at: _risk(problem, weights, like, at, worlds, count, every))(both)
+
+
+@eqx.filter_jit
+def _risks(
+    problem: Problem, weights: Array, like: Theta, points: Float[Array, "n d"], every: int, samples: int,
+    batch: Array | None,
+) -> Float[Array, " n"]:  # fmt: skip
+    count = samples if batch is None else Count(samples, batch)
+    numbers = problem.clients * count_nodes(problem, like, samples) // every * points.shape[1]
+    at_once = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(points)))
+
+    def risk(x: Array) -> Array:
+        return _risk(problem, weights, like, jnp.concatenate([x, x]), None, count, every)
+
+    return jax.lax.map(risk, points, batch_size=at_once)
 
 
 @eqx.filter_jit

@@ -9,6 +9,8 @@ from performative.solve.landscape import Landscape, View
 from performative.solve.roots import escaped, is_new, natural_residual, polish, safe_step
 
 _NEWTON_STEPS = 200
+# Parts of a Newton step that are hardly one, and how many of these are taken.
+_CREEPING, _PATIENCE = 2.0**-20, 2
 # Projected gradient steps until Newton gets another try, and how often that goes on.
 _PROJECTED_STEPS = 50
 _TURNS = 40
@@ -122,7 +124,11 @@ def newton_step(hessian: np.ndarray, g: np.ndarray) -> np.ndarray | None:
 
 
 def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Newton steps with halving. False where the function does not curve up or nothing helped."""
+    """Newton steps with halving. False where the function does not curve up or nothing helped.
+
+    Where a sum of jumps hides the function's fall from its derivatives, steps shrink to nothing: a few of these end it.
+    """
+    creeping = 0
     for _ in range(_NEWTON_STEPS):
         value, g, hessian = view.value(x), view.gradient(x), view.slope(x)
         if not np.any(g):
@@ -141,7 +147,9 @@ def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
             size *= 0.5
         else:
             return x, True  # no step improves on x: it is as good as the arithmetic allows
-        x = moved
+        x, creeping = moved, creeping + (size < _CREEPING)
+        if creeping > _PATIENCE:
+            break
     return x, False
 
 

@@ -93,7 +93,6 @@ def _check_closed(land: Landscape, view: View, closed: np.ndarray, tolerance: fl
             "closed-form-disagrees",
             f"optimal_point: the gradient of the performative risk at the closed form is {residual:.3g}, not 0. "
             "Check the population's optimal_point, or give it `nodes` that are exact.",
-            stacklevel=3,
         )
         return None
     lower = lower_beside(land, view, closed)
@@ -104,7 +103,6 @@ def _check_closed(land: Landscape, view: View, closed: np.ndarray, tolerance: fl
             "closed-form-disagrees",
             f"optimal_point: the closed form is not where the risk is least; {_than(view, lower, closed)}. A search "
             "takes its place.",
-            stacklevel=3,
         )
     return lower
 

@@ -47,17 +47,16 @@ def lower_afar(land: Landscape, view: View, x: np.ndarray) -> np.ndarray | None:
 
 def _lowest(land: Landscape, view: View, x: np.ndarray, ways: list[np.ndarray]) -> np.ndarray | None:
     """The lowest of the points x + (1 + |x|) way, None where none is lower than x by more than rounding."""
+    if not len(ways):
+        return None
     value, slope = view.value(x), natural_residual(land, view, x)
-    best, lowest = None, value
     with np.errstate(all="ignore"):
-        for way in ways:
-            y = land.project(x + _scale(x) * way)
-            # A gradient that is not quite zero lets the value fall a little, without a word on the curvature.
-            slack = 1e-11 * (1.0 + abs(value)) + 10.0 * slope * float(np.linalg.norm(y - x))
-            there = view.value(y)
-            if there < min(lowest, value - slack):
-                best, lowest = y, there
-    return best
+        points = np.stack([land.project(x + _scale(x) * way) for way in ways])
+        # A gradient that is not quite zero lets the value fall a little, without a word on the curvature.
+        slack = 1e-11 * (1.0 + abs(value)) + 10.0 * slope * np.linalg.norm(points - x, axis=1)
+        risks = land.risks(points)
+        lower = np.where(risks < value - slack, risks, np.inf)
+    return points[lower.argmin()] if np.isfinite(lower.min()) or np.any(lower == -np.inf) else None
 
 
 def _scale(x: np.ndarray) -> float:

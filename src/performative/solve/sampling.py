@@ -60,7 +60,6 @@ def tell_error(what: str, error: float, point: Theta) -> None:
             "sampled-point",
             f"{what} has a standard error of about {error:.2g} from the draws that expectations are taken over; give "
             "samples= for more of them, or the population `nodes` that are exact.",
-            stacklevel=3,
         )
 
 

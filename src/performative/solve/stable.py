@@ -151,7 +151,6 @@ def _judge(land: Landscape, view: View, x: np.ndarray, origin: np.ndarray, metho
             "closed-form-disagrees",
             f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the "
             "population's stable_point, or give it `nodes` that are exact.",
-            stacklevel=3,
         )
     factor, attracting, settles = attraction(land, x)
     error = 0.0 if method == "closed form" else point_error(land, Landscape.equilibrium, x)
