@@ -89,12 +89,12 @@ def check_gaussian(tally, seeds):
 
 
 def test_gaussian_worlds(tally):
-    check_gaussian(tally, range(48))
+    check_gaussian(tally, range(16))
 
 
 @pytest.mark.slow
 def test_many_gaussian_worlds(tally):
-    check_gaussian(tally, range(48, 1500))
+    check_gaussian(tally, range(16, 1500))
 
 
 def check_memory(tally, seeds):
@@ -114,12 +114,12 @@ def check_memory(tally, seeds):
 
 
 def test_worlds_with_a_memory(tally):
-    check_memory(tally, range(16))
+    check_memory(tally, range(6))
 
 
 @pytest.mark.slow
 def test_many_worlds_with_a_memory(tally):
-    check_memory(tally, range(16, 400))
+    check_memory(tally, range(6, 400))
 
 
 def clipped(theta, slope, level, edge, times):
@@ -151,7 +151,7 @@ def check_box(tally, seeds):
 
 
 def test_worlds_in_a_box(tally):
-    check_box(tally, range(16))
+    check_box(tally, range(5))
 
 
 @pytest.mark.slow
