@@ -27,6 +27,10 @@ theta = 0.0
 WHO, DATA = "algorithm.participation", "problem.population"
 MISTAKES = {
     # what to replace, by what, the key, what the message says
+    "a number of 5,000 digits": ("rounds = 4", f"rounds = {'9' * 5000}", "", "more than a few thousand digits"),
+    "lists in lists": ("theta = 0.0", f"theta = {'[' * 3000}{']' * 3000}", "", "nested too deeply"),
+    "more rounds than can be counted": ("rounds = 4", "rounds = 1000000000000", "run.rounds", "more than the 2^31"),
+    "more repeats than fit": ("rounds = 4", "rounds = 4\nrepeats = 10000000000", "run.repeats", "far-too-large"),
     "unknown table": ("[run]", "[runs]", "", "unknown key 'runs'. Did you mean 'run'?"),
     "unknown key": ("rounds = 4", "round = 4", "run", "unknown key 'round'. Did you mean 'rounds'?"),
     "missing key": ("rounds = 4\n", "", "run", "needs rounds"),
@@ -85,6 +89,18 @@ def test_syntax_error_names_the_line(tmp_path):
     line = GOOD.splitlines().index("rounds = 4") + 1
     assert result.exit_code == 2
     assert f"{file}: not valid TOML" in result.stderr and f"line {line}" in result.stderr
+
+
+def test_a_column_that_a_table_names_twice(tmp_path):
+    """pandas would call the second one income.1."""
+    (tmp_path / "people.csv").write_text("bank,income,income,default\na,1.0,9.0,0\nb,2.0,9.0,1\n")
+    (tmp_path / "case.toml").write_text(
+        '[problem.frame]\npath = "people.csv"\nclient = "bank"\nlabel = "default"\n'
+        '[algorithm]\nrecipe = "p_fedavg"\nrate = 0.1\n[run]\nrounds = 2\n'
+    )
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "case.toml")])
+    assert result.exit_code == 2
+    assert "problem.frame.path: people.csv: column 'income' occurs twice; keep one." in result.stderr
 
 
 @pytest.mark.parametrize("label", ["deflt", "bank"])

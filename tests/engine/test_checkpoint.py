@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -106,6 +108,24 @@ def test_history_saves_and_loads(tmp_path):
         pf.History.load(tmp_path / "absent.nc")
     with pytest.raises(KeyError, match="was recorded; a name is one of"):
         history["loss"]
+
+
+def test_models_with_any_keys_are_saved(tmp_path):
+    """A slash parts the names of a NetCDF file, a dot those of nested keys."""
+
+    def loss(theta, z):
+        return sum(jnp.sum((leaf - z) ** 2) for leaf in jax.tree.leaves(theta))
+
+    problem = pf.Problem(loss, pf.populations.Database(np.zeros((2, 3))))
+    start = {"a/b": np.float32(1), "c%2F": np.float32(2), "d.e": np.float32(3)}
+    history = pf.run(problem, pf.p_fedavg(0.1), 2, theta=start, risk=False)
+    loaded = pf.History.load(history.save(tmp_path / "one.nc"))
+    assert set(loaded.theta) == set(start) and all(np.all(loaded.theta[n] == history.theta[n]) for n in start)
+    nested = {"a.b": np.float32(1), "a": {"b": np.float32(2)}}
+    history = pf.run(problem, pf.p_fedavg(0.1), 2, theta=nested, risk=False)
+    loaded = pf.History.load(history.save(tmp_path / "two.nc"))
+    assert np.all(loaded.theta["a%2Eb"] == history.theta["a.b"])
+    assert np.all(loaded.theta["a.b"] == history.theta["a"]["b"])
 
 
 def test_a_diverged_run_stays_where_it_ended(tmp_path):

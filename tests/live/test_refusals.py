@@ -202,6 +202,28 @@ def test_the_result_is_that_of_the_others(name, tmp_path):
     assert all(event["reason"] for event in told)
 
 
+@pytest.mark.parametrize(("norm", "refused"), [(None, 4), (1e6, 0)])
+def test_a_liar_whose_update_is_out_of_line_is_left_out_by_default(norm, refused, tmp_path):
+    """A hundred thousand long where others send ones: within the limit in absolute terms, and all that a mean sees."""
+    made = federation(gaussian(weights=np.arange(1, 6) / 15), rounds=4, norm=norm)
+
+    def wrap(client, answer):
+        def lie(request):
+            about, arrays = decode(answer(request))
+            return encode(about, arrays | {"upload.delta": 1e5 * np.ones_like(arrays["upload.delta"])})
+
+        return lie if client == BAD else answer
+
+    live = serve(made, transport(made, tmp_path, wrap), tmp_path / "server")
+    assert live["rejected"][0, -1] == refused
+    if refused:
+        np.testing.assert_allclose(live.theta, simulated(without_the_bad(made)).theta, rtol=0, atol=1e-12)
+        reasons = [event["reason"] for event in read_events(tmp_path / "server")]
+        assert all("times the median of this round" in reason for reason in reasons)
+    else:
+        assert np.abs(live.theta[0, -1]).max() > 1e4
+
+
 @pytest.mark.slow
 def test_two_thousand_generated_answers_leave_no_trace(tmp_path):
     """500 rounds in each of which four clients of eight send something spoilt."""

@@ -43,7 +43,8 @@ class Federation:
     timeout:       seconds that a round waits for its clients
     resend:        a client that has not answered is asked again after so many seconds; None for a quarter of `timeout`
     quorum:        fewest clients that must be heard for the model to move
-    norm:          an update longer than norm * (1 + |theta|) is refused
+    norm:          an update longer than norm * (1 + |theta|) is refused; None takes 1e6, and where three or more answer
+                   refuses one that is a thousand times as long as the round's median
     size:          an answer of more bytes is refused; None for twice what an honest one has
     source:        source(client) -> pf.live.Live, on the client's own machine: where its model goes and its rows come
                    from. None where the problem's population makes the data
@@ -60,7 +61,7 @@ class Federation:
     timeout: int | float = 60
     resend: int | float | None = None
     quorum: int = 1
-    norm: int | float = 1e6
+    norm: int | float | None = None
     size: int | None = None
     source: Callable[[int], Any] | None = None
     before_deploy: Callable[[Any, dict[str, Any]], Any] | None = None
@@ -71,7 +72,7 @@ class Federation:
             check_counts(size=self.size)
         for name in ("timeout", "norm", "resend"):
             value = getattr(self, name)
-            if name == "resend" and value is None:
+            if name in ("resend", "norm") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a finite number above 0; got {value!r}.")

@@ -17,7 +17,7 @@ from performative.live.books import ServerBooks, same_model
 from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
-from performative.live.screen import Screen
+from performative.live.screen import Screen, length_of
 from performative.live.transport import AbstractTransport
 from performative.live.wire import digest, encode, flatten
 from performative.noise import GRID
@@ -27,6 +27,8 @@ from performative.types import Broadcast, Cohort, State, Upload, squared_norm
 _LIMIT = 1e8
 # Of what a client says went wrong, so much is written down.
 _LONGEST_REASON = 500
+# Where the user sets no limit: the longest update, in units of 1 + |theta|, and in units of the round's median.
+_NORM, _OUT_OF_LINE = 1e6, 1e3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,8 @@ def live_round(
         version += 1
     version = books.keep_model(version, broadcast.deployed, round=at)
     requests, expected = _requests(ready, run, cohort, broadcast, accepted, version)
-    longest = float(federation.norm) * (1 + float(jnp.sqrt(squared_norm(state.theta))))
+    norm = _NORM if federation.norm is None else float(federation.norm)
+    longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
     screen = Screen(ready.upload_like, longest, federation.size)
     race, timeout = federation.algorithm.participation.race, float(federation.timeout)
     gathered = gather(
@@ -67,6 +70,8 @@ def live_round(
         resend=timeout / 4 if federation.resend is None else float(federation.resend),
         enough=race,
     )
+    if federation.norm is None:
+        _refuse_out_of_line(gathered)
     awaited = len(requests) if race is None else min(race, len(requests))
     missing = awaited - len(gathered.heard) - (len(gathered.rejected) if race is None else 0)
     told: dict[str, Any] = {
@@ -99,6 +104,21 @@ def live_round(
     waited = as_total(jnp.asarray(gathered.seconds, dtype), dtype)
     report = dataclasses.replace(report, metrics=report.metrics | counts, time=waited)
     return Outcome(after, report, used, version, told)
+
+
+def _refuse_out_of_line(gathered: Gathered) -> None:
+    """Where three or more answered, an update far longer than most is refused: a mean would follow it alone."""
+    lengths = {client: length_of(upload.delta) for client, upload in gathered.heard.items()}
+    if len(lengths) < 3:
+        return
+    most = _OUT_OF_LINE * float(np.median(list(lengths.values())))
+    for client, length in lengths.items():
+        if length > most > 0:
+            del gathered.heard[client]
+            gathered.rejected[client] = (
+                f"the update is {length:.3g} long, more than {_OUT_OF_LINE:g} times the median of this round; norm= "
+                "sets a limit of your own"
+            )
 
 
 def _requests(

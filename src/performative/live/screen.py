@@ -81,7 +81,7 @@ class Screen:
             if np.issubdtype(leaf.dtype, np.number) and not np.all(np.isfinite(leaf)):
                 raise Refused(f"upload{jax.tree_util.keystr(path)} is not finite")
         for name, part in (("update", upload.delta), ("extra", upload.extra)):
-            length = _length(part)
+            length = length_of(part)
             if not length <= self.longest:
                 raise Refused(f"the {name} is {length:.3g} long; at most {self.longest:.3g} is taken")
         for name, count in upload.metrics.items():
@@ -89,7 +89,7 @@ class Screen:
                 raise Refused(f"the count {name!r} is negative or beyond all measure")
 
 
-def _length(tree: Any) -> float:
+def length_of(tree: Any) -> float:
     """|tree|, infinite where it does not fit."""
     with np.errstate(over="ignore"):
         return float(np.sqrt(sum(np.sum(np.square(np.asarray(leaf, np.float64))) for leaf in jax.tree.leaves(tree))))

@@ -314,6 +314,13 @@ class TestQuery:
         reader = Query(url, SQL, ["income"])
         with pytest.raises(RowsError):
             Query(url, "DELETE FROM decisions WHERE model_version = :version -- order by id", ["income"]).read(2)
+        # Python's driver begins no transaction before WITH.
+        hidden = (
+            "WITH old AS (SELECT id FROM decisions ORDER BY id) DELETE FROM decisions WHERE model_version = :version "
+            "AND id IN old RETURNING model_version, income"
+        )
+        with pytest.raises(RowsError, match="readonly"):
+            Query(url, hidden, ["income"]).read(2)
         assert len(reader.read(2)) == 3
 
     def test_databases_that_do_not_answer(self, url):
