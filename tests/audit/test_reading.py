@@ -248,6 +248,7 @@ def test_notes_on_deployments(tmp_path, deployments, said):
         ({"deployments.csv": "deployment,theta_x\nv1,1\n,2\n"}, r"line 3: column 'deployment': is empty"),
         ({"deployments.csv": "deployment,theta_x\nv1,1\nv2,\n"}, r"line 3: column 'theta_x'.*got nothing"),
         ({"deployments.csv": "deployment,theta_x\nv1,inf\nv2,1\n"}, r"line 2: column 'theta_x'.*got inf"),
+        ({"deployments.csv": "deployment,theta_x\nv1,1e308\nv2,1\n"}, r"line 2: .*below 1e\+100; got 1e\+308"),
         ({"deployments.csv": "deployment,theta_x\nv1,1\nv2,1.0.1\n"}, r"line 3: column 'theta_x'.*got '1.0.1'"),
         ({"deployments.csv": "deployment,time,theta_x\nv1,soon,1\n"}, r"line 2: column 'time'.*got 'soon'"),
         ({"deployments.csv": "deployment,time,theta_x\nv1,,1\n"}, r"line 2: column 'time'.*got nothing"),

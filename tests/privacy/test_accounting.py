@@ -333,3 +333,10 @@ def test_no_step_fits():
 def test_bad_numbers_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("noise", [1e-300, 1e-30, 1e-4])
+@pytest.mark.parametrize("sampling", [Everyone(), WithoutReplacement(2, 50), PoissonSampling(0.1)], ids=str)
+def test_noise_that_protects_nobody_is_infinite(noise, sampling):
+    found = accounting.spending(Release(noise, 10, sampling), 1e-5)
+    assert found.epsilon == math.inf and "protects nobody" in found.note

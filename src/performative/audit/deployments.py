@@ -122,13 +122,17 @@ def _check_ids(ids: list[str], table: Table, column: str) -> None:
         seen[name] = i
 
 
+# Sums of squares of larger numbers overflow.
+_LARGEST = 1e100
+
+
 def _parameters(read: list[Block], table: Table, columns: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     theta = np.concatenate([block.numbers for block in read])
-    bad = np.argwhere(~np.isfinite(theta))
+    bad = np.argwhere(~(np.abs(theta) < _LARGEST))
     if len(bad):
         i, j = map(int, bad[0])
         came = "nothing" if np.isnan(theta[i, j]) else f"{theta[i, j]:g}"
-        raise LogError(f"must be a finite number; got {came}.", table.name, table.row(i), columns[j])
+        raise LogError(f"must be a finite number below {_LARGEST:g}; got {came}.", table.name, table.row(i), columns[j])
     return theta, tuple(c.removeprefix(PREFIX) for c in columns)
 
 

@@ -24,6 +24,8 @@ ADD_OR_REMOVE = "add_or_remove_one"
 REPLACE = "replace_one"
 
 _STEPS = 10**7  # beyond, even a coarse distribution grows too long
+# Below this multiplier nothing is promised: accountants lose their digits there.
+_LEAST_NOISE = 1e-3
 _MOST = 10**12  # where a search for the number of steps gives up
 # The FFT's rounding grows with the steps; below this delta it hides the tail, and epsilon may come out too small.
 # Against the exact Gaussian it is right at delta = 1e-15 steps and 2 % too small at 1e-17 steps.
@@ -309,8 +311,9 @@ def _spending(z: float, steps: int, sampling: Sampling, delta: float, grid: floa
     """What plain numbers spend. A `grid` is used as it is, unchecked; without one it is chosen and checked."""
     if steps == 0:
         return Spending(0.0, delta, "none", None, sampling.neighbours, "nothing was released")
-    if z == 0.0:
-        return Spending(math.inf, delta, "none", None, sampling.neighbours, "there is no noise")
+    if z < _LEAST_NOISE:
+        why = "there is no noise" if z == 0.0 else f"noise of {z:.3g} clips protects nobody"
+        return Spending(math.inf, delta, "none", None, sampling.neighbours, why)
     plain = _plain(z, sampling)
     if plain is not None:
         return Spending(_gaussian(plain / math.sqrt(steps), delta), delta, "exact", None, sampling.neighbours)
