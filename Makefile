@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow examples docs messages lint bench package clean help
+.PHONY: demo test test-slow examples docs messages faults lint bench package clean help
 
 help:
 	@echo "make demo       a small federated problem, solved and explained in under a minute"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow  the long checks"
 	@echo "make examples   the worked examples and the README, executed"
 	@echo "make docs       the documentation site in site/, every code block executed"
+	@echo "make faults     kills, full disks, damaged files, hostile answers, long runs: a table of what was survived (half an hour)"
 	@echo "make messages   the index of warnings and refusals, docs/messages.md, from the code"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks, as ratios in one run"
@@ -49,6 +50,10 @@ docs: $(VENV)/.dev
 
 messages: $(VENV)/.core
 	$(BIN)/python -c "import performative.messages as m; print(m.page(), end='')" > docs/messages.md
+
+faults: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests/faults tests/fuzz tests/live/test_faults.py tests/live/test_refusals.py \
+	  tests/live/test_flower.py tests/live/test_disclosure.py tests/engine/test_checkpoint_attacks.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

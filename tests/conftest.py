@@ -1,5 +1,6 @@
 """Every test runs with runtime type checks, strict dtype promotion and warnings as errors."""
 
+import contextlib
 import importlib.util
 from collections import Counter
 from pathlib import Path
@@ -43,15 +44,34 @@ def double_precision():
         yield
 
 
+@pytest.fixture
+def survived(request):
+    """Counts faults by kind: `with survived("a killed run"): ...` is a try, survived where nothing is raised."""
+    counts = Counter()
+
+    @contextlib.contextmanager
+    def attempt(kind):
+        counts[kind, "tries"] += 1
+        yield
+        counts[kind, "survived"] += 1
+
+    yield attempt
+    request.node.user_properties.append(("faults", [[*key, n] for key, n in sorted(counts.items())]))
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Verdicts compared with the truth in tests/truth, over all worker processes."""
-    total = Counter()
+    """Verdicts compared with the truth, and faults survived, over all worker processes."""
+    total, faults = Counter(), Counter()
     reports = [r for rs in terminalreporter.stats.values() for r in rs if getattr(r, "when", "") == "teardown"]
     for report in reports:
         for name, rows in report.user_properties:
-            if name == "truth":
-                for verdict, answer, n in rows:
-                    total[verdict, answer] += n
+            for what, answer, n in rows if name in ("truth", "faults") else ():
+                (total if name == "truth" else faults)[what, answer] += n
+    if faults:
+        terminalreporter.section("faults")
+        terminalreporter.write_line(f"{'':44}{'tries':>8}{'survived':>10}")
+        for kind in sorted({kind for kind, _ in faults}):
+            terminalreporter.write_line(f"{kind:44}{faults[kind, 'tries']:>8}{faults[kind, 'survived']:>10}")
     if total:
         terminalreporter.section("verdicts compared with the truth")
         terminalreporter.write_line(f"{'':34}{ANSWERS[0]:>10}{ANSWERS[1]:>16}{ANSWERS[2]:>8}")

@@ -42,17 +42,20 @@ def rewrite(folder, **changes):
     (folder / "state.json").write_text(json.dumps(book))
 
 
-def test_a_flipped_bit_anywhere_is_noticed(done, tmp_path):
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("trials", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_flipped_bit_anywhere_is_noticed(trials, done, tmp_path, survived):
+    rng = np.random.default_rng(trials)
     files = sorted(path.name for path in done.iterdir() if path.name != "lock")
-    for trial in range(60):
+    for trial in range(trials):
         folder = shutil.copytree(done, tmp_path / str(trial))
         path = folder / files[trial % len(files)]
         content = bytearray(path.read_bytes())
         content[rng.integers(len(content))] ^= 1 << rng.integers(8)
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"altered|is not what a run wrote|belongs to another run"):
+        noticed = pytest.raises(ValueError, match=r"altered|is not what a run wrote|belongs to another run")
+        with survived("a checkpoint with a flipped bit"), noticed:
             run(folder, rounds=8, resume=True)
+        shutil.rmtree(folder)
 
 
 def test_swapped_chunks_and_strange_paths_are_refused(copy, tmp_path):

@@ -158,19 +158,20 @@ def harmless(reply, spoilt):
     return True
 
 
-def test_generated_answers_are_refused_or_sound(honest_reply):
+def test_generated_answers_are_refused_or_sound(honest_reply, survived):
     screen, reply, expected = honest_reply
     rng, refused = np.random.default_rng(0), 0
     for _ in range(2000):
         spoilt = generate(rng, reply)
-        try:
-            upload, _ = screen.read(spoilt, BAD, expected)
-        except Refused:
-            refused += 1
-            continue
-        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(upload))
-        assert float(np.linalg.norm(upload.delta)) <= 1e6
-        assert harmless(reply, spoilt)
+        with survived("a spoilt answer, at the server's door"):
+            try:
+                upload, _ = screen.read(spoilt, BAD, expected)
+            except Refused:
+                refused += 1
+                continue
+            assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(upload))
+            assert float(np.linalg.norm(upload.delta)) <= 1e6
+            assert harmless(reply, spoilt)
     assert refused > 1800
 
 
