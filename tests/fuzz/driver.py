@@ -33,6 +33,7 @@ def search(name: str, examples: int, seed: int | None = None, seconds: float = f
             return
         call, parameter = case if isinstance(case, tuple) else (case, None)
         runs = name == "whole_runs"
+        compiled.clear()
         failure = judge(call, SCOPE, parameter, then=sound if runs else None, late=compiled if runs else None)
         answer = failure if isinstance(failure, str) else "failed"
         answers[answer] += 1

@@ -24,6 +24,8 @@ MADE_BY_US = {
     "Beside", "Bound", "Choice", "Contraction", "ErrorBound", "Extremes", "Floor", "GaussianPoints", "GradientBound",
     "LocalSteps", "Moments", "Numbered", "PointGap", "RiskBound", "SelectionBound", "Theorem",
 }  # fmt: skip
+# Losses of one sample, which problems are made of, and cases that need data sets.
+NOT_CALLED = {"linear_scores", "negative_revenue", "squared", "zero_one", "strategic_adult", "strategic_credit"}
 
 
 def searched(**examples):
@@ -50,7 +52,8 @@ def test_run_or_refused(quick, name, survived):
         with survived("an input that was made up"):
             assert not found["failures"]
     assert not found["failures"], show(found["failures"])
-    assert found["answers"]["run"] and found["answers"]["refused"], found["answers"]
+    if QUICK[name] >= 8:  # fewer may all be of one kind
+        assert found["answers"]["run"] and found["answers"]["refused"], found["answers"]
 
 
 @pytest.mark.slow
@@ -65,7 +68,7 @@ def test_run_or_refused_for_long(name, survived):
 
 def test_every_public_callable_is_searched():
     """Abstract classes and losses of one sample aside, a new public name gets a call that works in `calls.py`."""
-    known = {name.split(".")[-1] for name in ALL} | MADE_BY_US
+    known = {name.split(".")[-1] for name in ALL} | MADE_BY_US | NOT_CALLED
     for module in (pf, *(getattr(pf, name) for name in pf.__all__ if inspect.ismodule(getattr(pf, name)))):
         for name in module.__all__:
             thing = getattr(module, name)

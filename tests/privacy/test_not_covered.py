@@ -41,6 +41,7 @@ def test_scales_of_these_very_rows_are_told():
     assert same.spent(10, 1e-5) == told.spent(10, 1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*columns-not-scaled")
 @pytest.mark.parametrize("standardize", [False, KNOWN], ids=["none", "given"])
 def test_scales_that_looked_at_nobody_are_covered(standardize):
     assert guarantee(problem(standardize=standardize), PRIVATE).not_covered == ()
