@@ -103,6 +103,7 @@ def test_on_the_edge_of_settling():
     assert said.attracting is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gain", [1.5, 5.0])
 def test_people_who_cross_a_threshold_are_not_judged_by_derivatives(gain):
     """Retraining multiplies errors by 0.352 gain, the derivative of every sample is 0."""

@@ -126,7 +126,9 @@ def test_a_figure_is_drawn_again_from_the_data_when_it_would_look_different(walk
     assert calls == [40] and (folder / "figure.svg").read_bytes() not in (first, b"as it was")
 
 
-@pytest.mark.parametrize("text", ["", "{broken", "[]", "{}", None])
+@pytest.mark.parametrize(
+    "text", ["{broken", None, *(pytest.param(t, marks=pytest.mark.slow) for t in ("", "[]", "{}"))]
+)
 def test_what_is_damaged_is_done_again(walk, text):
     runner.reproduce("ours/walk", out=walk)
     manifest = walk / "ours" / "walk" / "manifest.json"

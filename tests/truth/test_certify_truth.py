@@ -89,12 +89,12 @@ def check_gaussian(tally, seeds):
 
 
 def test_gaussian_worlds(tally):
-    check_gaussian(tally, range(16))
+    check_gaussian(tally, range(10))
 
 
 @pytest.mark.slow
 def test_many_gaussian_worlds(tally):
-    check_gaussian(tally, range(16, 1500))
+    check_gaussian(tally, range(10, 1500))
 
 
 def check_memory(tally, seeds):
