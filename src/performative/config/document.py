@@ -145,6 +145,8 @@ def read_problem(builder: Builder, table: dict[str, Any]) -> Problem:
         problem = _frame(builder, table["frame"])
     else:
         problem = builder.value(table["case"], Any, "problem.case", "cases")
+        if not isinstance(problem, Problem):
+            raise ConfigError(f'expected a case such as "credit", by name; got {table["case"]!r}.', "problem.case")
     if "domain" not in table:
         return problem
     from performative.domains import AbstractDomain
