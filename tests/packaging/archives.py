@@ -85,8 +85,10 @@ def check_sdist(path: Path, project: dict) -> list[str]:
     return wrong
 
 
-def _plain(requirement: str) -> str:
-    return re.sub(r"\s", "", requirement)
+def _plain(line: str) -> str:
+    """A requirement without spaces, its bounds in one order: builders sort them as they like."""
+    name, bounds = re.fullmatch(r"([\w.\-\[\]]+)(.*)", line.replace(" ", "")).groups()
+    return name + ",".join(sorted(bounds.split(",")))
 
 
 def main(folder: str) -> None:

@@ -204,7 +204,7 @@ def test_every_two_parts_meet():
     assert lost == 9 + 10 + 6 + 2  # Scaffold and ControlVariate go together, PooledJacobian wants windows, Cyclic
 
 
-# A sixth of them in `make test`, the others in CI.
+# A sixth of them in `make test`, the others in the slow set.
 BY_TURNS = [
     pytest.param(row, other, marks=pytest.mark.slow if i % 6 else (), id=name_of([*row.values(), other]))
     for i, (row, other) in enumerate(zip(ROWS, itertools.cycle(("dense", "loop", "loop", "dense")), strict=False))
