@@ -130,7 +130,7 @@ def test_where_repeats_end_between_static_and_stable(board):
     assert abs(board.ways["steps"].mean - 1) < 0.3 and abs(board.ways["blind"].mean) < 0.3
 
 
-def test_the_gain_in_accuracy_holds_each_person_against_himself(board):
+def test_the_gain_in_accuracy_is_paired_by_person(board):
     unseen, answers = people(1, 50)
     right = [
         (reacted(unseen, theta) @ theta > 0) == (answers == 1)

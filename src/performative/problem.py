@@ -102,7 +102,7 @@ class Problem(eqx.Module):
         label:       column of two classes, 0 and 1
         positive:    which class is 1 where they are called something else; people change features so that theta.x
                      falls, so it is the class that they try not to be (a fitted model's `classes_` are read by it)
-        strategic:   columns that people can change in answer to the model (names), None for all features
+        strategic:   columns that people can change in response to the model (names), None for all features
         strength:    how far they go, per unit of the model: a number, or {client: number}
         penalty:     L2, None for 1 / (number of rows); the intercept is never penalised
         standardize: True scales features to mean 0 and variance 1 over these rows, "robust" by median and quartiles,

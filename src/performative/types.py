@@ -176,8 +176,10 @@ class Upload(eqx.Module):
 
     def to_aggregate(self) -> "Upload":
         """What an aggregator sees: not the counts, the loss and the drift, which no noise of privacy covers."""
-        covered = lambda upload: (upload.metrics, upload.loss, upload.drift)  # noqa: E731
-        return eqx.tree_at(covered, self, ({}, None, {}), is_leaf=lambda leaf: leaf is None or isinstance(leaf, dict))
+        return eqx.tree_at(
+            lambda upload: (upload.metrics, upload.loss, upload.drift), self, ({}, None, {}),
+            is_leaf=lambda leaf: leaf is None or isinstance(leaf, dict),
+        )  # fmt: skip
 
 
 class Batch(eqx.Module):

@@ -136,7 +136,7 @@ def test_deployments_step_round_never_and_lazy_settle_where_they_should():
         assert abs(history.theta[0, -1] - end) < 1e-9, deploy
     static = pf.run(quiet, pf.fedavg(rate=0.3), rounds=150, theta=2.0, dtype="float64", risk=False)
     assert abs(static.theta[0, -1] - 3.0) < 1e-9
-    # A lazy world answers to the model of the last multiple of three.
+    # A lazy world responds to the model of the last multiple of three.
     lazy = pf.run(
         quiet, pf.p_fedavg(rate=0.3, deploy=pf.Every(3)), rounds=5, theta=2.0, dtype="float64", risk=False
     ).theta[0]

@@ -156,7 +156,7 @@ class Withholding(LocalGrid):
     def pull_messages(self, message_ids):
         if any(self.nodes_of.get(name) == 102 for name in message_ids):
             self.withheld += 1
-            self.release.wait(60)
+            self.release.wait(300)
             return []
         return super().pull_messages(message_ids)
 
@@ -185,10 +185,12 @@ def test_a_node_that_goes_on_withholding_is_asked_no_more(tmp_path, registry):
     grid = Withholding(lambda: made, tmp_path)
     carrier = FlowerTransport(grid, registry)
     carrier.online()
-    for _ in range(_STUCK):
-        carrier.send({2: b"request"}, 0.01)
-    while not all(fetch.overdue() for fetch in carrier._fetching):
-        time.sleep(0.01)
+    for number in range(1, _STUCK + 1):
+        carrier.send({2: b"request"}, 60.0)
+        while grid.withheld < number:
+            time.sleep(0.01)
+    for fetch in carrier._fetching:
+        fetch._until = 0.0  # the time of every message is up, and its answer is still being fetched
     asked = len(grid.asked)
     carrier.send({2: b"request"}, 5.0)
     (reply,) = carrier.receive(5.0)

@@ -7,6 +7,7 @@ matrix: that is the truth, not an eigenvalue. One compiled structure serves all 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from logistic_fit import fit
 
 import performative as pf
 from performative.populations import Contaminated, Gaussian, Pricing, Regression, Sluggish
@@ -225,21 +226,9 @@ def test_worlds_of_strategic_people(tally):
             continue
         theta, path = c.stable + 1e-4, []
         for _ in range(400):
-            theta = _fit(x.reshape(-1, 2) - strength * theta, y.reshape(-1), penalty, theta)
+            theta = fit(x.reshape(-1, 2) - strength * theta, y.reshape(-1), penalty, theta)
             path.append(np.linalg.norm(theta - c.stable))
         tally("certify strategic: retraining settles", c.attracting, bool(path[-1] < 1e-6), world)
-
-
-def _fit(x, y, penalty, theta):
-    for _ in range(50):
-        s = 1 / (1 + np.exp(-x @ theta))
-        g = x.T @ (s - y) / len(y) + penalty * theta
-        H = (x * (s * (1 - s))[:, None]).T @ x / len(y) + penalty * np.eye(2)
-        step = np.linalg.solve(H, g)
-        theta = theta - step
-        if np.linalg.norm(step) < 1e-13:
-            break
-    return theta
 
 
 class Crossing(pf.populations.AbstractPopulation):

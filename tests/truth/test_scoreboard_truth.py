@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from logistic_fit import fit
 from scipy import stats
 
 import performative as pf
@@ -145,16 +146,3 @@ def test_boards_of_strategic_people(tally):
 def risk(x, y, penalty, theta):
     score = x @ theta
     return np.mean(np.logaddexp(0, score) - y * score) + 0.5 * penalty * theta @ theta
-
-
-def fit(x, y, penalty, theta):
-    x, y = x.reshape(-1, 2), y.reshape(-1)
-    for _ in range(50):
-        s = 1 / (1 + np.exp(-x @ theta))
-        g = x.T @ (s - y) / len(y) + penalty * theta
-        H = (x * (s * (1 - s))[:, None]).T @ x / len(y) + penalty * np.eye(2)
-        step = np.linalg.solve(H, g)
-        theta = theta - step
-        if np.linalg.norm(step) < 1e-13:
-            break
-    return theta

@@ -89,7 +89,7 @@ def advise(
         if (missed := could_have_missed(reports)) > LARGE_SHIFT:
             why = f"A shift of {missed:.2g} standard deviations between the models deployed could have gone unseen."
             return _explore(reports, extra, why)
-        why = "No client's data are seen to answer to the model, so retraining is ordinary retraining."
+        why = "No client's data are seen to react to the model, so retraining is ordinary retraining."
         return Advice(
             "ordinary", "Train as usual", (why, "Audit again when more deployments have been logged."), **extra
         )

@@ -121,7 +121,7 @@ def residual_squares(u: np.ndarray, D: np.ndarray, used: int) -> tuple[np.ndarra
 
 
 def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
-    """Do the data answer to the model? A test against drift that does not depend on it.
+    """Do the data respond to the model? A test against drift that does not depend on it.
 
         mean_t = a + b t + m_t + B theta_t + e_t,   Var(e_t) = phi within_t / count_t,  phi >= 1;   H0: B = 0
         t_jk = sum_t w_t u_jt / sqrt(phi_j) ~ Student(n - d),      sum_t w_t^2 = 1

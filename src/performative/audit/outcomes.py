@@ -175,9 +175,10 @@ class Reading:
             # Strata were compared in the first reading, each by itself.
             j, p = compare(inside, outside).first("depends") if self.plan.kind == "always" else (-1, 1.0)
             return features[j], p
-        people = inside[0] + outside[0]
+        people, centre = inside[0] + outside[0], self.seen.centre
+        assert centre is not None  # the first reading of rows sets it
         with np.errstate(divide="ignore", invalid="ignore"):
-            everybody = (inside[1] + outside[1]) / people + self.seen.centre[None, :k]  # type: ignore[index]
+            everybody = (inside[1] + outside[1]) / people + centre[None, :k]
             d = everybody - self.origin[:, :k]
             gap = self.first[:, :k] / self.weight[:, None] - d
             doubled = self.doubled_squares[:, :k] - 2 * d * self.doubled[:, :k] + d**2 * self.square[:, None]

@@ -156,9 +156,9 @@ def slopes_per_shift(problem: Problem, p: np.ndarray, theta: np.ndarray) -> np.n
 
     problem: of `fitted_problem`.
     """
-    population = problem.population
-    B = np.asarray(population.shift.sensitivity)  # type: ignore[attr-defined]
-    rows = jnp.asarray(population.z) + (B @ theta)[:, None, :]  # type: ignore[attr-defined]
+    population: Any = problem.population  # a Database with a Linear shift
+    B = np.asarray(population.shift.sensitivity)
+    rows = jnp.asarray(population.z) + (B @ theta)[:, None, :]
     free = np.broadcast_to(np.eye(B.shape[1]), (len(B), B.shape[1], B.shape[1]))
     moved = Problem(problem.loss, eqx.tree_at(lambda one: (one.z, one.shift), population, (rows, Linear(free))), p)
 

@@ -84,7 +84,7 @@ def look_ahead(
     """The outlook of all clients whose response can be fitted, their weights made to sum to one.
 
     It moves rows as they are. So it is not computed where the relation between features and label itself is seen to
-    answer to the model: for a loss of both, what moves then is not in the fit.
+    respond to the model: for a loss of both, what moves then is not in the fit.
 
     Drift is taken out as a straight line unless there is none: walks and waves have no level of today to read off.
     """
@@ -132,7 +132,7 @@ def look_ahead(
 
 
 def _changed_relation(reports: Sequence[ClientReport], pooled: Pooled | None, level: float) -> str:
-    """Where a covariance of a feature with the label answers to the model; "" where none is seen to."""
+    """Where a covariance of a feature with the label responds to the model; "" where none is seen to."""
     tests = [(f"at {one.name}", one.effect, one.tested) for one in reports if one.reacts]
     if pooled is not None:
         tests.append(("on the whole", pooled.effect, pooled.tested))
@@ -141,8 +141,8 @@ def _changed_relation(reports: Sequence[ClientReport], pooled: Pooled | None, le
         p = effect.by_column[relations]
         if len(p) and p.min() <= level:
             return (
-                f"{where}, {names[relations[int(p.argmin())]]} answers to the model: not only the rows move, their "
-                "relation to the label changes. An outlook that moves rows would be wrong."
+                f"{where}, {names[relations[int(p.argmin())]]} responds to the model: not only do the features "
+                "shift, their relation to the label changes too. An outlook that only shifts features would be wrong."
             )
     return ""
 

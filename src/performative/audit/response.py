@@ -166,7 +166,7 @@ def response(
     draws: int = _DRAWS,
     seed: int = 0,
 ) -> Response:
-    """How the means answer to the model, with intervals.
+    """How the means respond to the model, with intervals.
 
         mean_t = a + b t + m_t + B theta_t + e_t
 

@@ -88,11 +88,11 @@ def moves(one: "ClientReport") -> str:
     if one.effect.column.startswith("cov("):
         first, last = one.effect.column[4:-1].rsplit(", ", 1)
         what = (
-            f"the relation between {first} and {last} answers to the model, most to {parameter(one.effect.parameter)}"
+            f"the relation between {first} and {last} responds to the model, most to {parameter(one.effect.parameter)}"
         )
         return what if not lines else f"{what}, and {direction(lines[0][0])}"
     if not lines:
-        return f"{one.effect.column} answers to the model; to which parameter, and how much, is not clear"
+        return f"{one.effect.column} responds to the model; to which parameter, and how strongly, is not clear"
     return "; ".join(direction(line) for line, _ in lines[:2])
 
 
@@ -124,11 +124,12 @@ def told(report: "AuditReport") -> list["ClientReport"]:
 
 
 def whole(report: "AuditReport") -> str:
-    """What answers to the model where only all clients together are seen to."""
+    """What responds to the model where the response shows only over all clients together."""
     if not report.effect or told(report) or report.pooled is None:
         return ""
     found = report.pooled.effect
-    return f"All together, {found.column} answers to the model; at which clients, and how much, is not clear."
+    said = f"Over all clients together, {found.column} responds to the model"
+    return f"{said}; at which of them, and how strongly, is not clear."
 
 
 def direction_rows(report: "AuditReport", most: int, digits: int = 3) -> list[list[str]]:

@@ -42,7 +42,7 @@ def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broad
 
 
 def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: int | None = None) -> Array:
-    """The loss of each of these clients at the server's model, on data as they answer to the model last deployed.
+    """The loss of each of these clients at the server's model, on data as they respond to the model last deployed.
 
     Exact (over a table, or the nodes of a law) where `samples` is None.
     """

@@ -1,4 +1,4 @@
-"""Gaussian classes whose features answer to the model."""
+"""Gaussian classes whose features respond to the model."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 class Mixture(AbstractPopulation):
-    """Groups whose shares answer to the model (contribution dynamics).
+    """Groups whose shares respond to the model (contribution dynamics).
 
         D_i(theta) = sum_k nu_{i,k}(theta) D_{i,k}(theta)
 

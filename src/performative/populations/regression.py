@@ -1,4 +1,4 @@
-"""Linear regression whose coefficients answer to the model."""
+"""Linear regression whose coefficients respond to the model."""
 
 from typing import Any
 

@@ -58,8 +58,8 @@ class Bench:
         return rates | {"believed": rates["accuracy"]}
 
     def paired(self, first: Float[np.ndarray, " d"], second: Float[np.ndarray, " d"]) -> "Gain":
-        """Accuracy of the first model less the second's. Each person is held against himself; people are drawn client
-        by client, whose weights are fixed."""
+        """Accuracy of the first model less the second's. A paired difference over people, who are drawn client by
+        client with fixed weights."""
         right = []
         for theta in (first, second):
             told, label, share = self._verdicts(theta, theta)

@@ -55,7 +55,7 @@ class Scoreboard:
     ways:           of each algorithm, where its repeats end between static and stable
     gap:            |static - stable|
     accuracy_gain:  accuracy at the stable point less that of the static baseline, both after people reacted
-    accuracy_error: its standard error over people, each held against himself; NaN where people are not counted
+    accuracy_error: its standard error over people, paired; NaN where people are not counted
     accuracy_chance: of a gain as large if those whose answer changes were as likely to gain as to lose (a sign test);
                     of people who are trained on, to whom the models are fitted, it says little
     people:         how many the rates are measured on, None where the population has no table

@@ -66,7 +66,7 @@ def lemma_5_6(
 
 @checked
 def mixture_sensitivity(group_sensitivity: Extended, distance: Extended, share_slope: Extended) -> Any:
-    """Lemma C.3: sensitivity of a mixture of two groups whose shares answer to the model.
+    """Lemma C.3: sensitivity of a mixture of two groups whose shares respond to the model.
 
         W_1(D(theta), D(theta')) <= (gamma + W_1(D_1(theta), D_2(theta)) F) |theta - theta'|
 
