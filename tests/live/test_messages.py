@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -197,6 +198,17 @@ def test_a_node_that_goes_on_withholding_is_asked_no_more(tmp_path, registry):
     grid.release.set()
     assert reply.client == 2 and f"announced {_STUCK} answers and withholds them" in reply.error
     assert len(grid.asked) == asked
+
+
+def test_clients_whose_clocks_are_ahead_say_so(tmp_path, registry, monkeypatch):
+    ahead = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr("performative.live.flower.time", ahead)
+    made = federation(rounds=1)
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        live = serve(made, FlowerTransport(LocalGrid(lambda: made, tmp_path), registry), tmp_path / "server")
+    assert live.status == "failed"
+    reasons = [event["reason"] for event in read_events(tmp_path / "server") if event["what"] == "failed"]
+    assert len(reasons) == 5 and all("clock is ahead of the server's" in reason for reason in reasons)
 
 
 def test_a_silent_server_of_flower_is_not_waited_for(tmp_path, registry, monkeypatch):

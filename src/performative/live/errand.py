@@ -33,7 +33,10 @@ def run_errand(make: Callable[[], Any], app: Path, client: int, folder: Path, re
     bytes; where there is none, or it is gone, the work is done here: the same answer, later.
     """
     if seconds <= 0:
-        raise TimeoutError("the request was void when it came")
+        raise TimeoutError(
+            f"the request was void when it came, by {-seconds:.0f} s. Where every one is, this machine's clock is ahead "
+            "of the server's: set both by the network."
+        )
     path, until = os.environ.get(WORKER), time.monotonic() + seconds
     if path:
         reply = _ask_worker(path, app, client, folder, request, until)
