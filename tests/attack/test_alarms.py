@@ -39,6 +39,7 @@ def test_missing_clip():
     assert found.alarm, found.sentence
 
 
+@pytest.mark.slow
 def test_one_key_for_all_clients():
     algorithm = pf.pcsgd(1.0, 1.0, 6.0, batch=pf.Fixed(1))
     with shared_keys():

@@ -27,6 +27,7 @@ def strong(tmp_path_factory):
     return audit.audit_logs(folder, drift="linear", seed=3), true
 
 
+@pytest.mark.slow
 def test_rows_far_out_that_hide_a_reaction_are_told(tmp_path):
     """One person in five hundred has an income in another currency; without them the reaction is seen."""
     rows = folders.applicants_folder(tmp_path, react=0.5, T=12, rows=500, clients=1, every=True)

@@ -113,6 +113,7 @@ def test_people_who_cross_a_threshold_are_not_judged_by_derivatives(gain):
     assert c.verdict.startswith("Not known") and not c.proved
 
 
+@pytest.mark.slow
 def test_an_optimal_point_that_derivatives_do_not_see_is_not_named():
     """The risk falls by crossing people's thresholds, which no sample's derivative knows of."""
     c = certify(pf.Problem(pf.losses.squared, Threshold(1.5)), samples=256)

@@ -51,6 +51,7 @@ def test_points_are_those_of_all_rows(monkeypatch, evaluations):
     assert every == 3 and evaluations[1] <= 30 < before / 4
 
 
+@pytest.mark.slow
 def test_a_search_that_ends_nowhere_on_some_rows_begins_again_on_all(monkeypatch):
     """Every sixth person is a zero: a fit to these alone, without a penalty, goes to infinity."""
     rng = np.random.default_rng(0)

@@ -34,8 +34,8 @@ def run_errand(make: Callable[[], Any], app: Path, client: int, folder: Path, re
     """
     if seconds <= 0:
         raise TimeoutError(
-            f"the request was void when it came, by {-seconds:.0f} s. Where every one is, this machine's clock is ahead "
-            "of the server's: set both by the network."
+            f"the request was void when it came, by {-seconds:.0f} s. Where every one is, this machine's clock is "
+            "ahead of the server's: set both by the network."
         )
     path, until = os.environ.get(WORKER), time.monotonic() + seconds
     if path:
