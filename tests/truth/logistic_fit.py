@@ -1,13 +1,14 @@
 """Logistic regression by Newton's method in plain NumPy, beside which the solvers are held."""
 
 import numpy as np
+from scipy.special import expit
 
 
 def fit(x, y, penalty, theta):
     """argmin of the mean logistic loss + penalty |theta|^2 / 2, over all rows of x [..., 2] and y [...]."""
     x, y = x.reshape(-1, 2), y.reshape(-1)
     for _ in range(50):
-        s = 1 / (1 + np.exp(-x @ theta))
+        s = expit(x @ theta)
         g = x.T @ (s - y) / len(y) + penalty * theta
         H = (x * (s * (1 - s))[:, None]).T @ x / len(y) + penalty * np.eye(2)
         step = np.linalg.solve(H, g)
