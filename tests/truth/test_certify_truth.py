@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from logistic_fit import fit
+from scipy.stats import norm
 
 import performative as pf
 from performative.populations import Contaminated, Gaussian, Pricing, Regression, Sluggish
@@ -234,7 +235,8 @@ def test_worlds_of_strategic_people(tally):
 
 
 class Crossing(pf.populations.AbstractPopulation):
-    """People whose normal threshold lies below theta + 1/2 give `gain` more, in jumps: errors grow by 0.352 gain."""
+    """People whose normal threshold lies below theta + 1/2 give `gain` more, in jumps: errors grow by 0.352 gain
+    near the stable point 0."""
 
     gain: pf.types.Numbers = pf.number()
 
@@ -253,7 +255,9 @@ class Crossing(pf.populations.AbstractPopulation):
 @pytest.mark.slow
 def test_worlds_in_which_people_cross_a_threshold(tally):
     """A derivative would call every one of them settled."""
-    for gain in np.linspace(0.6, 9.0, 30):
+    for gain in np.linspace(0.6, 9.0, 15):
         c = pf.certify(pf.Problem(pf.losses.squared, Crossing(gain)), error=1.0, samples=64)
+        # There may be several points: 0, and one on either side; errors near theta grow by gain phi(theta + 1/2).
+        slope = np.nan if c.stable is None else gain * norm.pdf(float(c.stable) + 0.5)
         said = None if c.stable is None else c.attracting
-        tally("certify thresholds: retraining settles", said, bool(0.352 * gain < 1), f"gain {gain:.3g}")
+        tally("certify thresholds: retraining settles", said, bool(slope < 1), f"gain {gain:.3g}, at {c.stable}")
