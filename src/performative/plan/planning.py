@@ -15,13 +15,15 @@ from performative.plan.near import Near, look_around
 from performative.plan.outcome import Option, Plan
 from performative.plan.pilots import Trial, last_exit, pilot
 from performative.plan.private import private_options
-from performative.plan.recursion import errors, is_exact
-from performative.plan.settings import LocalMaps, rounds_to
+from performative.plan.recursion import errors, has_moments, is_exact
+from performative.plan.settings import LocalMaps, Setting, rounds_to
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 
-# Settings that are looked at more closely, no two of the same kind: in pilot runs, or by the exact recursion.
-_PILOTS, _EXACT = 6, 60
+# Settings that are looked at more closely: in pilot runs, no two of the same kind, or by the exact recursion.
+_PILOTS, _EXACT = 6, 120
+# Lengths of step of each kind that are.
+_RATES = 3
 # How much longer than the fastest so far a setting may take before the search leaves it.
 _SLOWER = 3.0
 # The longest run that is thought of.
@@ -92,7 +94,10 @@ def plan(
             f"plan: no setting comes within accuracy = {accuracy:g}; allow larger batches or more local steps, or a "
             "larger accuracy."
         )
+    if not has_moments(problem):
+        ranked = _one_of_each(ranked)
     ranked, method, trial, untried = _look_closely(problem, near, cost, accuracy, ranked, theta, deploy, pilots, seed)
+    ranked = _one_of_each(ranked)
     return Plan(
         accuracy, near.distance, ranked[0], ranked[1] if len(ranked) > 1 else None, tuple(ranked), method,
         ranked[0].setting.algorithm(cost.latency, deploy), cost, near.clients,
@@ -126,8 +131,11 @@ def _notes(near: Near, method: str, trial: Trial | None, untried: int) -> tuple[
 def _rank(
     near: Near, cost: Cost, accuracy: float, local_steps: Sequence[int], batches: Sequence[int], deploy: str
 ) -> list[Option]:
-    """The best length of step for each combination, the fastest combination first."""
-    best: dict[Any, Option] = {}
+    """The best lengths of step for each combination, the fastest first.
+
+    More than one, since the linear model counts up to the first round within the accuracy: a rate may leave it again.
+    """
+    best: dict[Any, list[Option]] = {}
     times: dict[Any, float] = {}
     biased = cost.latency is not None and any(np.ndim(v) for v in vars(cost.latency).values())
     who = [w for w in cohorts(near.clients, cost.latency is not None) if not (biased and w[0] == "first")]
@@ -135,16 +143,31 @@ def _rank(
     maps = LocalMaps(near, deploy)
     for setting in settings(maps, local_steps, batches, who):
         E, k = setting.local_steps, setting.k or near.clients
-        kind = (E, setting.scheme, setting.k, setting.batch)
+        kind = kind_of(setting)
         if kind not in times:
             times[kind] = cost.round_time(setting.scheme, k, E, setting.batch, near.weights)
         each = times[kind]
-        limit = min(_SLOWER * fastest, best[kind].time if kind in best else math.inf) / each
+        known = best.setdefault(kind, [])
+        limit = min(_SLOWER * fastest, known[-1].time if len(known) == _RATES else math.inf) / each
         rounds = rounds_to(maps, setting, accuracy, min(limit, _ROUNDS))
-        if math.isfinite(rounds) and (kind not in best or rounds * each < best[kind].time):
-            best[kind] = Option(setting, rounds, rounds * each, each)
+        if math.isfinite(rounds):
+            here = Option(setting, rounds, rounds * each, each)
+            best[kind] = sorted([*known, here], key=lambda option: option.time)[:_RATES]
             fastest = min(fastest, rounds * each)
-    return sorted(best.values(), key=lambda option: option.time)
+    return sorted((option for options in best.values() for option in options), key=lambda option: option.time)
+
+
+def kind_of(setting: Setting) -> tuple[Any, ...]:
+    """All of a setting but the length of its steps."""
+    return setting.local_steps, setting.scheme, setting.k, setting.batch
+
+
+def _one_of_each(ranked: list[Option]) -> list[Option]:
+    """The fastest of each kind."""
+    first: dict[Any, Option] = {}
+    for option in ranked:
+        first.setdefault(kind_of(option.setting), option)
+    return list(first.values())
 
 
 def _look_closely(
