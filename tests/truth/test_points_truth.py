@@ -82,7 +82,7 @@ def test_gaussian_numbers_in_a_box(worlds, tally):
         world = f"seed {seed}"
         problem = pf.Problem(pf.losses.squared, Gaussian(m, eps, 1.0), p, pf.Box(lo, hi))
         points = [x for x in (lo, hi) if np.clip(level + slope * x, lo, hi) == x]
-        inside = level / (1 - slope)
+        inside = level / (1 - slope) if slope != 1 else np.inf
         if lo < inside < hi:
             points.append(inside)
         found = pf.equilibria(problem)
