@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from logistic_fit import fit
+from logistic_fit import fit, risk
 from scipy import stats
 
 import performative as pf
@@ -141,8 +141,3 @@ def test_boards_of_strategic_people(tally):
             risks = [risk(x - strength * t, y, penalty, t) for t in (static, stable)]
             found = [board[f"{n}"].values["performative_risk"] for n in ("static baseline", "stable point")]
             tally("scoreboard: risks", bool(np.allclose(found, risks, atol=1e-9)), True, world)
-
-
-def risk(x, y, penalty, theta):
-    score = x @ theta
-    return np.mean(np.logaddexp(0, score) - y * score) + 0.5 * penalty * theta @ theta
