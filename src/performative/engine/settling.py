@@ -21,12 +21,13 @@ from performative.risk import client_risks
 # Numbers in the clients' second derivatives: beyond, they are not worked out.
 _NUMBERS = 1 << 20
 _NODES = 256
-# A rate is halved so often before no rate at all is taken to settle, and then bisected so often.
-_HALVINGS, _BISECTIONS = 40, 20
+# A rate is halved so often before no rate at all is taken to settle; so many are tried between two of these, and below
+# them; the last step is bisected so often.
+_HALVINGS, _BETWEEN, _BELOW, _BISECTIONS = 40, 8, 8, 16
 
 
 def settling_rate(problem: Problem, algorithm: Algorithm, point: Any, rate: float) -> float | None:
-    """The largest rate up to `rate` at which the mean of plain local steps is drawn to a point near `point`.
+    """The rate, up to `rate`, below which the mean of plain local steps is drawn to a point near `point`.
 
         theta - eta (A_i theta + B_i deployed),   A_i, B_i: the derivatives of client i's gradient by theta, by deployed
         R(eta) = sum_i p_i R_i(eta),   R_i what tau_i such steps make of theta;   rho(R(eta)) < 1
@@ -51,20 +52,27 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Any, rate: floa
     def settles(eta: float) -> bool:
         return bool(np.max(np.abs(np.linalg.eigvals(_round(eta, A, B, weights, steps, algorithm)))) < 1)
 
-    high = float(rate)
+    # Some larger rates may settle beyond some that do not: what counts is the first that does not.
+    low = float(rate) / 2
     for _ in range(_HALVINGS):
-        if settles(high):
+        below = low * 2.0 ** -np.arange(0, _BELOW / 2, 0.5)
+        failed = [eta for eta in below if not settles(eta)]
+        if not failed:
             break
-        high /= 2
+        low = failed[-1] / 2
     else:
         return 0.0
-    if high == rate:
-        return high
-    low, high = high, 2 * high
+    if low < rate / 2**_HALVINGS:
+        return 0.0
+    above = np.geomspace(low, min(4 * low, rate), 2 * _BETWEEN + 1)[1:]
+    high = next((eta for eta in above if not settles(eta)), None)
+    if high is None:
+        return float(above[-1])
+    low = max([low, *above[above < high]])
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if settles(middle) else (low, middle)
-    return low
+    return float(low)
 
 
 def _steps(algorithm: Algorithm, clients: int) -> np.ndarray | None:
