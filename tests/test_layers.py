@@ -8,7 +8,7 @@ import performative
 ROOT = Path(performative.__file__).parent
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = [
-    {"types", "describe", "lazy", "files", "messages", "arguments"},
+    {"types", "facts", "describe", "lazy", "files", "messages", "arguments"},
     {"errors", "client_axis", "tables", "theory"},
     {"families", "reaction", "noise", "partition", "data", "networks"},
     {"clipping"},
@@ -29,8 +29,8 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # The package's own face re-exports everything, so it stands above all.
 FACE = "__init__"
-# Experiments are written as a user would write them.
-USERS = {"experiments"}
+# Experiments are written as a user would write them; citations look names up among all that is public.
+USERS = {"citations", "experiments"}
 
 
 def modules():

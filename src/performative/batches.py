@@ -3,20 +3,20 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from performative.errors import check_number
+from performative.facts import AbstractPart
 from performative.sampling import distinct, shuffled_positions
 from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole
 
 __all__ = ["AbstractBatch", "Fixed", "Poisson", "Shuffled", "Uniform", "Whole"]
 
 
-class AbstractBatch(eqx.Module):
+class AbstractBatch(AbstractPart):
     """One draw serves all E steps of a client's round: noise [E, n, ...] and a mask [E, n] or None.
 
     `key` is new each round; `standing_key` is the client's own and stays the same throughout the run.
@@ -58,6 +58,8 @@ def _check_size(name: str, n: Any) -> None:
 class Fixed(AbstractBatch):
     """n samples a step, independent of each other (with replacement where there is a table)."""
 
+    references = ()
+
     n: int = whole()
 
     def __check_init__(self) -> None:
@@ -75,6 +77,8 @@ class Uniform(AbstractBatch):
 
     Where the population has no table the samples are independent, as with `Fixed`.
     """
+
+    references = ()
 
     n: int = whole()
 
@@ -104,6 +108,8 @@ class Shuffled(AbstractBatch):
 
     The memory is the client's count of steps; the order itself is computed, not stored.
     """
+
+    references = ()
 
     n: int = whole()
 
@@ -143,6 +149,8 @@ class Whole(AbstractBatch):
     Clients with fewer rows than the largest are masked; a step costs as many samples as the largest table has.
     """
 
+    references = ()
+
     def expected(self, population: Any) -> Array | float:
         rows = population.rows
         return float(rows) if isinstance(rows, int) else jnp.asarray(rows).astype(jnp.result_type(float))
@@ -170,6 +178,8 @@ class Poisson(AbstractBatch):
     exceed the rows of a client. Where more rows are drawn, a uniformly random n_max of them stay. A batch can be empty.
     `expected` is rate * rows, also where n_max cuts some batches short.
     """
+
+    references = ("abadi2016deep",)
 
     rate: Numbers = number()
     n_max: int = whole()

@@ -1,5 +1,6 @@
 """When a new model reaches the world."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -7,20 +8,29 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from performative.facts import AbstractPart
 from performative.types import Theta, as_whole
 
 __all__ = ["Deployment", "Every"]
 
 
-class Deployment(eqx.Module):
+class Deployment(AbstractPart):
     """A rule for the model that clients' data react to.
 
     `each_step`: every local model is deployed as soon as it exists (greedy; what the papers analyse).
     Otherwise the global model is deployed every `period` rounds; 0 means never after the start.
     """
 
+    references = ()
+
     each_step: bool = eqx.field(static=True)
     period: int = eqx.field(static=True)
+
+    @classmethod
+    def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        lazy = settings["period"] > 1 and not settings["each_step"]
+        deployed = ("perdomo2020performative",) if settings["each_step"] or settings["period"] else ()
+        return (*deployed, *(Every.references if lazy else ()))
 
     def next(self, deployed: Theta, theta: Theta, round: Int[Array, ""]) -> Theta:
         """The deployed model of this round, from that of the last one and the new global model."""
@@ -32,8 +42,10 @@ class Deployment(eqx.Module):
         return jax.tree.map(lambda new, old: jnp.where(now, new, old), theta, deployed)
 
 
-class Every(eqx.Module):
+class Every(AbstractPart):
     """Lazy deployment: the global model reaches the world every k rounds."""
+
+    references = ("mendlerdunner2020stochastic",)
 
     k: int = eqx.field(static=True, converter=as_whole)
 

@@ -4,17 +4,17 @@ import dataclasses
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative.facts import AbstractPart
 from performative.types import Numbers, Theta, is_concrete, number, squared_norm
 
 __all__ = ["AbstractDomain", "Ball", "Box"]
 
 
-class AbstractDomain(eqx.Module):
+class AbstractDomain(AbstractPart):
     """A closed convex set."""
 
     @abstractmethod
@@ -50,6 +50,8 @@ def _check_bounds(owner: str, **bounds: Any) -> None:
 class Box(AbstractDomain):
     """lo <= theta <= hi, coordinate by coordinate."""
 
+    references = ()
+
     lo: Any = number()
     hi: Any = number()
 
@@ -75,6 +77,8 @@ class Box(AbstractDomain):
 
 class Ball(AbstractDomain):
     """|theta| <= radius, in the Euclidean norm over all leaves."""
+
+    references = ()
 
     radius: Numbers = number()
 

@@ -13,6 +13,7 @@ from performative.arguments import checked
 from performative.channels import Plain
 from performative.engine.run import run
 from performative.errors import check_counts
+from performative.facts import cites
 from performative.participation import AbstractParticipation, Full, LocalWork
 from performative.problem import Problem
 
@@ -26,6 +27,7 @@ class Drift(NamedTuple):
     standard_error: float
 
 
+@cites("wang2022unreasonable")
 @checked
 def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: int = 1, seed: int = 0) -> Drift:
     """The average drift at a point, the stable point or the optimum as a rule.

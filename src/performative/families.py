@@ -7,19 +7,19 @@ fitted, how the log-density answers to f (`score`), and how a sample moves with 
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative.errors import check_counts, check_finite
+from performative.facts import AbstractPart
 from performative.types import Batch, Numbers, is_concrete, masked_mean, number, whole
 
 __all__ = ["AbstractFamily", "ClassLocation", "Location", "Proportions", "Slope"]
 
 
-class AbstractFamily(eqx.Module):
+class AbstractFamily(AbstractPart):
     """A parametric view p(z; f) of one client's data, f a vector of m numbers."""
 
     @abstractmethod
@@ -90,6 +90,8 @@ class Location(AbstractFamily):
     a known scale would be too large for what is left.
     """
 
+    references = ()
+
     scale: Numbers | None = number(default=None)
 
     def __check_init__(self) -> None:
@@ -112,6 +114,8 @@ class ClassLocation(AbstractFamily):
 
     For samples (x, y) with y = 0, 1, ...; f holds the means of all classes one after the other.
     """
+
+    references = ()
 
     classes: int = whole(default=2)
     scale: Numbers | None = number(default=None)
@@ -158,6 +162,8 @@ class Slope(AbstractFamily):
     `noise` is the standard deviation; None takes it from the residuals.
     """
 
+    references = ()
+
     noise: Numbers | None = number(default=None)
 
     def __check_init__(self) -> None:
@@ -191,6 +197,8 @@ class Proportions(AbstractFamily):
     The population says which group a sample comes from. There is no pathwise form: a share moves who is sampled, not
     what the sample is.
     """
+
+    references = ()
 
     groups: int = whole()
 

@@ -5,7 +5,7 @@ has a learning rate or changes the sign: the step is the algorithm's `rate`, or 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -14,12 +14,13 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from performative.errors import check_flags, check_number
+from performative.facts import AbstractPart
 from performative.types import Numbers, Theta, is_concrete, number
 
 __all__ = ["AbstractOptimiser", "Adagrad", "Adam", "FromOptax", "Momentum", "RMSProp", "Yogi", "as_optimiser"]
 
 
-class AbstractOptimiser(eqx.Module):
+class AbstractOptimiser(AbstractPart):
     """v -> what to step against in its place, with a state that lives where the part that holds it has its memory."""
 
     @abstractmethod
@@ -68,8 +69,14 @@ class Momentum(AbstractOptimiser):
     A steady v ends as v / (1 - decay): lower the rate by that factor to compare. Polyak 1964; Nesterov 1983.
     """
 
+    references = ("polyak1964some",)
+
     decay: Numbers = number(default=0.9)
     nesterov: bool = eqx.field(static=True, default=False)
+
+    @classmethod
+    def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("nesterov1983method",) if settings.get("nesterov") else ()
 
     def __check_init__(self) -> None:
         _check("Momentum", {"decay": self.decay}, {})
@@ -90,6 +97,8 @@ class Adam(AbstractOptimiser):
     Kingma and Ba 2015. At the server this is FedAdam, for which Reddi et al. 2021 take eps = 1e-3 and no correction.
     """
 
+    references = ("kingma2015adam",)
+
     b1: Numbers = number(default=0.9)
     b2: Numbers = number(default=0.999)
     eps: Numbers = number(default=1e-8)
@@ -109,6 +118,8 @@ class Adagrad(AbstractOptimiser):
     Duchi et al. 2011. At the server this is FedAdagrad of Reddi et al. 2021 without first moment.
     """
 
+    references = ("duchi2011adaptive",)
+
     initial: Numbers = number(default=0.1)
     eps: Numbers = number(default=1e-7)
 
@@ -127,6 +138,8 @@ class Yogi(AbstractOptimiser):
     Zaheer et al. 2018; at the server FedYogi of Reddi et al. 2021. Differs from optax: m starts at 0, not at
     `initial`, so that v and -v are treated alike.
     """
+
+    references = ("zaheer2018adaptive",)
 
     b1: Numbers = number(default=0.9)
     b2: Numbers = number(default=0.999)
@@ -152,6 +165,8 @@ class RMSProp(AbstractOptimiser):
     Hinton 2012. From initial = 0 the first step is 1 / sqrt(1 - decay) long, whatever v is.
     """
 
+    references = ("tieleman2012rmsprop",)
+
     decay: Numbers = number(default=0.9)
     eps: Numbers = number(default=1e-8)
     initial: Numbers = number(default=0.0)
@@ -174,6 +189,8 @@ class FromOptax(AbstractOptimiser):
     Its numbers are part of the program: another one, even one made anew with the same numbers, compiles again. Those
     of this module do not.
     """
+
+    references = ()
 
     init: Callable[..., Any] = eqx.field(static=True)
     update: Callable[..., Any] = eqx.field(static=True)

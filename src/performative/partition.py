@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from performative.arguments import checked
 from performative.errors import check_counts
+from performative.facts import cites
 from performative.types import as_array
 
 __all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
@@ -29,6 +30,7 @@ def iid(rows: int, clients: int, seed: int = 0) -> Parts:
     return [np.sort(part) for part in np.array_split(order, clients)]
 
 
+@cites("yurochkin2019bayesian")
 @checked
 def dirichlet(labels: Any, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
     """Each label's rows are shared out among clients in proportions drawn anew for it.
@@ -50,6 +52,7 @@ def dirichlet(labels: Any, clients: int, alpha: float, seed: int = 0, least: int
     return _parts(_fill_up(rng, owner, clients, least), clients)
 
 
+@cites("mcmahan2017communication")
 @checked
 def by_label(labels: Any, clients: int, labels_each: int, seed: int = 0) -> Parts:
     """Each client holds rows of exactly `labels_each` labels; a label's rows are split evenly among its holders.
@@ -90,6 +93,7 @@ def by_label(labels: Any, clients: int, labels_each: int, seed: int = 0) -> Part
     return _parts(owner, clients)
 
 
+@cites("li2022noniid")
 @checked
 def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
     """Rows at random, but unequally many: sizes in proportions q ~ Dirichlet(alpha, ..., alpha) over clients.

@@ -17,6 +17,7 @@ from performative.estimators import (
     Performative,
     Prox,
 )
+from performative.facts import cites
 from performative.messages import warn
 from performative.participation import Full
 
@@ -47,6 +48,7 @@ def _combine(name: str, rate: Any, defaults: dict[str, Any], parts: dict[str, An
     return Algorithm(**{"rate": rate, "name": name, **defaults, **parts})
 
 
+@cites("jin2024performative", "perdomo2020performative")
 def p_fedavg(rate: Any, **parts: Any) -> Algorithm:
     """P-FedAvg: E local steps on data that react, then a mean of updates. Settles at the stable point.
 
@@ -55,6 +57,7 @@ def p_fedavg(rate: Any, **parts: Any) -> Algorithm:
     return _combine("p_fedavg", rate, {}, parts)
 
 
+@cites("mcmahan2017communication")
 def fedavg(rate: Any, **parts: Any) -> Algorithm:
     """FedAvg as a static learner: the world is taken to be what the first model made of it.
 
@@ -64,6 +67,7 @@ def fedavg(rate: Any, **parts: Any) -> Algorithm:
     return _combine("fedavg", rate, {"deploy": "never"}, parts)
 
 
+@cites("li2022multiagent", "perdomo2020performative")
 def multi_agent_pp(rate: Any, **parts: Any) -> Algorithm:
     """Multi-agent performative prediction on a complete graph: P-FedAvg with E = 1 and everyone present.
 
@@ -72,6 +76,7 @@ def multi_agent_pp(rate: Any, **parts: Any) -> Algorithm:
     return _combine("multi_agent_pp", rate, _central("multi_agent_pp", parts), parts)
 
 
+@cites("izzo2021learn", "miller2021outside", "perdomo2020performative")
 def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
     """PerfGD as a central learner does it: one df/dtheta for all, E = 1, everyone present.
 
@@ -83,6 +88,7 @@ def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
     return _combine("pg", rate, own | _central("pg", parts), parts)
 
 
+@cites("zheng2024profl", "perdomo2020performative")
 def pofl(rate: Any, window: int, **parts: Any) -> Algorithm:
     """POFL: every client steps along its own performative gradient. Reaches the optimal point on clean data.
 
@@ -91,6 +97,7 @@ def pofl(rate: Any, window: int, **parts: Any) -> Algorithm:
     return _told(_combine("pofl", rate, {"estimator": Performative(window)}, parts))
 
 
+@cites("zheng2024profl", "perdomo2020performative")
 def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algorithm:
     """PROFL: POFL on contaminated data, each client leaving out the gradients that do not belong.
 
@@ -104,6 +111,7 @@ def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algori
     return _told(_combine("profl", rate, {"estimator": estimator}, parts))
 
 
+@cites("li2024clipped", "perdomo2020performative")
 def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Any) -> Algorithm:
     """PCSGD: each sample's gradient clipped, noise added, the model projected onto the problem's domain.
 
@@ -112,6 +120,7 @@ def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Any) -> Algorith
     return _combine("pcsgd", rate, {"estimator": Clipped(clip, noise_multiplier)}, parts)
 
 
+@cites("li2024clipped", "perdomo2020performative")
 def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **parts: Any) -> Algorithm:
     """DiceSGD: PCSGD with an error memory, which brings the stable point back. Its privacy costs far more.
 
@@ -120,32 +129,38 @@ def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **par
     return _combine("dicesgd", rate, {"estimator": Dice(clip, memory_clip, noise_multiplier)}, parts)
 
 
+@cites("li2020fedprox")
 def fedprox(rate: Any, mu: Any, **parts: Any) -> Algorithm:
     """FedProx: local steps that are pulled back to the server's model. Li et al. 2020."""
     return _combine("fedprox", rate, {}, _wrapped(parts, "estimator", lambda inner: Prox(inner, mu)))
 
 
+@cites("karimireddy2020scaffold")
 def scaffold(rate: Any, **parts: Any) -> Algorithm:
     """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020."""
     parts = _wrapped(parts, "estimator", ControlVariate)
     return _combine("scaffold", rate, {"aggregator": Scaffold()}, parts)
 
 
+@cites("wang2020tackling")
 def fednova(rate: Any, **parts: Any) -> Algorithm:
     """FedNova: clients that do unequal work count by their gradients, not by their steps. Wang et al. 2020."""
     return _combine("fednova", rate, {}, _wrapped(parts, "aggregator", Nova))
 
 
+@cites("jhunjhunwala2023fedexp")
 def fedexp(rate: Any, cap: Any = None, **parts: Any) -> Algorithm:
     """FedExP: the server steps further the less clients agree, at most `cap` times. Jhunjhunwala et al. 2023."""
     return _combine("fedexp", rate, {}, _wrapped(parts, "aggregator", lambda inner: Extrapolate(inner, cap=cap)))
 
 
+@cites("jhunjhunwala2022fedvarp")
 def fedvarp(rate: Any, **parts: Any) -> Algorithm:
     """FedVARP: the last known update stands in for clients that sit out. Jhunjhunwala et al. 2022."""
     return _combine("fedvarp", rate, {"aggregator": Varp()}, parts)
 
 
+@cites("jhunjhunwala2022fedvarp")
 def cluster_fedvarp(rate: Any, clusters: Any, **parts: Any) -> Algorithm:
     """ClusterFedVARP: one remembered update for each cluster of clients. Jhunjhunwala et al. 2022."""
     return _combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)

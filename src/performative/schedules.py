@@ -3,19 +3,19 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from performative.arguments import checked
 from performative.errors import check_number
+from performative.facts import AbstractPart
 from performative.theory import Assumptions, p_fedavg
 from performative.types import Numbers, is_concrete, number
 
 __all__ = ["AbstractSchedule", "Constant", "Harmonic", "constant", "harmonic", "theorem"]
 
 
-class AbstractSchedule(eqx.Module):
+class AbstractSchedule(AbstractPart):
     """eta(t)."""
 
     @abstractmethod
@@ -26,6 +26,8 @@ class AbstractSchedule(eqx.Module):
 class Constant(AbstractSchedule):
     """eta(t) = value."""
 
+    references = ()
+
     value: Numbers = number()
 
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -34,6 +36,8 @@ class Constant(AbstractSchedule):
 
 class Harmonic(AbstractSchedule):
     """eta(t) = scale / (t + offset)."""
+
+    references = ()
 
     scale: Numbers = number()
     offset: Numbers = number()

@@ -17,6 +17,7 @@ from performative.engine.report import Setup
 from performative.engine.round import measure_losses
 from performative.engine.setup import check_fit, on_device, prepare, read_theta
 from performative.errors import check_counts
+from performative.facts import cites
 from performative.participation import AbstractParticipation, Selection
 from performative.problem import Problem
 from performative.risk import client_risks
@@ -33,6 +34,7 @@ _TOGETHER = 256
 _ROUNDING = 1e-12
 
 
+@cites("cho2022biased")
 @checked
 def selection_skew(
     problem: Problem,

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import performative as pf
 from performative import recipes
 from performative.citations.bibliography import WORKS
-from performative.citations.table import CHOICES, NAMED, PARTS
+from performative.facts import AbstractPart, is_ours
 from performative.types import number
 
 SLOTS = (
@@ -31,29 +32,49 @@ def _concrete_parts():
                 yield thing
 
 
+def _marked(kind=AbstractPart):
+    """Classes of ours that say what they rest on, whatever folder they stand in."""
+    for below in kind.__subclasses__():
+        if "references" in vars(below) and is_ours(below):
+            yield below
+        yield from _marked(below)
+
+
+def _functions():
+    """Public functions that do."""
+    modules = [getattr(pf, name) for name in (*pf.__all__, "audit", "data")]
+    for module in (pf, *(one for one in modules if inspect.ismodule(one))):
+        things = (getattr(module, name) for name in module.__all__)
+        yield from (thing for thing in things if inspect.isfunction(thing) and hasattr(thing, "references"))
+
+
 def _keys(text):
     return set(re.findall(r"^@\w+\{(\w+),$", text, flags=re.MULTILINE)) - {"performative"}
 
 
 def test_every_concrete_part_has_an_entry():
-    missing = [part.__name__ for part in _concrete_parts() if part not in PARTS]
-    assert not missing, f"say in citations/table.py what {missing} rest on, () for nothing."
+    missing = [part.__name__ for part in _concrete_parts() if "references" not in vars(part)]
+    assert not missing, f"say in `references` of {missing} what they rest on, () for nothing."
     assert len(list(_concrete_parts())) > 60
 
 
 def test_every_recipe_and_case_has_an_entry():
-    assert not [name for name in recipes.__all__ if name not in NAMED]
+    assert not [name for name in recipes.__all__ if not getattr(recipes, name).references]
     ready = [name for name in pf.cases.__all__ if inspect.isfunction(getattr(pf.cases, name))]
     made_up = {"credit", "credit_table"}
-    assert not [name for name in ready if name not in NAMED and name not in made_up]
+    assert not [name for name in ready if name not in made_up and not getattr(pf.cases, name).references]
 
 
 def test_every_key_has_a_work_and_every_work_is_used():
-    used = {key for table in (PARTS, CHOICES, NAMED) for keys in table.values() for key in keys}
-    assert used == set(WORKS)
+    source = "\n".join(
+        path.read_text() for path in Path(pf.__file__).parent.rglob("*.py") if path.stem != "bibliography"
+    )
+    assert not [key for key in WORKS if f'"{key}"' not in source]
+    told = [keys for thing in (*_marked(), *_functions()) for keys in thing.references]
+    assert set(told) <= set(WORKS) and len(told) > 100
 
 
-@pytest.mark.parametrize("name", [*NAMED, *sorted({part.__name__ for part in PARTS})])
+@pytest.mark.parametrize("name", sorted({thing.__name__ for thing in (*_marked(), *_functions())}))
 def test_entries_are_whole(name):
     text = pf.cite(name)
     assert text.count("{") == text.count("}")
@@ -126,6 +147,26 @@ def test_a_part_of_somebody_else_is_named():
 
     text = pf.cite(pf.fedavg(Doubled(0.1)))
     assert text.rstrip().splitlines()[-1].startswith("% Not from this package") and "Doubled" in text
+
+
+def test_a_part_of_somebody_else_may_say_what_it_rests_on():
+    class Halved(pf.schedules.AbstractSchedule):
+        references = ("perdomo2020performative", "@misc{own,\n  title = {{Mine}},\n}")
+        value: float = number()
+
+        def __call__(self, t):
+            return self.value / 2
+
+    class Quartered(Halved):
+        """It inherits no references."""
+
+    class Slip(Halved):
+        references = ("perdomo2020",)
+
+    text = pf.cite(pf.fedavg(Halved(0.1)))
+    assert "@misc{own," in text and "perdomo2020performative" in _keys(text) and "Not from this package" not in text
+    for wrong in (Quartered(0.1), Slip(0.1)):
+        assert f"sources: {type(wrong).__name__}" in pf.cite(wrong)
 
 
 def test_what_cannot_be_cited_is_refused():

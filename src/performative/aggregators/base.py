@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
+from performative.facts import AbstractPart
 from performative.types import Cohort, Memory, Theta, Upload
 
 
-class AbstractAggregator(eqx.Module):
+class AbstractAggregator(AbstractPart):
     """Turns the uploads of a cohort into a move of the global model. The memory lives with the server."""
 
     @property

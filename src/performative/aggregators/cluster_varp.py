@@ -26,6 +26,8 @@ class ClusterVarp(AbstractAggregator):
     `Mean`. Besides its K updates a round adds up the N weights. Jhunjhunwala et al. 2022, Section 4.
     """
 
+    references = ("jhunjhunwala2022fedvarp",)
+
     count: int = eqx.field(static=True)
     member: Counts | None
 

@@ -28,6 +28,8 @@ class Extrapolate(AbstractAggregator):
     `mean_of_last_two`. Jhunjhunwala et al. 2023. Differs from the slides: they print one client's update there.
     """
 
+    references = ("jhunjhunwala2023fedexp",)
+
     inner: AbstractAggregator = Mean()
     cap: Numbers | None = number(default=None)
     eps: Numbers = number(default=1e-3)

@@ -35,6 +35,8 @@ class Mean(AbstractAggregator):
     (N-K)(N sum p^2 - 1)/(K(N-1)) does not shrink with the step, so it is refused.
     """
 
+    references = ("mcmahan2017communication",)
+
     of: str = eqx.field(static=True, default="updates")
 
     def __check_init__(self) -> None:

@@ -41,6 +41,8 @@ class Nova(AbstractAggregator):
     point is biased, whatever the rate.
     """
 
+    references = ("wang2020tackling",)
+
     inner: AbstractAggregator = Mean()
     over: str = eqx.field(static=True, default="clients")
 

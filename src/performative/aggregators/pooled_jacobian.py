@@ -59,6 +59,8 @@ class PooledJacobian(AbstractAggregator):
     Zheng et al. 2024, Sections 4 and 5.3, which leave the estimate itself open.
     """
 
+    references = ("zheng2024profl",)
+
     inner: AbstractAggregator = Mean()
     clusters: int = whole(default=1)
     memory: int | None = whole(default=None)

@@ -57,6 +57,8 @@ class Median(AbstractAggregator):
     Yin et al. 2018.
     """
 
+    references = ("yin2018byzantine",)
+
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
@@ -87,6 +89,8 @@ class TrimmedMean(AbstractAggregator):
     weights and fraction * K whole it is the usual trimmed mean. A client drawn twice by `SchemeOne` counts twice.
     Clients with at most `fraction` of the weight cannot drag it past the honest ones. Yin et al. 2018.
     """
+
+    references = ("yin2018byzantine",)
 
     fraction: Numbers = number()
 
@@ -144,6 +148,8 @@ class Krum(AbstractAggregator):
     many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) take one neighbour at least, without warrant.
     Costs K^2 distances a round, K the rows that the executor computes. Blanchard et al. 2017.
     """
+
+    references = ("blanchard2017machine",)
 
     byzantine: int = whole()
     multi: int = whole(default=1)

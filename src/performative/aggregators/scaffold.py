@@ -30,6 +30,8 @@ class Scaffold(AbstractAggregator):
     step size is `ServerOpt(Scaffold(), Momentum(0.0), rate)`.
     """
 
+    references = ("karimireddy2020scaffold",)
+
     inner: AbstractAggregator = Mean()
 
     def __check_init__(self) -> None:

@@ -31,6 +31,8 @@ class ServerOpt(AbstractAggregator):
     fixed rate they may circle around that point; a larger `eps` calms them.
     """
 
+    references = ("reddi2021adaptive",)
+
     inner: AbstractAggregator
     tx: AbstractOptimiser = eqx.field(converter=as_optimiser)
     rate: Numbers = number(default=1.0)

@@ -30,6 +30,8 @@ class Varp(AbstractAggregator):
     counts use dtype="float64", or ClusterVarp(N), which adds up anew.
     """
 
+    references = ("jhunjhunwala2022fedvarp",)
+
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
         last = jax.tree.map(lambda leaf: jnp.zeros((clients, *leaf.shape), leaf.dtype), theta)
         return VarpMemory(last, jax.tree.map(jnp.zeros_like, theta))

@@ -20,6 +20,7 @@ from performative.engine import Clock, Setup, federated_round, run_keys
 from performative.engine.run import pick_executor, repeat_keys
 from performative.engine.setup import init_state, on_device, prepare
 from performative.errors import check_counts
+from performative.facts import cites
 from performative.populations import Database
 from performative.problem import Problem
 
@@ -29,6 +30,7 @@ _FLOATS = 1 << 25
 _GUESSED = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 
 
+@cites("steinke2023privacy")
 @checked
 def canaries(
     algorithm: Algorithm,

@@ -10,6 +10,7 @@ from performative.audit.burden import COSTS, Burden, least_cost, social_burden
 from performative.audit.improvement import Improvement
 from performative.audit.rates import Censoring, GroupRates, count_people, detect_censoring, rates_by_group
 from performative.audit.rules import decide
+from performative.facts import cites
 from performative.problem import Problem
 
 STAYS = "Labels stay when people move (the Strategic population): every move is gaming, none is improvement."
@@ -112,6 +113,7 @@ def compare_groups(
     )
 
 
+@cites("milli2019social")
 def groups_of_problem(
     problem: Problem,
     theta: Any,

@@ -15,6 +15,7 @@ from performative import data as sets
 from performative.arguments import checked
 from performative.data import Table
 from performative.errors import check_counts, nearest
+from performative.facts import cites
 from performative.losses import cross_entropy
 from performative.messages import warn
 from performative.populations import Reweighted
@@ -77,6 +78,7 @@ class Images:
         return f"Images({clients} clients, {m} + {int(self.held_out.sum())} images each, {len(self.test_y)} for tests)"
 
 
+@cites("jin2024performative")
 @checked
 def images(
     data: str = "fashion_mnist",

@@ -9,6 +9,7 @@ from performative.arguments import checked
 from performative.cases.credit import credit_table
 from performative.domains import Box
 from performative.errors import check_counts, check_finite
+from performative.facts import cites
 from performative.populations import Database, Gaussian, Mixture, Strategic
 from performative.populations.base import AbstractPopulation
 from performative.populations.shares import Constant
@@ -16,6 +17,7 @@ from performative.populations.shifts import Linear
 from performative.problem import SCALED_BY_ROWS, Problem
 
 
+@cites("li2024clipped")
 @checked
 def quadratic(
     beta: float = 0.01,
@@ -62,6 +64,7 @@ def quadratic(
     return Problem(losses.quadratic(a), population, domain=Box(-half, half))
 
 
+@cites("li2024clipped")
 @checked
 def credit_default(
     x: Any = None,

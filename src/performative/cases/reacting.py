@@ -10,6 +10,7 @@ from performative import losses
 from performative.arguments import checked
 from performative.domains import Box
 from performative.errors import check_counts, check_number, check_room
+from performative.facts import cites
 from performative.populations import Classes, Contaminated, Gaussian, Mixture, Outliers, Pricing, Regression
 from performative.populations.base import AbstractPopulation
 from performative.populations.shares import Budgets, Losses
@@ -23,6 +24,7 @@ def _grid(low: float, high: float, clients: int) -> np.ndarray:
     return low + (high - low) * (np.arange(clients) + 0.5) / clients
 
 
+@cites("zheng2024profl")
 @checked
 def pricing_demands(
     clients: int = 10, goods: int = 5, contamination: float = 0.0, outlier: float = 20.0, seed: int = 0
@@ -47,6 +49,7 @@ def pricing_demands(
     return Problem(losses.negative_revenue, population)
 
 
+@cites("zheng2024profl")
 @checked
 def pricing_contribution(clients: int = 10) -> Problem:
     """One price for two groups of fixed demand who stay as long as their budget does. Figures 1b, 1c and 2.
@@ -63,6 +66,7 @@ def pricing_contribution(clients: int = 10) -> Problem:
     return Problem(losses.negative_revenue, Mixture(groups, share), domain=Box(0.0, 3.0))
 
 
+@cites("zheng2024profl")
 @checked
 def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
     """People who change their features to please a classifier. Table 2, synthetic.
@@ -81,6 +85,7 @@ def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
     return Problem(losses.logistic(0.01), population)
 
 
+@cites("izzo2021learn", "zheng2024profl")
 @checked
 def house_pricing(alpha: float = 0.0, clients: int = 10, centre: float = 5 / 3) -> Problem:
     """List prices that move what houses sell for. Table 1, Figures 3 and 4.
@@ -99,6 +104,7 @@ def house_pricing(alpha: float = 0.0, clients: int = 10, centre: float = 5 / 3) 
     return Problem(losses.ridge(10 / 3), population)
 
 
+@cites("zheng2024profl")
 @checked
 def regression_contribution(clients: int = 10) -> Problem:
     """Retailers of two kinds who leave when they are predicted badly. Figure 5b.

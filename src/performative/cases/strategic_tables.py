@@ -14,6 +14,7 @@ from performative import data as sets
 from performative import losses, partition
 from performative.arguments import checked
 from performative.errors import check_counts, check_finite, nearest
+from performative.facts import cites
 from performative.populations import Strategic
 from performative.problem import SCALED_BY_ROWS, Problem
 from performative.types import as_numbers
@@ -65,6 +66,7 @@ _RULES = {
 }
 
 
+@cites("creditfusion2011give", "perdomo2020performative", "jin2024performative")
 @checked
 def strategic_credit(
     paper: str = "p_fedavg",
@@ -129,6 +131,7 @@ def strategic_credit(
     return _deal(rule, (x, train.y), (unseen, test.y), movable, clients, strength, penalty, seed)
 
 
+@cites("becker1996adult", "zheng2024profl")
 @checked
 def strategic_adult(
     paper: str = "profl",

@@ -19,6 +19,7 @@ from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
 from performative.certify.training import chance_of_mistake, sampling_error, shows
 from performative.engine.progress import progress_bar
 from performative.engine.run import cache_compilations
+from performative.facts import cites
 from performative.messages import PerformativeWarning
 from performative.problem import Problem
 from performative.risk import count_nodes
@@ -33,6 +34,7 @@ _MANY = 1000
 _STEPS = ("static model", "stable points", "optimal point", "curvature", "sensitivity", "training error")
 
 
+@cites("perdomo2020performative", "jin2024performative")
 @checked
 def certify(
     problem: Problem, *, theta: Any = None, static: Any = None, error: float | None = None, seed: int = 0,

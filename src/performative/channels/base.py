@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 
-import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
+from performative.facts import AbstractPart
 from performative.types import Broadcast, Memory, Noise, Theta
 
 
-class AbstractChannel(eqx.Module):
+class AbstractChannel(AbstractPart):
     """Turns a client's update into what the server receives. The memory lives with the client."""
 
     @property

@@ -19,6 +19,8 @@ class ClippedNoise(AbstractChannel):
     An update that is not finite is replaced by 0. McMahan et al. 2018.
     """
 
+    references = ("mcmahan2018learning",)
+
     clip: Numbers = number()
     noise_multiplier: Numbers = number()
 

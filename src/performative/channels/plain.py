@@ -7,5 +7,7 @@ from performative.types import Broadcast, Memory, Noise, Theta
 class Plain(AbstractChannel):
     """The update arrives as it was sent."""
 
+    references = ()
+
     def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
         return delta, memory

@@ -1,5 +1,6 @@
 """Updates in few bits."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -32,8 +33,14 @@ class Quantised(AbstractChannel):
     the length); Karimireddy et al. 2019 for the feedback.
     """
 
+    references = ("alistarh2017qsgd",)
+
     bits: Numbers = number()
     feedback: bool = eqx.field(static=True, default=True)
+
+    @classmethod
+    def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("karimireddy2019error",) if settings.get("feedback") else ()
 
     def __check_init__(self) -> None:
         check_number("Quantised", bits=self.bits)

@@ -51,6 +51,8 @@ class Sparse(AbstractChannel):
     `bits_sent` counts k values and their places, at ceil(log2 d) bits a place.
     """
 
+    references = ("stich2018sparsified",)
+
     k: Numbers
     feedback: bool = eqx.field(static=True)
 

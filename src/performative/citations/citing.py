@@ -1,15 +1,16 @@
 """From a record of parts to the works behind them."""
 
 import dataclasses
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import performative
+from performative import recipes
 from performative.algorithm import Algorithm
 from performative.citations.bibliography import WORKS
-from performative.citations.table import CHOICES, NAMED, PARTS, PERDOMO
-from performative.deploy import Deployment, Every
 from performative.errors import nearest
+from performative.facts import AbstractPart, chain, is_ours
 from performative.history import History
 from performative.sweep import Sweep
 
@@ -23,17 +24,19 @@ def cite(*things: Any) -> str:
     things: algorithms, problems, parts (a wrapper counts with what it holds), pf.Privacy, histories, sweeps, recipes
             and other functions, or names: pf.cite("p_fedavg"), pf.cite(problem, algorithm), pf.cite(history). A name
             or a function stands for itself; the algorithm that a recipe makes adds the works of its parts.
-    A history knows its algorithm, not its problem. A part of your own adds nothing by itself; a comment at the end
-    names such parts, so that none is forgotten. What a work is cited for stands in the docstring of the part.
+    A history knows its algorithm, not its problem. A part of your own says what it rests on in `references`, by keys of
+    ours or by BibTeX entries of yours; a comment at the end names those that do not, so that none is forgotten. What a
+    work is cited for stands in the docstring of the part.
     """
     keys: set[str] = set()
     unknown: set[str] = set()
     for thing in things:
         for name, found in _works_of(thing):
             keys.update(found or ())
-            if found is None:
+            if found is None or any(key not in WORKS and not key.lstrip().startswith("@") for key in found):
                 unknown.add(name)
     entries = [_software(), *(_entry(key, *WORKS[key]) for key in WORKS if key in keys)]
+    entries += sorted(key.strip() for key in keys - set(WORKS) if key.lstrip().startswith("@"))
     if unknown:
         entries.append(f"% Not from this package, so please look for their sources: {', '.join(sorted(unknown))}")
     return "\n\n".join(entries) + "\n"
@@ -48,11 +51,12 @@ def _works_of(thing: Any) -> Iterator[Found]:
         for history in thing.histories:
             yield from _works_of(history)
     elif isinstance(thing, type):
-        yield thing.__name__, PARTS.get(thing, () if _is_ours(thing) else None)
+        yield thing.__name__, _references(thing)
     elif dataclasses.is_dataclass(thing):
-        yield from _of_record(thing)
+        for record in chain(thing, object):
+            yield from _of_record(record)
     elif callable(thing) and hasattr(thing, "__name__"):
-        yield thing.__name__, NAMED.get(thing.__name__, ()) if _is_ours(thing) else None
+        yield thing.__name__, _references(thing)
     else:
         raise TypeError(
             "cite() takes algorithms, problems, parts, histories, recipes and names of such; "
@@ -60,18 +64,26 @@ def _works_of(thing: Any) -> Iterator[Found]:
         )
 
 
-def _of_record(thing: Any) -> Iterator[Found]:
-    """Of a record and of all records that it holds; arrays, words and functions in it are its settings."""
-    part, name = type(thing), type(thing).__name__
-    fields = {field.name: getattr(thing, field.name, None) for field in dataclasses.fields(thing)}
-    yield name, PARTS.get(part, () if _is_ours(part) else None)
-    yield name, _by_choice(part, fields)
-    if isinstance(thing, Algorithm):
-        yield thing.name, NAMED.get(thing.name, ())
-    for value in fields.values():
-        for held in value if isinstance(value, (list, tuple)) else (value,):
-            if dataclasses.is_dataclass(held) and not isinstance(held, type):
-                yield from _of_record(held)
+def _references(thing: Any, settings: Mapping[str, Any] | None = None) -> tuple[str, ...] | None:
+    """What a class or a function says itself, not what its base class does: None where it says nothing."""
+    told = vars(thing)
+    if "references" not in told:
+        return () if is_ours(thing) else None
+    more = thing.more_references(settings) if settings is not None and "more_references" in told else ()
+    return (*thing.references, *more)
+
+
+def _of_record(record: Any) -> Iterator[Found]:
+    """Of a record by itself; arrays, words and functions in it are its settings."""
+    kind: Any = type(record)
+    fields = {field.name: getattr(record, field.name, None) for field in dataclasses.fields(record)}
+    yield kind.__name__, _references(kind, fields)
+    if isinstance(record, Algorithm):
+        yield record.name, _of_recipe(record.name)
+
+
+def _of_recipe(name: Any) -> tuple[str, ...]:
+    return getattr(getattr(recipes, str(name), None), "references", ())
 
 
 def _of_config(config: Any) -> Iterator[Found]:
@@ -81,38 +93,42 @@ def _of_config(config: Any) -> Iterator[Found]:
             yield from _of_config(held)
     elif isinstance(config, dict):
         name = config.get("part", "")
-        for part, keys in PARTS.items():
-            if part.__name__ == name:
-                yield name, keys
-                yield name, _by_choice(part, config)
-        if name == "Algorithm":
-            yield name, NAMED.get(config.get("name", ""), ())
+        for kind in _kinds(name):
+            yield name, _references(kind, config)
+        if name == Algorithm.__name__:
+            yield name, _of_recipe(config.get("name", ""))
         for held in config.values():
             yield from _of_config(held)
 
 
-def _by_choice(part: type, fields: dict[str, Any]) -> tuple[str, ...]:
-    """What settings of a part add."""
-    if part is Deployment:
-        if fields["period"] > 1 and not fields["each_step"]:
-            return (PERDOMO, *PARTS[Every])
-        return (PERDOMO,) if fields["each_step"] or fields["period"] else ()
-    chosen = (CHOICES.get((part, name, value), ()) for name, value in fields.items() if isinstance(value, (bool, str)))
-    return tuple(key for keys in chosen for key in keys)
+def _kinds(name: str, above: type = AbstractPart) -> Iterator[type]:
+    """Classes of parts of this name that say what they rest on, of all that have been imported."""
+    for kind in above.__subclasses__():
+        if kind.__name__ == name and "references" in vars(kind):
+            yield kind
+        yield from _kinds(name, kind)
 
 
 def _by_name(name: str) -> tuple[str, ...]:
-    parts: dict[str, tuple[str, ...]] = {}
-    for part, keys in PARTS.items():
-        parts[part.__name__] = parts.get(part.__name__, ()) + keys
-    known = {**parts, **NAMED}
-    if name not in known:
+    found = [keys for kind in _kinds(name) if (keys := _references(kind)) is not None]
+    found += [thing.references for thing in _public(name) if "references" in getattr(thing, "__dict__", ())]
+    if not found:
+        known = [shown for module in _modules() for shown in module.__all__]
         raise ValueError(f"cite({name!r}): no part, recipe or data set of this name.{nearest(name, known)}")
-    return known[name]
+    return tuple(dict.fromkeys(key for keys in found for key in keys))
 
 
-def _is_ours(thing: Any) -> bool:
-    return (getattr(thing, "__module__", None) or "").split(".")[0] == "performative"
+def _public(name: str) -> Iterator[Any]:
+    """What is public in this package under that name."""
+    for module in _modules():
+        if name in module.__all__:
+            yield getattr(module, name)
+
+
+def _modules() -> Iterator[Any]:
+    """The modules of the package's face; those that are loaded when they are asked for come last."""
+    shown = (getattr(performative, name) for name in (*performative.__all__, "data", "audit"))
+    yield from (performative, *(one for one in shown if isinstance(one, types.ModuleType)))
 
 
 def _software() -> str:

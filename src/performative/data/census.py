@@ -7,6 +7,7 @@ import numpy as np
 from performative.data.catalogue import DATA_SETS, check_split
 from performative.data.places import get, read
 from performative.data.tables import Table
+from performative.facts import cites
 
 FEATURES = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
@@ -15,6 +16,7 @@ FEATURES = (
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
 
+@cites("becker1996adult")
 def adult(
     split: str = "train", *, drop_missing: bool = False, path: str | Path | None = None, download: bool = True
 ) -> Table:

@@ -21,6 +21,7 @@ from performative.data.places import (
     refusing,
 )
 from performative.data.tables import Table
+from performative.facts import cites
 
 CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
@@ -37,6 +38,7 @@ _KNOWN = {
 }
 
 
+@cites("xiao2017fashion")
 def fashion_mnist(split: str = "train", *, path: str | Path | None = None, download: bool = True) -> Table:
     """Articles of clothing: x uint8 [60000 + 10000, 28, 28], ten classes of equal size."""
     check_split("fashion_mnist", split)
@@ -50,6 +52,7 @@ def fashion_mnist(split: str = "train", *, path: str | Path | None = None, downl
     return _images("fashion_mnist", np.concatenate(x), np.concatenate(y), CLOTHES)
 
 
+@cites("krizhevsky2009learning")
 def cifar10(split: str = "train", *, path: str | Path | None = None, download: bool = True) -> Table:
     """Small colour photographs: x uint8 [50000 + 10000, 32, 32, 3], ten classes of equal size.
 

@@ -8,10 +8,12 @@ import numpy as np
 from performative.data.catalogue import DATA_SETS
 from performative.data.places import ChecksumError, Place, get, read
 from performative.data.tables import Table
+from performative.facts import cites
 
 _BALANCED = "performative_balanced_18357.npz"
 
 
+@cites("creditfusion2011give")
 def credit(
     balanced: bool = False, *, drop_missing: bool = False, path: str | Path | None = None, download: bool = True
 ) -> Table:

@@ -66,6 +66,8 @@ class AdaptiveSize(AbstractWrapper):
     covers them.
     """
 
+    references = ("zheng2024profl",)
+
     inner: AbstractEstimator
     tolerance: Numbers = number()
     confidence: Numbers = number(default=0.05)

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from performative.batches import AbstractBatch
+from performative.facts import AbstractPart
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
-class AbstractEstimator(eqx.Module):
+class AbstractEstimator(AbstractPart):
     """A direction v such that the client steps to theta - eta v. The memory lives with the client.
 
     Randomness is drawn ahead for all steps of a round by `draw` and handed to `estimate` step by step.

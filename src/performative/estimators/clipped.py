@@ -74,6 +74,8 @@ class Clipped(AbstractPrivate):
     How private it is depends on the batch and the number of steps: `pf.privacy.guarantee` says.
     """
 
+    references = ("abadi2016deep",)
+
     clip: Numbers = number()
     noise_multiplier: Numbers = number()
     block: int | None = whole(default=None)

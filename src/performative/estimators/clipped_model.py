@@ -18,6 +18,8 @@ class ClippedModel(AbstractEstimator):
     not. Drusvyatskiy and Xiao 2023; the baseline of Li, Yemini and Wai 2024, Remark 2.4. Nothing is private about it.
     """
 
+    references = ("drusvyatskiy2023stochastic",)
+
     lower: Numbers = number(default=0.0)
 
     def __check_init__(self) -> None:

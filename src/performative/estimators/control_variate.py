@@ -33,6 +33,8 @@ class ControlVariate(AbstractWrapper):
     `ClippedNoise` does not protect it.
     """
 
+    references = ("karimireddy2020scaffold",)
+
     inner: AbstractEstimator
 
     def __check_init__(self) -> None:

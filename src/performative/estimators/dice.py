@@ -39,6 +39,8 @@ class Dice(AbstractPrivate):
     `pf.privacy.guarantee`.
     """
 
+    references = ("zhang2024dice", "li2024clipped")
+
     clip: Numbers = number()
     memory_clip: Numbers = number()
     noise_multiplier: Numbers = number()

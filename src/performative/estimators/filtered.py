@@ -58,6 +58,8 @@ class Filtered(AbstractWrapper):
     `samples`.
     """
 
+    references = ("zheng2024profl",)
+
     inner: AbstractEstimator
     sparse: Numbers = number(default=0.02)
     change: Numbers = number(default=0.02)

@@ -37,5 +37,7 @@ class Minibatch(AbstractEstimator):
     It leaves out how the data move with theta, so its root is the stable point, not the optimal one.
     """
 
+    references = ()
+
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         return Estimate(batch_gradient(local.loss, theta, batch), memory, {"samples": count_samples(batch)})

@@ -68,6 +68,8 @@ class Performative(AbstractEstimator):
     "score", outliers, the pooled data of clients that differ). Before a run warnings say so.
     """
 
+    references = ("izzo2021learn", "zheng2024profl")
+
     window: int | None = eqx.field(static=True)
     # The argument is called `estimate`, which is also the slot's verb: a sweep finds it by this name.
     family: AbstractFamily | None = eqx.field(metadata={"argument": "estimate"})

@@ -33,6 +33,8 @@ class Preconditioned(AbstractWrapper):
     start). Wang et al. 2020, 2021.
     """
 
+    references = ("wang2021local",)
+
     inner: AbstractEstimator
     tx: AbstractOptimiser = eqx.field(converter=as_optimiser)
     reset: bool = eqx.field(static=True, default=True)

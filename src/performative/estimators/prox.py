@@ -19,6 +19,8 @@ class Prox(AbstractWrapper):
     as FedAvg's does, by less. `Nova` around the mean makes up for unequal work.
     """
 
+    references = ("li2020fedprox",)
+
     inner: AbstractEstimator
     mu: Numbers = number()
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from performative.facts import AbstractPart
 from performative.networks.halving import convolve_relu_halve
 
 
@@ -70,8 +71,10 @@ class HalvingConvolution(eqx.Module):
         return convolve_relu_halve(x, self.kernel, self.bias)
 
 
-class GroupNorm(eqx.Module):
+class GroupNorm(AbstractPart):
     """Mean 0 and variance 1 over the image and a group of channels, then scale and shift. Wu and He 2018."""
+
+    references = ("wu2018group",)
 
     scale: Float[Array, " c"]
     shift: Float[Array, " c"]

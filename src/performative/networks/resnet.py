@@ -10,17 +10,20 @@ from jaxtyping import Array
 
 from performative.arguments import checked
 from performative.errors import check_counts
+from performative.facts import AbstractPart, cites
 from performative.networks.layers import RELU, Convolution, Dense, GroupNorm, as_image, spatial_mean
 from performative.networks.ready import image_shape
 from performative.networks.split import Network, split
 from performative.types import Theta
 
 
-class Block(eqx.Module):
+class Block(AbstractPart):
     """relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)); the first convolution has the stride.
 
     The shortcut is x, or norm(conv(x)) with a window of 1 where size or channels change.
     """
+
+    references = ("he2016deep",)
 
     first: Convolution
     second: Convolution
@@ -45,6 +48,7 @@ class Block(eqx.Module):
         return jax.nn.relu(inside + x)
 
 
+@cites("he2016deep", "wu2018group")
 @checked
 def resnet18(shape: Sequence[int], outputs: int, width: int = 64, seed: int = 0) -> tuple[Theta, Network]:
     """ResNet-18 as used on 32x32 images: a 3x3 stem, four stages of two blocks, mean over the image, one layer.

@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from performative.facts import AbstractPart
 from performative.types import Theta
 
 
-class Network(eqx.Module):
+class Network(AbstractPart):
     """scores = network(theta, x) of ONE sample: an equinox module without its arrays, which are theta."""
+
+    references = ()
 
     rest: Any
 

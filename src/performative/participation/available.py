@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from performative.errors import check_finite, is_one_of
+from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.sampling import first_of
 from performative.types import Cohort, Memory, Numbers, as_numbers, as_whole, is_concrete, number
 
 
-class AbstractAvailability(eqx.Module):
+class AbstractAvailability(AbstractPart):
     """How likely clients are there, round by round. Parameters are numbers, or one a client."""
 
     @abstractmethod
@@ -30,6 +31,8 @@ class DayNight(AbstractAvailability):
 
     A `phase` for each client puts them into time zones.
     """
+
+    references = ()
 
     period: Numbers = number()
     phase: Numbers = number(default=0.0)
@@ -77,6 +80,8 @@ class Available(AbstractParticipation):
 
     Costs O(N) a round: everyone is looked at, and without k the cohort has a row for each client.
     """
+
+    references = ()
 
     probability: Any = eqx.field(converter=_read_chance)
     k: int | None = eqx.field(static=True, converter=as_whole, default=None)

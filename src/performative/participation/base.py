@@ -8,6 +8,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from performative.facts import AbstractPart
 from performative.types import Cohort, Memory, Theta, Upload
 
 
@@ -25,7 +26,7 @@ class Selection(eqx.Module):
     measure: Callable[..., Float[Array, " K"]] | None = None
 
 
-class AbstractParticipation(eqx.Module):
+class AbstractParticipation(AbstractPart):
     """Chooses a cohort of `size(N)` rows each round. The memory lives with the server."""
 
     @abstractmethod

@@ -30,6 +30,8 @@ class Cyclic(AbstractParticipation):
     Cho, Sharma, Joshi, Xu, Kale and Zhang, ICML 2023.
     """
 
+    references = ("cho2023cyclic",)
+
     groups: Any
     k: int | None = eqx.field(static=True)
     count: int = eqx.field(static=True)

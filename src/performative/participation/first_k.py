@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative.errors import check_finite
+from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.schemes import Full
 from performative.sampling import first_of
 from performative.types import Cohort, Memory, Numbers, as_whole, is_concrete, number
 
 
-class AbstractLatency(eqx.Module):
+class AbstractLatency(AbstractPart):
     """How long clients take to answer. Parameters are numbers, or one a client."""
 
     @abstractmethod
@@ -34,6 +35,8 @@ def _check_positive(owner: str, **values: Any) -> None:
 class Exponential(AbstractLatency):
     """Exponential waiting times with the given mean."""
 
+    references = ()
+
     mean: Numbers = number(default=1.0)
 
     def __check_init__(self) -> None:
@@ -45,6 +48,8 @@ class Exponential(AbstractLatency):
 
 class LogNormal(AbstractLatency):
     """median * exp(spread * normal)."""
+
+    references = ()
 
     median: Numbers = number(default=1.0)
     spread: Numbers = number(default=1.0)
@@ -59,6 +64,8 @@ class LogNormal(AbstractLatency):
 
 class UniformLatency(AbstractLatency):
     """Uniform between 0 and `longest`: the straggler model of Jin et al. 2024, Figure 1b."""
+
+    references = ()
 
     longest: Numbers = number(default=1.0)
 
@@ -77,6 +84,8 @@ class FirstK(AbstractParticipation):
     Where all latencies have one distribution this is Scheme II. Where they differ, fast clients are heard more often
     than their weight says and the point that training settles at moves with them. Costs O(N) a round: all are asked.
     """
+
+    references = ()
 
     k: int = eqx.field(static=True, converter=as_whole)
     latency: AbstractLatency

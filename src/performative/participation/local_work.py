@@ -8,12 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection
 from performative.types import Cohort, Memory, Upload, as_numbers, is_concrete, whole
 
 
-class UniformSteps(eqx.Module):
+class UniformSteps(AbstractPart):
     """tau_i uniform on lo..hi, drawn anew each round."""
+
+    references = ()
 
     lo: int = whole()
     hi: int = whole()
@@ -23,7 +26,7 @@ class UniformSteps(eqx.Module):
             raise ValueError(f"UniformSteps needs whole numbers 1 <= lo <= hi; got lo={self.lo!r}, hi={self.hi!r}.")
 
 
-class AdaComm(eqx.Module):
+class AdaComm(AbstractPart):
     """Fewer local steps as the loss falls: fast at first, close to the others' models in the end.
 
         tau_t = ceil(sqrt(F(theta_t) / F(theta_0)) * first),      least <= tau_t <= first
@@ -33,6 +36,8 @@ class AdaComm(eqx.Module):
     at the start; else tau is `first` throughout. A round without a finite report changes nothing.
     Wang and Joshi, SysML 2019. Differs from the paper: the loss is looked at each round, not once in a span of time.
     """
+
+    references = ("wang2019adaptive",)
 
     first: int = whole()
     least: int = whole(default=1)
@@ -86,6 +91,8 @@ class LocalWork(AbstractParticipation):
     the loss. It sets E, the largest tau_i, so the recipe's `local_steps` is left at its default. The clock still
     counts t = round * E + e.
     """
+
+    references = ()
 
     inner: AbstractParticipation
     steps: Any

@@ -37,6 +37,8 @@ class PowerOfChoice(AbstractParticipation):
     broken counts as seen, with a loss below all others, so that it is not chosen for ever.
     """
 
+    references = ("cho2022biased",)
+
     k: int = whole()
     d: int = whole()
     prefer: str = eqx.field(static=True, default="high")

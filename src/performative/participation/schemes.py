@@ -14,6 +14,8 @@ from performative.types import Cohort, Memory, whole
 class Full(AbstractParticipation):
     """Everyone, every round: a_i = p_i."""
 
+    references = ()
+
     def size(self, clients: int) -> int:
         return clients
 
@@ -34,6 +36,8 @@ class SchemeOne(AbstractParticipation):
     Unbiased: E[a_i] = p_i. A client drawn twice trains once and counts twice.
     Jin et al. 2024, Section 2.4, Scheme I; bound in Theorem 3.2.
     """
+
+    references = ("li2020convergence", "jin2024performative")
 
     k: int = whole()
 
@@ -65,6 +69,8 @@ class SchemeTwo(AbstractParticipation):
     Unbiased: E[a_i] = p_i. With unequal p the weights of a round do not sum to one; that is harmless for a mean of
     updates, fatal for a mean of models (see `Mean`). Jin et al. 2024, Section 2.4, Scheme II; bound in Theorem 3.3.
     """
+
+    references = ("li2020convergence", "jin2024performative")
 
     k: int = whole()
 

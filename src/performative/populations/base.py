@@ -3,19 +3,19 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative.client_axis import count_clients
+from performative.facts import AbstractPart
 from performative.families import AbstractFamily
 from performative.populations.nodes import draw_key
 from performative.populations.settling import settled
 from performative.types import Batch, Loss, Noise, Numbers, Theta, World
 
 
-class AbstractPopulation(eqx.Module):
+class AbstractPopulation(AbstractPart):
     """D_i(theta), written for ONE client as a pushforward of randomness that does not know theta.
 
         u ~ draw,      z = sample(u, world, theta)

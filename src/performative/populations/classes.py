@@ -28,6 +28,8 @@ class Classes(AbstractPopulation):
     -theta.x' - |x' - x|^2 / (2 sensitivity). Zheng et al. 2024, Section 6 and Table 2, synthetic data.
     """
 
+    references = ("zheng2024profl",)
+
     mean: Numbers = per_client()
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()

@@ -36,6 +36,8 @@ class Database(AbstractPopulation):
     normal.
     """
 
+    references = ("li2024clipped",)
+
     z: Numbers = per_client(table=True)
     shift: AbstractShift | None  # type: ignore[misc]  # per_client() is a field without a default
     noise: Numbers | None = per_client()

@@ -118,6 +118,8 @@ class Gaussian(AbstractLocation):
     Jin et al. 2024, Section 4.1. theta_PS attracts retraining only where |eps_bar| < 1.
     """
 
+    references = ("jin2024performative",)
+
     mean: Numbers = per_client()
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()

@@ -36,6 +36,8 @@ class Mixture(AbstractPopulation):
     beyond the simplex, or clients' B_i have different signs.
     """
 
+    references = ("zheng2024profl",)
+
     groups: tuple[AbstractPopulation, ...] = eqx.field(converter=_as_tuple)
     share: AbstractShare
 

@@ -28,6 +28,8 @@ class Outliers(AbstractPopulation):
     For another law for each client, put several into a `Mixture` with shares `Constant(rows of 0 and 1)`.
     """
 
+    references = ()
+
     location: Numbers = per_client()
     scale: Numbers = per_client()
     law: str = eqx.field(static=True, default="normal")

@@ -22,6 +22,8 @@ class Pricing(AbstractLocation):
     Zheng et al. 2024, Section 6, pricing with dynamic demands.
     """
 
+    references = ("zheng2024profl",)
+
     demand: Numbers = per_client()
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()

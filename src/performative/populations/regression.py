@@ -34,6 +34,8 @@ class Regression(AbstractPopulation):
     Izzo, Ying and Zou 2021; Zheng et al. 2024, Section 6, house pricing: their Table 1 is sensitivity = -5/3.
     """
 
+    references = ("izzo2021learn", "zheng2024profl")
+
     features_mean: Numbers = per_client()
     features_cov: Numbers = per_client()
     slope: Numbers = per_client()

@@ -48,6 +48,8 @@ class Reweighted(AbstractPopulation):
     The constructor orders each client's rows by class, so that a draw costs nothing in the number of rows.
     """
 
+    references = ("jin2024performative",)
+
     x: Any = per_client(table=True, converter=as_images)
     y: Counts = per_client(table=True, converter=as_labels)
     temperature: Numbers = per_client()

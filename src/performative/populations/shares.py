@@ -3,11 +3,11 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from performative.facts import AbstractPart
 from performative.populations.columns import as_columns, check_columns, check_numbers, check_sum, check_theta
 from performative.types import Numbers, Theta, is_concrete, per_client
 
@@ -27,7 +27,7 @@ def pick(which: Float[Array, ""], share: Float[Array, " K"]) -> Int[Array, ""]:
     return jnp.where(which < 0, (-1 - which).astype(jnp.int32), drawn)
 
 
-class AbstractShare(eqx.Module):
+class AbstractShare(AbstractPart):
     """nu(theta), written for ONE client: the chance that a sample comes from group k = 0, 1, ...
 
     Numbers that leave the simplex are clipped and scaled to sum to one.
@@ -55,6 +55,8 @@ class Constant(AbstractShare):
 
     `share` [K], or [N, K]: rows of 0 and 1 give each client a group of its own.
     """
+
+    references = ()
 
     share: Any = per_client(converter=as_columns)
 
@@ -85,6 +87,8 @@ class Linear(AbstractShare):
     for a vector. Beyond the simplex the shares are clipped to [0, 1] and scaled to sum to one.
     Zheng et al. 2024, Appendix D.2.2: level = (0.5, 0.5), slope = (0.5, -0.5).
     """
+
+    references = ("zheng2024profl",)
 
     level: Any = per_client(converter=as_columns)
     slope: Any = per_client(converter=as_columns)
@@ -118,6 +122,8 @@ class Budgets(AbstractShare):
     negative: a group that has spent its budget is gone, and where all have, the groups are alike.
     """
 
+    references = ("zheng2024profl",)
+
     demand: Any = per_client(converter=as_columns)
     budget: Numbers = per_client()
 
@@ -144,6 +150,8 @@ class Losses(AbstractShare):
     `noise` (a standard deviation) and `offset` c are numbers or [N], and not negative.
     Zheng et al. 2024, Section 6, regression with dynamic contribution.
     """
+
+    references = ("zheng2024profl",)
 
     slope: Any = per_client(converter=as_columns)
     second_moment: Numbers = per_client()

@@ -3,19 +3,19 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from performative.errors import check_finite
+from performative.facts import AbstractPart
 from performative.populations.linear import react
 from performative.types import Numbers, Theta, per_client
 
 __all__ = ["AbstractShift", "Linear"]
 
 
-class AbstractShift(eqx.Module):
+class AbstractShift(AbstractPart):
     """s(theta), written for ONE client: what is added to each of its rows."""
 
     @abstractmethod
@@ -34,6 +34,8 @@ class Linear(AbstractShift):
 
     `sensitivity` is a number, [N] or [N, d] by coordinate, or [N, d, k]: a linear map from k parameters to rows of d.
     """
+
+    references = ()
 
     sensitivity: Numbers = per_client()
 

@@ -21,6 +21,8 @@ class Static(AbstractPopulation):
     many are real (`pf.partition.tables` makes all three). Any model fits, a network too.
     """
 
+    references = ()
+
     x: Numbers = per_client(table=True)
     y: Any = per_client(table=True, converter=as_labels)
     count: Counts | None = per_client(default=None, converter=as_counts)

@@ -1,5 +1,6 @@
 """People who change their features to please the model."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -34,6 +35,8 @@ class Strategic(AbstractPopulation):
     -theta.x - |x - x_bar|^2 / (2 strength); "evade" moves only those with y = 1, by at most `strength`.
     """
 
+    references = ("hardt2016strategic", "perdomo2020performative")
+
     x: Numbers = per_client(table=True)
     y: Any = per_client(table=True, converter=as_labels)
     strength: Numbers = per_client()
@@ -41,6 +44,10 @@ class Strategic(AbstractPopulation):
     count: Counts | None = per_client(default=None, converter=as_counts)
     response: str = eqx.field(static=True, default="linear")
     floor: Numbers = number(default=1e-3)
+
+    @classmethod
+    def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("li2024clipped",) if settings.get("response") == "evade" else ()
 
     def __check_init__(self) -> None:
         if np.ndim(self.x) != 3:

@@ -77,6 +77,8 @@ class Contaminated(AbstractWrapper):
     The stable and optimal points are those of P, not of D: ask for them on `inner` to get the clean ones.
     """
 
+    references = ("huber1964robust",)
+
     inner: AbstractPopulation
     fraction: Numbers = per_client()
     outlier: AbstractPopulation  # type: ignore[misc]  # per_client() is a field without a default
@@ -164,6 +166,8 @@ class Sluggish(AbstractWrapper):
     performative risk.
     Brown, Hod and Kalemaj 2022 call such worlds stateful.
     """
+
+    references = ("brown2022stateful",)
 
     inner: AbstractPopulation
     speed: Numbers = per_client()

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from performative.arguments import check_fields
 
@@ -21,12 +23,18 @@ class Privacy:
     conservative: see `guarantee`; for `Dice`
     """
 
+    references: ClassVar[tuple[str, ...]] = ("dwork2006calibrating",)
+
     delta: float
     epsilon: float | None = None
     unit: str | None = None
     noise: str = "fast"
     published: tuple[str, ...] = ()
     conservative: bool = False
+
+    @classmethod
+    def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("canonne2020discrete",) if settings.get("noise") == "secure" else ()
 
     def __post_init__(self) -> None:
         check_fields(self)

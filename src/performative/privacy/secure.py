@@ -14,6 +14,7 @@ import os
 import numpy as np
 
 from performative.arguments import checked
+from performative.facts import cites
 
 # Bits of the table of the distribution function, and of the arithmetic that makes it.
 _BITS = 128
@@ -56,6 +57,7 @@ def _exp_minus(over: int) -> int:
     return total
 
 
+@cites("canonne2020discrete")
 @checked
 def discrete_gaussian(sigma: int, shape: tuple[int, ...]) -> np.ndarray:
     """Independent whole numbers with P(k) proportional to exp(-k^2 / (2 sigma^2)), as int32."""

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from performative.arguments import checked
+from performative.facts import cites
 from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
@@ -24,6 +25,7 @@ _STARTS = 6
 _TURNS = 5
 
 
+@cites("perdomo2020performative", "miller2021outside")
 @checked
 def optimal_point(
     problem: Problem,

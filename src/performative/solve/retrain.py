@@ -9,6 +9,7 @@ import numpy as np
 from performative.algorithm import check_rate
 from performative.arguments import checked
 from performative.engine.setup import check_schedule, on_device
+from performative.facts import cites
 from performative.messages import coded
 from performative.problem import Problem
 from performative.schedules import Constant, as_schedule
@@ -24,6 +25,7 @@ _STARTS = 8
 _FLAT = 1e-10
 
 
+@cites("perdomo2020performative")
 @checked
 def repeated_risk_minimization(
     problem: Problem,
@@ -63,6 +65,7 @@ def repeated_risk_minimization(
         return _stack(land, path)
 
 
+@cites("perdomo2020performative", "mendlerdunner2020stochastic")
 @checked
 def repeated_gradient_descent(
     problem: Problem,

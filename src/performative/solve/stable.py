@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from performative.arguments import checked
+from performative.facts import cites
 from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.attraction import attraction
@@ -32,6 +33,7 @@ from performative.types import Theta
 _STARTS = 14
 
 
+@cites("perdomo2020performative")
 @checked
 def stable_point(
     problem: Problem,
@@ -72,6 +74,7 @@ def stable_point(
     return dataclasses.replace(best, others=tuple(point for point in found if point is not best))
 
 
+@cites("perdomo2020performative")
 @checked
 def equilibria(
     problem: Problem,

@@ -1,0 +1,131 @@
+"""What parts say about themselves, for those who must not guess.
+
+A fact is a field, property or method of a part that others rely on: what it rests on, how it draws, what bounds one
+person's influence. The base class of each slot has it with a default that promises nothing, and analyses read facts,
+never types. For a promise a fact counts only where the part's *own* class declares it: a subclass may override
+anything, so it inherits none. What a class outside of this package declares is its author's word, and listed as such.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import equinox as eqx
+
+__all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "is_ours", "relying"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+_relied: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("relied", default=None)
+
+
+class AbstractPart(eqx.Module):
+    """What every part may say.
+
+    references:   keys of `performative.citations.bibliography`, or whole BibTeX entries, for `pf.cite`; () says that
+                  nothing needs to be cited
+    ignores_data: whether all that it does looks at nobody's data: nothing but what its slot hands to it. That is, for
+                  participation and what it holds, no losses and updates; for a channel the update, for an aggregator
+                  what arrived, for deployment the models
+    is_plain:     whether it does what its slot does without it: the mean gradient, the mean of updates, no change
+    """
+
+    references: ClassVar[tuple[str, ...]] = ()
+    ignores_data: ClassVar[bool] = False
+    is_plain: ClassVar[bool] = False
+
+    @classmethod
+    def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """What values of its fields add to `references`; they may come from a description that was stored."""
+        return ()
+
+
+class Uncertified(Exception):
+    """Why nothing can be promised. A fact may raise it, in order to give the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """What limits one person's, or one client's, influence on a sum, and the noise on that sum.
+
+    clip:             the largest norm of what one adds each time that it is in the sum
+    noise_multiplier: standard deviation of the noise on the whole sum, over the clip
+    memory_clip:      the largest norm of what a memory adds to the mean in later steps, None where nothing is replayed
+    owner:            the name of the part that clips, for messages
+    """
+
+    clip: Any
+    noise_multiplier: Any
+    memory_clip: Any = None
+    owner: str = "the part"
+
+
+def declared(part: Any, fact: str, *arguments: Any) -> Any:
+    """What the part's own class declares of `fact`, None where it declares nothing.
+
+    A method is called with `arguments`. A function (a loss) declares by its attributes. Within `relying()` it is noted
+    where this is the word of somebody else.
+    """
+    kind = part if isinstance(part, types.FunctionType) else type(part)
+    if fact not in vars(kind):
+        return None
+    found = getattr(part, fact)
+    found = found(*arguments) if callable(found) else found
+    heard = _relied.get()
+    if heard is not None and found is not None and found is not False and not is_ours(kind):
+        said = f"{kind.__module__}.{kind.__qualname__}: {fact}"
+        if said not in heard:
+            heard.append(said)
+    return found
+
+
+@contextlib.contextmanager
+def relying() -> Iterator[list[str]]:
+    """Collects "module.Part: fact" for every fact that is read inside and is not our own word."""
+    before, heard = _relied.get(), list[str]()
+    token = _relied.set(heard)
+    try:
+        yield heard
+    finally:
+        _relied.reset(token)
+        if before is not None:
+            before += [said for said in heard if said not in before]
+
+
+def is_ours(kind: Any) -> bool:
+    """Whether a class or function is defined in this package: by its name, and found there under it."""
+    module = getattr(kind, "__module__", None) or ""
+    if module.split(".")[0] != __name__.split(".")[0]:
+        return False
+    here: Any = sys.modules.get(module)
+    for name in kind.__qualname__.split("."):
+        here = getattr(here, name, None)
+    return here is kind
+
+
+def chain(part: Any, kind: type[T] = AbstractPart) -> list[T]:  # type: ignore[assignment]
+    """The part and all that it holds in its fields, in tuples and lists too; the outermost first.
+
+    Only those of `kind`: parts, unless it says otherwise (the base class of a slot, or `object` for every record).
+    """
+    found = [part] if isinstance(part, kind) else []
+    values = [getattr(part, field.name, None) for field in dataclasses.fields(part)]
+    for value in values:
+        for held in value if isinstance(value, (tuple, list)) else (value,):
+            if dataclasses.is_dataclass(held) and not isinstance(held, type):
+                found += chain(held, kind)
+    return found
+
+
+def cites(*references: str) -> Callable[[F], F]:
+    """`references` for what is no part: @cites("perdomo2020performative") above a function."""
+
+    def mark(function: F) -> F:
+        function.references = references  # type: ignore[attr-defined]
+        return function
+
+    return mark
