@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from performative.draws import Epochs, Everyone, PoissonSampling, WithoutReplacement, WithReplacement
 from performative.errors import check_number
-from performative.facts import AbstractPart
+from performative.facts import AbstractPart, one_number
 from performative.sampling import distinct, shuffled_positions
 from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole
 
@@ -40,7 +41,22 @@ class AbstractBatch(AbstractPart):
 
     @abstractmethod
     def expected(self, population: Any) -> Array | float:
-        """The expected number of samples a step: a constant of the sampler, which no draw can change."""
+        """The expected number of samples a step: a constant of the sampler, which no draw can change.
+
+        `population.rows` is infinite where how many there are is not known.
+        """
+
+    def largest(self, population: Any) -> int:
+        """The most samples that a step can hold."""
+        return population.capacity or 1
+
+    def sampling(self, rows: int | None) -> Any:
+        """By which law of `performative.draws` a step draws from a table of so many rows, whatever they hold.
+
+        None where it looks at data, or that is not known. `rows` is None where their number is not known: what is told
+        must then hold for every number.
+        """
+        return None
 
     def advance(self, memory: Memory, steps: Int[Array, ""]) -> Memory:
         """The memory after `steps` local steps."""
@@ -65,6 +81,12 @@ class Fixed(AbstractBatch):
     def __check_init__(self) -> None:
         _check_size("Fixed", self.n)
 
+    def largest(self, population: Any) -> int:
+        return self.n
+
+    def sampling(self, rows: int | None) -> WithReplacement:
+        return WithReplacement(self.n, rows)
+
     def expected(self, population: Any) -> float:
         return float(self.n)
 
@@ -84,6 +106,12 @@ class Uniform(AbstractBatch):
 
     def __check_init__(self) -> None:
         _check_size("Uniform", self.n)
+
+    def largest(self, population: Any) -> int:
+        return self.n
+
+    def sampling(self, rows: int | None) -> WithoutReplacement | Everyone:
+        return Everyone() if rows is None else WithoutReplacement(self.n, rows)
 
     def expected(self, population: Any) -> float:
         return float(self.n)
@@ -115,6 +143,12 @@ class Shuffled(AbstractBatch):
 
     def __check_init__(self) -> None:
         _check_size("Shuffled", self.n)
+
+    def largest(self, population: Any) -> int:
+        return self.n
+
+    def sampling(self, rows: int | None) -> Epochs | Everyone:
+        return Everyone() if rows is None else Epochs(self.n, rows)
 
     def expected(self, population: Any) -> float:
         return float(self.n)
@@ -150,6 +184,9 @@ class Whole(AbstractBatch):
     """
 
     references = ()
+
+    def sampling(self, rows: int | None) -> Everyone:
+        return Everyone()
 
     def expected(self, population: Any) -> Array | float:
         rows = population.rows
@@ -192,6 +229,12 @@ class Poisson(AbstractBatch):
             raise ValueError(
                 f"Poisson: n_max must be a whole number >= 1, the most rows that a step can hold; got {self.n_max!r}."
             )
+
+    def largest(self, population: Any) -> int:
+        return self.n_max
+
+    def sampling(self, rows: int | None) -> PoissonSampling | Everyone:
+        return Everyone() if rows is None else PoissonSampling(one_number(self.rate, "Poisson: rate"), rows, self.n_max)
 
     def expected(self, population: Any) -> Array | float:
         rate = jnp.asarray(self.rate)

@@ -22,6 +22,7 @@ class Deployment(AbstractPart):
     """
 
     references = ()
+    ignores_data = True
 
     each_step: bool = eqx.field(static=True)
     period: int = eqx.field(static=True)

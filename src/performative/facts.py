@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
+import numpy as np
 
-__all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "is_ours", "relying"]
+__all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "is_ours", "one_number", "relying"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,6 +65,14 @@ class Bound:
     owner: str = "the part"
 
 
+def one_number(value: Any, name: str) -> float:
+    """A fact as a number; a promise is for one value, not for several."""
+    array = np.asarray(value, float)
+    if array.ndim:
+        raise Uncertified(f"{name} varies; a guarantee is for one value")
+    return float(array)
+
+
 def declared(part: Any, fact: str, *arguments: Any) -> Any:
     """What the part's own class declares of `fact`, None where it declares nothing.
 
@@ -105,6 +114,16 @@ def is_ours(kind: Any) -> bool:
     for name in kind.__qualname__.split("."):
         here = getattr(here, name, None)
     return here is kind
+
+
+def said_bound(part: Any) -> Bound | None:
+    """The outermost `bound` that a part, or one that it holds, tells: a base class's word counts too, so no proof."""
+    for one in chain(part):
+        with contextlib.suppress(Uncertified):
+            found = getattr(one, "bound", lambda: None)()
+            if found is not None:
+                return found
+    return None
 
 
 def chain(part: Any, kind: type[T] = AbstractPart) -> list[T]:  # type: ignore[assignment]

@@ -70,6 +70,7 @@ class Momentum(AbstractOptimiser):
     """
 
     references = ("polyak1964some",)
+    ignores_data = True
 
     decay: Numbers = number(default=0.9)
     nesterov: bool = eqx.field(static=True, default=False)
@@ -98,6 +99,7 @@ class Adam(AbstractOptimiser):
     """
 
     references = ("kingma2015adam",)
+    ignores_data = True
 
     b1: Numbers = number(default=0.9)
     b2: Numbers = number(default=0.999)
@@ -119,6 +121,7 @@ class Adagrad(AbstractOptimiser):
     """
 
     references = ("duchi2011adaptive",)
+    ignores_data = True
 
     initial: Numbers = number(default=0.1)
     eps: Numbers = number(default=1e-7)
@@ -140,6 +143,7 @@ class Yogi(AbstractOptimiser):
     """
 
     references = ("zaheer2018adaptive",)
+    ignores_data = True
 
     b1: Numbers = number(default=0.9)
     b2: Numbers = number(default=0.999)
@@ -166,6 +170,7 @@ class RMSProp(AbstractOptimiser):
     """
 
     references = ("tieleman2012rmsprop",)
+    ignores_data = True
 
     decay: Numbers = number(default=0.9)
     eps: Numbers = number(default=1e-8)
@@ -191,6 +196,7 @@ class FromOptax(AbstractOptimiser):
     """
 
     references = ()
+    ignores_data = True
 
     init: Callable[..., Any] = eqx.field(static=True)
     update: Callable[..., Any] = eqx.field(static=True)

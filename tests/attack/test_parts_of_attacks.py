@@ -68,7 +68,7 @@ BATCHES = [pf.Fixed(3), pf.Uniform(2), pf.Poisson(0.3, 5), pf.Shuffled(2)]
 @pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: type(batch).__name__)
 def test_score_is_the_likelihood_ratio(batch, relation):
     rows, noise, size = 5, 0.8, float(np.asarray(batch.expected(pf.populations.Database(np.zeros(5)))))
-    pair = craft(rows, relation, batch, True)
+    pair = craft(rows, relation, batch.sampling(rows), True)
     y = np.random.default_rng(0).normal(size=(3, 4)) + pair.others * size
 
     def law(mine):
@@ -87,7 +87,7 @@ def test_score_is_the_likelihood_ratio(batch, relation):
         return np.prod(sum(p * stats.norm.pdf(y, centre + k * up, noise) for k, p in enumerate(chances)), axis=1)
 
     expected = np.log(law(1.0) / law(pair.absent))
-    np.testing.assert_allclose(score(y, noise, pair, batch, size, True), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(score(y, noise, pair, batch.sampling(rows), size, True), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_tables_differ_in_one_row():

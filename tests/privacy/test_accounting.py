@@ -20,6 +20,7 @@ from performative.privacy.accounting import (
     epsilon,
     epsilon_bounds,
     epsilons,
+    event,
     most_steps,
     spending,
 )
@@ -75,7 +76,7 @@ def test_poisson_equals_the_librarys_accountant(multiplier, rate, steps):
     release = Release(multiplier, steps, PoissonSampling(rate))
     ours = spending(release, DELTA)
     accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=3 * ours.grid)
-    accountant.compose(release.sampling.event(multiplier), steps)
+    accountant.compose(event(multiplier, release.sampling), steps)
     assert ours.method == "pld"
     assert ours.epsilon == pytest.approx(accountant.get_epsilon(DELTA), rel=0.005)
 
@@ -85,7 +86,7 @@ def test_truncated_poisson_equals_the_librarys_event(most):
     sampling = PoissonSampling(0.1, rows=100, most=most)
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     accountant = dp_accounting.pld.PLDAccountant(relation, value_discretization_interval=1e-3)
-    accountant.compose(sampling.event(2.0), 100)
+    accountant.compose(event(2.0, sampling), 100)
     assert epsilon(Release(2.0, 100, sampling), DELTA) == pytest.approx(accountant.get_epsilon(DELTA), rel=0.005)
 
 

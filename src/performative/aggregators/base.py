@@ -1,7 +1,7 @@
 """The aggregator slot: how do updates become a server move?"""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import Array, Float, PyTree
 
@@ -11,6 +11,9 @@ from performative.types import Cohort, Memory, Theta, Upload
 
 class AbstractAggregator(AbstractPart):
     """Turns the uploads of a cohort into a move of the global model. The memory lives with the server."""
+
+    uses_sums_only: ClassVar[bool] = False
+    """Whether updates enter by their sum with the cohort's weights alone, so that a server need not see single ones."""
 
     @property
     def evens_work(self) -> bool:

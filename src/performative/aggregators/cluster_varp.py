@@ -27,6 +27,7 @@ class ClusterVarp(AbstractAggregator):
     """
 
     references = ("jhunjhunwala2022fedvarp",)
+    ignores_data = True
 
     count: int = eqx.field(static=True)
     member: Counts | None

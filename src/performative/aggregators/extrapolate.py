@@ -29,6 +29,7 @@ class Extrapolate(AbstractAggregator):
     """
 
     references = ("jhunjhunwala2023fedexp",)
+    ignores_data = True
 
     inner: AbstractAggregator = Mean()
     cap: Numbers | None = number(default=None)

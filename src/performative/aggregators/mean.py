@@ -36,6 +36,9 @@ class Mean(AbstractAggregator):
     """
 
     references = ("mcmahan2017communication",)
+    ignores_data = True
+    is_plain = True
+    uses_sums_only = True
 
     of: str = eqx.field(static=True, default="updates")
 

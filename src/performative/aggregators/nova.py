@@ -42,6 +42,7 @@ class Nova(AbstractAggregator):
     """
 
     references = ("wang2020tackling",)
+    ignores_data = True
 
     inner: AbstractAggregator = Mean()
     over: str = eqx.field(static=True, default="clients")

@@ -60,6 +60,7 @@ class PooledJacobian(AbstractAggregator):
     """
 
     references = ("zheng2024profl",)
+    ignores_data = True
 
     inner: AbstractAggregator = Mean()
     clusters: int = whole(default=1)

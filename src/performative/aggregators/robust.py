@@ -58,6 +58,7 @@ class Median(AbstractAggregator):
     """
 
     references = ("yin2018byzantine",)
+    ignores_data = True
 
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
@@ -91,6 +92,7 @@ class TrimmedMean(AbstractAggregator):
     """
 
     references = ("yin2018byzantine",)
+    ignores_data = True
 
     fraction: Numbers = number()
 
@@ -150,6 +152,7 @@ class Krum(AbstractAggregator):
     """
 
     references = ("blanchard2017machine",)
+    ignores_data = True
 
     byzantine: int = whole()
     multi: int = whole(default=1)

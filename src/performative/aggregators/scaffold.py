@@ -31,6 +31,7 @@ class Scaffold(AbstractAggregator):
     """
 
     references = ("karimireddy2020scaffold",)
+    ignores_data = True
 
     inner: AbstractAggregator = Mean()
 

@@ -32,6 +32,7 @@ class ServerOpt(AbstractAggregator):
     """
 
     references = ("reddi2021adaptive",)
+    ignores_data = True
 
     inner: AbstractAggregator
     tx: AbstractOptimiser = eqx.field(converter=as_optimiser)

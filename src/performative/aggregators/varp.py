@@ -31,6 +31,7 @@ class Varp(AbstractAggregator):
     """
 
     references = ("jhunjhunwala2022fedvarp",)
+    ignores_data = True
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
         last = jax.tree.map(lambda leaf: jnp.zeros((clients, *leaf.shape), leaf.dtype), theta)

@@ -6,7 +6,6 @@ from performative.attack.planting import canaries as plant_canaries
 from performative.attack.report import Finding
 from performative.attack.target import read_target
 from performative.attack.trials import release, try_messages, try_neighbours
-from performative.participation import Full, LocalWork
 from performative.privacy.certification import read_unit
 from performative.problem import Problem
 
@@ -63,6 +62,5 @@ def _rows(problem: Problem | None, algorithm: Algorithm, unit: str) -> int:
     if unit == "example":
         return _ROWS if problem is None or problem.population.capacity is None else problem.population.capacity
     scheme = algorithm.participation
-    scheme = scheme.inner if isinstance(scheme, LocalWork) else scheme
     clients = _CLIENTS if problem is None else problem.clients
-    return min(clients, _CLIENTS) if isinstance(scheme, Full) else max(clients, scheme.size(clients))
+    return min(clients, _CLIENTS) if scheme.everyone else max(clients, scheme.size(clients))

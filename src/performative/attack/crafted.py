@@ -11,17 +11,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy import stats
 
-from performative.batches import AbstractBatch, Fixed, Poisson, Shuffled, Uniform
-from performative.participation import AbstractParticipation, Full, SchemeTwo
+from performative.draws import ADD_OR_REMOVE, NEGLIGIBLE, Epochs
 from performative.types import Numbers, number
 
 RELATIONS = ("replace", "remove")
 # Noise below this many clips is as good as none; scores only need to stay numbers.
 _LEAST_NOISE = 0.02
-# Chances of a count that no attack could see.
-_NEGLIGIBLE = 1e-12
 
 
 def along(theta: Array, z: Array) -> Float[Array, ""]:
@@ -66,21 +62,21 @@ class Neighbours:
         return pair[0], pair[1]
 
 
-def craft(rows: int, relation: str, sampler: Any, exact: bool) -> Neighbours:
-    """The neighbours that show most for such a sampler."""
+def craft(rows: int, relation: str, law: Any, exact: bool) -> Neighbours:
+    """The neighbours that show most for units that are drawn by such a law; None where it is not known."""
     if relation not in RELATIONS:
         raise ValueError(f"relation must be one of {RELATIONS}; got {relation!r}.")
-    known = exact and isinstance(sampler, (Fixed, Uniform, Shuffled, Full, SchemeTwo))
+    known = exact and law is not None and law.fixed_size
     return Neighbours(rows, relation, -1.0 if known else 0.0)
 
 
-def default_relation(sampler: Any) -> str:
+def default_relation(law: Any) -> str:
     """What the accountant takes neighbours to be."""
-    return "remove" if isinstance(sampler, Poisson) else "replace"
+    return "remove" if law is not None and law.neighbours == ADD_OR_REMOVE else "replace"
 
 
 def score(
-    y: Float[np.ndarray, "n T"], noise: float, pair: Neighbours, sampler: Any, size: float, exact: bool
+    y: Float[np.ndarray, "n T"], noise: float, pair: Neighbours, law: Any, size: float, exact: bool
 ) -> Float[np.ndarray, " n"]:
     """log P(y | with the row) - log P(y | without it) for noisy sums y of `size` rows, in clips.
 
@@ -92,30 +88,14 @@ def score(
         return y.sum(axis=1)
     noise = max(noise, _LEAST_NOISE)
     shifts = (1.0 - pair.others, pair.absent - pair.others)
-    if isinstance(sampler, Shuffled):
-        up, down = (_epochs(y, noise, shift, sampler.n, pair.rows) for shift in shifts)
+    if isinstance(law, Epochs):
+        up, down = (_epochs(y, noise, shift, law.n, law.rows) for shift in shifts)
         return up - down
-    chances = draws_of_one(sampler, pair.rows)
+    chances = None if law is None else law.chances()
     if chances is None:
         return y.sum(axis=1)
     up, down = (_sampled(y, noise, shift, chances) for shift in shifts)
     return np.sum(up - down, axis=1)
-
-
-def draws_of_one(sampler: AbstractBatch | AbstractParticipation, rows: int) -> np.ndarray | None:
-    """P(one given row is drawn k times in a step), k = 0, 1, ...; None where it is not known."""
-    if isinstance(sampler, Full):
-        return np.asarray([0.0, 1.0])
-    if isinstance(sampler, Poisson):
-        rate = float(sampler.rate)
-    elif isinstance(sampler, (Uniform, SchemeTwo)):
-        rate = (sampler.n if isinstance(sampler, Uniform) else sampler.k) / rows
-    elif isinstance(sampler, Fixed):
-        chances = stats.binom.pmf(np.arange(sampler.n + 1), sampler.n, 1 / rows)
-        return chances[: np.flatnonzero(chances > _NEGLIGIBLE)[-1] + 1]
-    else:
-        return None
-    return np.asarray([1 - rate, rate])
 
 
 def _likelihood(y: np.ndarray, noise: float, shift: float) -> np.ndarray:
@@ -144,5 +124,5 @@ def _epochs(y: np.ndarray, noise: float, shift: float, n: int, rows: int) -> np.
         each = _likelihood(y[:, first : first + batches], noise, shift)
         missed = 1 - each.shape[1] * n / rows
         drawn = np.logaddexp.reduce(each, axis=1) + np.log(n / rows)
-        total += np.logaddexp(drawn, np.log(missed)) if missed > _NEGLIGIBLE else drawn
+        total += np.logaddexp(drawn, np.log(missed)) if missed > NEGLIGIBLE else drawn
     return total

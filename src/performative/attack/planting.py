@@ -12,10 +12,10 @@ from jaxtyping import Array, Int
 from performative.algorithm import Algorithm
 from performative.arguments import checked
 from performative.attack.bounds import choose, split
-from performative.attack.crafted import RELATIONS, OneHot, default_relation, draws_of_one
+from performative.attack.crafted import RELATIONS, OneHot, default_relation
 from performative.attack.report import Finding
 from performative.attack.target import STRETCH, Target, accounted, read_target
-from performative.batches import Shuffled
+from performative.draws import Epochs
 from performative.engine import Clock, Setup, federated_round, run_keys
 from performative.engine.run import pick_executor, repeat_keys
 from performative.engine.setup import init_state, on_device, prepare
@@ -59,7 +59,7 @@ def canaries(
     began = time.perf_counter()
     check_counts(rows=rows, rounds=rounds, canaries=canaries)
     target = read_target(algorithm, rows, unit)
-    relation = default_relation(target.sampler) if relation is None else relation
+    relation = default_relation(target.law) if relation is None else relation
     if relation not in RELATIONS:
         raise ValueError(f"relation must be one of {RELATIONS}; got {relation!r}.")
     each = min(rows, 250, canaries) if each is None else each
@@ -69,7 +69,7 @@ def canaries(
     rng = np.random.default_rng(seed)
     coins = rng.integers(0, 2, (runs, each)).astype(bool)
     scores = run_coins(target, coins, rows, rounds, relation, int(rng.integers(1 << 32)))
-    gaussian = always_in(target.sampler, rows) and target.exact
+    gaussian = always_in(target.law) and target.exact
     lower = one_run_bound(scores.ravel(), coins.ravel(), delta, 1 - confidence, gaussian)
     if claimed is None:
         claimed = accounted(target, _problem(target, np.zeros(rows)), rounds, delta)
@@ -79,11 +79,11 @@ def canaries(
     )  # fmt: skip
 
 
-def always_in(sampler: Any, rows: int) -> bool:
+def always_in(law: Any) -> bool:
     """Whether every row is in every step."""
-    if isinstance(sampler, Shuffled):
-        return sampler.n == rows
-    chances = draws_of_one(sampler, rows)
+    if isinstance(law, Epochs):
+        return bool(law.n == law.rows)
+    chances = None if law is None else law.chances()
     return chances is not None and bool(chances[0] == 0) and len(chances) == 2
 
 
@@ -119,7 +119,7 @@ def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relatio
         setup = on_device(prepare(_problem(target, tables[0]), target.algorithm, Clock(), False), jnp.float32)
         executor = pick_executor(None, target.algorithm)
         # Gradients of a batch for examples, messages of all clients for clients: both hold `each` numbers a row.
-        block = max(1, min(runs, _FLOATS // (each * _width(target, rows))))
+        block = max(1, min(runs, _FLOATS // (each * target.width)))
         keys, start = repeat_keys(seed, -(-runs // block) * block), jnp.zeros(each)
         parts = []
         for first in range(0, runs, block):
@@ -129,13 +129,6 @@ def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relatio
                 -np.asarray(_runs(setup, jnp.asarray(here), some, start, jnp.asarray(rounds, jnp.int32), executor))
             )
     return np.concatenate(parts)[:runs].astype(np.float64)
-
-
-def _width(target: Target, rows: int) -> int:
-    """Rows that a round works on at once."""
-    if target.unit == "client":
-        return rows
-    return getattr(target.sampler, "n", getattr(target.sampler, "n_max", rows))
 
 
 @eqx.filter_jit

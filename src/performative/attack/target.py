@@ -7,13 +7,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative.aggregators import AbstractAggregator, Mean, Median
+from performative.aggregators import AbstractAggregator, Mean
 from performative.algorithm import Algorithm
 from performative.attack.crafted import along
 from performative.batches import Fixed
-from performative.channels import ClippedNoise, Plain
-from performative.estimators import Clipped, Minibatch
-from performative.participation import Full, LocalWork
+from performative.channels import Plain
+from performative.estimators import Minibatch
+from performative.facts import Bound, said_bound
+from performative.participation import Full
 from performative.populations import Database
 from performative.privacy.certification import guarantee, read_unit
 from performative.problem import Problem
@@ -26,6 +27,8 @@ STRETCH = 1000.0
 class Contrast(AbstractAggregator):
     """move = delta_0 - delta_1: what someone can work out who sees the messages of two clients."""
 
+    ignores_data = True
+
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
@@ -36,13 +39,15 @@ class Contrast(AbstractAggregator):
 class Target:
     """What is attacked: the user's own parts, stripped of what does not matter to the unit that is protected.
 
-    sampler: what draws rows (a batch) or clients (a participation)
+    law:     how rows or clients are drawn, as the part says that does (`performative.draws`), None where it does not
+    width:   the most rows that a round works on at once
     size:    how many rows a sum holds on average; noise: its standard deviation in clips, as the parts say
     """
 
     algorithm: Algorithm
     unit: str
-    sampler: Any
+    law: Any
+    width: int
     size: float
     clip: float
     noise: float
@@ -53,27 +58,27 @@ def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
     """One local step a round, everyone present for examples; the plainest client inside for clients."""
     unit = read_unit(unit, algorithm)
     same: dict[str, Any] = {"local_steps": 1, "deploy": "never"}
-    part: Any
     if unit == "client":
-        scheme: Any = algorithm.participation
-        scheme = scheme.inner if isinstance(scheme, LocalWork) else scheme
+        scheme = algorithm.participation.without_work()
         same |= {"estimator": Minibatch(), "batch": Fixed(1), "rate": 1.0, "participation": scheme}
-        part, sampler, size = algorithm.channel, scheme, float(scheme.size(rows))
+        holder, law, width, size = algorithm.channel, scheme.sampling(rows), rows, float(scheme.size(rows))
     else:
         same |= {"channel": Plain(), "participation": Full(), "aggregator": Mean()}
-        part, sampler = algorithm.estimator, algorithm.batch
-        size = float(np.asarray(sampler.expected(Database(np.zeros(rows)))))
-        while not hasattr(part, "clip") and hasattr(part, "inner"):
-            part = part.inner
-    plain = dataclasses.replace(algorithm, **same)
-    clip, noise = (_one(part, name, default) for name, default in (("clip", 1.0), ("noise_multiplier", 0.0)))
-    return Target(plain, unit, sampler, size, clip, noise, isinstance(part, (Clipped, ClippedNoise)))
+        table, batch = Database(np.zeros(rows)), algorithm.batch
+        holder, law, width = algorithm.estimator, batch.sampling(rows), batch.largest(table)
+        size = float(np.asarray(batch.expected(table)))
+    # An attack tries what is said; it need not be the word of the part's own class.
+    said = said_bound(holder)
+    bound = Bound(1.0, 0.0) if said is None else said
+    clip, noise = (_one(bound, name) for name in ("clip", "noise_multiplier"))
+    exact = said is not None and said.memory_clip is None
+    return Target(dataclasses.replace(algorithm, **same), unit, law, width, size, clip, noise, exact)
 
 
-def _one(part: Any, name: str, default: float) -> float:
-    value = np.asarray(getattr(part, name, default), float)
+def _one(bound: Bound, name: str) -> float:
+    value = np.asarray(getattr(bound, name), float)
     if value.ndim:
-        raise ValueError(f"{type(part).__name__}: {name} varies; attack one value at a time.")
+        raise ValueError(f"{bound.owner}: {name} varies; attack one value at a time.")
     return float(value)
 
 
@@ -86,7 +91,4 @@ def problem_of(target: Target, table: np.ndarray, other: np.ndarray | None = Non
 
 def accounted(target: Target, problem: Problem, rounds: int, delta: float) -> float:
     """What the accountant says of these parts."""
-    algorithm = target.algorithm
-    if isinstance(algorithm.aggregator, Contrast):  # known here alone; to the accountant a rule that uses each message
-        algorithm = dataclasses.replace(algorithm, aggregator=Median())
-    return float(guarantee(problem, algorithm, target.unit).spent(rounds, delta).epsilon)
+    return float(guarantee(problem, target.algorithm, target.unit).spent(rounds, delta).epsilon)

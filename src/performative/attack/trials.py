@@ -18,6 +18,7 @@ from performative.attack.crafted import Neighbours, craft, default_relation, sco
 from performative.attack.report import Finding
 from performative.attack.target import STRETCH, Contrast, Target, accounted, problem_of, read_target
 from performative.batches import Uniform
+from performative.draws import Everyone
 from performative.engine import run
 from performative.errors import check_counts
 from performative.participation import Full
@@ -80,7 +81,7 @@ def try_neighbours(
 ) -> Trials:
     """The runs behind `neighbours`."""
     target = read_target(algorithm, rows, unit)
-    pair = craft(rows, default_relation(target.sampler) if relation is None else relation, target.sampler, target.exact)
+    pair = craft(rows, default_relation(target.law) if relation is None else relation, target.law, target.exact)
     return _try("crafted neighbours", target, pair, rounds, repeats, seed)
 
 
@@ -158,10 +159,10 @@ def try_messages(algorithm: Algorithm, rows: int, rounds: int, repeats: int, see
     """The runs behind `messages`."""
     target = read_target(algorithm, rows, unit)
     if target.unit == "client":
-        target, rows = dataclasses.replace(target, sampler=Full(), size=1.0), 2
+        target, rows = dataclasses.replace(target, law=Everyone(), size=1.0), 2
     whole = dataclasses.replace(target.algorithm, aggregator=Contrast(), participation=Full())
     target = dataclasses.replace(target, algorithm=whole)
-    pair = craft(rows, default_relation(target.sampler), target.sampler, target.exact)
+    pair = craft(rows, default_relation(target.law), target.law, target.exact)
     return _try("differences of two clients' messages", target, pair, rounds, repeats, seed, two=True)
 
 
@@ -200,5 +201,5 @@ def _collect(
         moves /= rate[: moves.shape[1]]  # a run that leaves the numbers ends early
         y = np.nan_to_num(moves * (target.size / target.clip))
         # In a difference the rows that both have cancel.
-        scores.append(score(y, noise, pair, target.sampler, 0.0 if two else target.size, target.exact))
+        scores.append(score(y, noise, pair, target.law, 0.0 if two else target.size, target.exact))
     return np.concatenate(scores)[:repeats]

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from jaxtyping import Array, PRNGKeyArray
 
-from performative.facts import AbstractPart
+from performative.facts import AbstractPart, Bound
 from performative.types import Broadcast, Memory, Noise, Theta
 
 
@@ -15,6 +15,10 @@ class AbstractChannel(AbstractPart):
     def grid_noise(self) -> bool:
         """Whether what it draws is noise that may come as whole numbers on a grid (`performative.noise`)."""
         return False
+
+    def bound(self) -> Bound | None:
+        """What bounds one client's update, with the noise on the *sum* of a round's updates; None for none."""
+        return None
 
     def init(self, theta: Theta) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""

@@ -6,6 +6,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from performative.channels.base import AbstractChannel
 from performative.clipping import check_noise, clip_factor, clip_tree
+from performative.facts import Bound
 from performative.noise import add_noise, draw_noise, grid_step
 from performative.types import Broadcast, Memory, Noise, Numbers, Theta, number
 
@@ -20,12 +21,16 @@ class ClippedNoise(AbstractChannel):
     """
 
     references = ("mcmahan2018learning",)
+    ignores_data = True
 
     clip: Numbers = number()
     noise_multiplier: Numbers = number()
 
     def __check_init__(self) -> None:
         check_noise("ClippedNoise", {"clip": self.clip}, self.noise_multiplier)
+
+    def bound(self) -> Bound:
+        return Bound(self.clip, self.noise_multiplier, owner="ClippedNoise")
 
     @property
     def grid_noise(self) -> bool:

@@ -34,6 +34,7 @@ class Quantised(AbstractChannel):
     """
 
     references = ("alistarh2017qsgd",)
+    ignores_data = True
 
     bits: Numbers = number()
     feedback: bool = eqx.field(static=True, default=True)

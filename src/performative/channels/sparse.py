@@ -52,6 +52,7 @@ class Sparse(AbstractChannel):
     """
 
     references = ("stich2018sparsified",)
+    ignores_data = True
 
     k: Numbers
     feedback: bool = eqx.field(static=True)

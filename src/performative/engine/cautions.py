@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.algorithm import Algorithm
-from performative.batches import Fixed
+from performative.draws import WithReplacement
 from performative.engine.settling import settling_rate
 from performative.history import History
 from performative.messages import warn
@@ -21,11 +21,13 @@ _WORSE = 3.0
 def caution_before(problem: Problem, algorithm: Algorithm) -> None:
     """A batch that is larger than every table."""
     batch, rows = algorithm.batch, problem.population.rows
-    if isinstance(batch, Fixed) and rows is not None and batch.n > (most := int(np.max(np.asarray(rows)))):
+    most = None if rows is None else int(np.max(np.asarray(rows)))
+    law, name = None if most is None else batch.sampling(most), type(batch).__name__
+    if isinstance(law, WithReplacement) and law.n > law.rows:
         warn(
             "batch-exceeds-table",
-            f"Fixed({batch.n}) draws {batch.n} rows a step with replacement, from tables of at most {most} rows: more "
-            "work, and no more people. pf.batches.Whole() takes every row once.",
+            f"{name}({law.n}) draws {law.n} rows a step with replacement, from tables of at most {most} "
+            "rows: more work, and no more people. pf.batches.Whole() takes every row once.",
         )
 
 

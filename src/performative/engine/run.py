@@ -233,7 +233,7 @@ def read_ledger(
     if not isinstance(privacy, Privacy):
         raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
     ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta, unseen_rows)
-    for told in ledger.guarantee.not_covered if ledger.guarantee.certified else ():
+    for told in ledger.guarantee.not_covered if ledger.guarantee.promised else ():
         warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.")
     ledger.resume({"round": 0} if books is None else books.notes)
     return ledger

@@ -9,6 +9,7 @@ import numpy as np
 
 from performative.algorithm import Algorithm
 from performative.engine.chunk import Frozen, Watch
+from performative.facts import said_bound
 from performative.noise import GRID, size_of
 from performative.privacy.secure import discrete_gaussian
 from performative.problem import Problem
@@ -71,17 +72,20 @@ def secret_keys(repeats: int) -> Any:
 
 def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
     """Refuse numbers for which sums of whole steps would not fit, or rounding would take much of the clip."""
-    shares = {}
+    shares = []
     if algorithm.estimator.grid_noise:
-        part: Any = algorithm.estimator
-        while hasattr(part, "inner"):
-            part = part.inner
-        shares[type(part).__name__] = (part, 1.0, _most_rows(problem, algorithm))
+        shares.append((said_bound(algorithm.estimator), 1.0, algorithm.batch.largest(problem.population)))
     if algorithm.channel.grid_noise:
         size = algorithm.participation.size(problem.clients)
-        shares[type(algorithm.channel).__name__] = (algorithm.channel, float(np.sqrt(size)), 1)
-    for name, (part, share, rows) in shares.items():
-        noise = float(np.asarray(part.noise_multiplier)) / share
+        shares.append((said_bound(algorithm.channel), float(np.sqrt(size)), 1))
+    for bound, share, rows in shares:
+        if bound is None:
+            raise ValueError(
+                'privacy: noise="secure" needs to know clip and noise of the part that adds it; it must tell them in '
+                "`bound`."
+            )
+        name = bound.owner
+        noise = float(np.asarray(bound.noise_multiplier)) / share
         if noise == 0:
             raise ValueError(f'privacy: noise="secure" needs {name}(noise_multiplier) above 0.')
         lost = noise * float(np.sqrt(size_of(start))) / (2 * GRID)
@@ -90,20 +94,12 @@ def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
                 f'privacy: noise="secure" rounds to a grid that would take {100 * lost:.0f} % of {name}\'s clip, with '
                 f"noise_multiplier {noise:.4g} and {size_of(start)} parameters; use less noise and larger samples."
             )
-        replays = 1 + (
-            float(np.asarray(part.memory_clip) / np.asarray(part.clip)) if hasattr(part, "memory_clip") else 0
-        )
-        if rows * replays * GRID / noise > _LARGEST:
+        memory = 0.0 if bound.memory_clip is None else float(np.asarray(bound.memory_clip) / np.asarray(bound.clip))
+        if rows * (1 + memory) * GRID / noise > _LARGEST:
             raise ValueError(
                 f'privacy: noise="secure" counts in whole numbers, and a sum of {rows} gradients with noise_multiplier '
                 f"{noise:.4g} of {name} may not fit; use more noise or smaller samples."
             )
-
-
-def _most_rows(problem: Problem, algorithm: Algorithm) -> int:
-    """The largest batch."""
-    batch: Any = algorithm.batch
-    return int(getattr(batch, "n", None) or getattr(batch, "n_max", None) or problem.population.capacity or 1)
 
 
 def _is_shape(leaf: Any) -> bool:

@@ -9,12 +9,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from performative.aggregators import Mean
 from performative.algorithm import Algorithm
-from performative.channels import Plain
 from performative.engine.setup import on_device
-from performative.estimators import Minibatch
-from performative.participation import LocalWork
+from performative.facts import declared
 from performative.problem import Problem
 from performative.risk import client_risks
 
@@ -39,8 +36,8 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Any, rate: floa
     plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel)
     steps = _steps(algorithm, problem.clients)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(point))
-    kinds = zip(plain, (Minibatch, Mean, Plain), strict=True)
-    if not all(type(part) is kind for part, kind in kinds) or steps is None or problem.clients * size**2 > _NUMBERS:
+    known = all(declared(part, "is_plain") for part in plain) and steps is not None
+    if not known or problem.clients * size**2 > _NUMBERS:
         return None
     with jax.enable_x64(True):
         at = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), point)
@@ -80,9 +77,7 @@ def _steps(algorithm: Algorithm, clients: int) -> np.ndarray | None:
     work = algorithm.participation
     if work.measures_losses:  # who takes part depends on the model
         return None
-    if not isinstance(work, LocalWork):
-        return np.full(clients, algorithm.local_steps)
-    return np.asarray(work.steps) if isinstance(work.steps, (np.ndarray, jax.Array)) else None
+    return work.steps_of(clients, algorithm.local_steps)
 
 
 @eqx.filter_jit

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, PyTree
 
 from performative.errors import check_counts, check_number
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.facts import Uncertified, chain
 from performative.theory.profl_size import sample_size_terms
 from performative.types import (
     Batch,
@@ -88,13 +89,13 @@ class AdaptiveSize(AbstractWrapper):
         if is_concrete(self.confidence) and not 0 < self.confidence < 1:
             raise ValueError(f"AdaptiveSize: confidence must lie between 0 and 1; got {self.confidence}.")
 
+    def bound(self) -> None:
+        raise Uncertified("AdaptiveSize chooses how many samples to draw by looking at the data")
+
     @property
     def window(self) -> int | None:
         """H of the estimator inside."""
-        part: Any = self.inner
-        while not hasattr(part, "window") and hasattr(part, "inner"):
-            part = part.inner
-        return getattr(part, "window", None)
+        return next((part.window for part in chain(self.inner) if hasattr(part, "window")), None)
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         # More than any batch holds: all of the first one is used.

@@ -1,14 +1,14 @@
 """The estimator slot: what direction does a client compute from a batch?"""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from performative.batches import AbstractBatch
-from performative.facts import AbstractPart
+from performative.facts import AbstractPart, Bound, Uncertified, declared
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
@@ -17,6 +17,13 @@ class AbstractEstimator(AbstractPart):
 
     Randomness is drawn ahead for all steps of a round by `draw` and handed to `estimate` step by step.
     """
+
+    sends_update_only: ClassVar[bool] = False
+    """Whether clients send nothing beside the update."""
+
+    def bound(self) -> Bound | None:
+        """What bounds one person's share in the sum of a batch's gradients, with its noise; None where nothing does."""
+        return None
 
     @property
     def grid_noise(self) -> bool:
@@ -59,6 +66,14 @@ class AbstractEstimator(AbstractPart):
     def review(self, memory: Memory) -> list[str]:
         """What the clients' memories after a run give reason to say."""
         return []
+
+
+def bound_of(estimator: AbstractEstimator) -> Bound:
+    """What an estimator's own class declares of `bound`, for a wrapper that looks at no data beside it."""
+    found = declared(estimator, "bound")
+    if found is None:
+        raise Uncertified(f"the estimator {type(estimator).__name__} bounds no person's gradient; use Clipped")
+    return found
 
 
 class AbstractWrapper(AbstractEstimator):

@@ -11,6 +11,7 @@ from performative.clipping import check_noise, clip_tree, clipped_sum
 from performative.errors import check_counts
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
+from performative.facts import Bound
 from performative.noise import add_noise, draw_noise, grid_step
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, number, whole
 
@@ -75,6 +76,7 @@ class Clipped(AbstractPrivate):
     """
 
     references = ("abadi2016deep",)
+    sends_update_only = True
 
     clip: Numbers = number()
     noise_multiplier: Numbers = number()
@@ -84,6 +86,9 @@ class Clipped(AbstractPrivate):
         check_noise("Clipped", {"clip": self.clip}, self.noise_multiplier)
         if self.block is not None:
             check_counts(**{"Clipped: block": self.block})
+
+    def bound(self) -> Bound:
+        return Bound(self.clip, self.noise_multiplier, owner="Clipped")
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         release = self.release(noise, theta, batch, local)

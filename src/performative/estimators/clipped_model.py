@@ -19,6 +19,7 @@ class ClippedModel(AbstractEstimator):
     """
 
     references = ("drusvyatskiy2023stochastic",)
+    sends_update_only = True
 
     lower: Numbers = number(default=0.0)
 

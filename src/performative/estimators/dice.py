@@ -12,6 +12,7 @@ from performative.client_axis import client_axes
 from performative.clipping import check_noise, clip_factor, safe_norm
 from performative.errors import check_counts
 from performative.estimators.clipped import AbstractPrivate
+from performative.facts import Bound
 from performative.messages import coded, warn
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Numbers, Theta, number, whole
 
@@ -40,6 +41,7 @@ class Dice(AbstractPrivate):
     """
 
     references = ("zhang2024dice", "li2024clipped")
+    sends_update_only = True
 
     clip: Numbers = number()
     memory_clip: Numbers = number()
@@ -50,6 +52,9 @@ class Dice(AbstractPrivate):
         check_noise("Dice", {"clip": self.clip, "memory_clip": self.memory_clip}, self.noise_multiplier)
         if self.block is not None:
             check_counts(**{"Dice: block": self.block})
+
+    def bound(self) -> Bound:
+        return Bound(self.clip, self.noise_multiplier, self.memory_clip, owner="Dice")
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         return DiceMemory(jax.tree.map(jnp.zeros_like, theta), jnp.zeros((), jnp.int32))

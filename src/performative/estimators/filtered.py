@@ -14,6 +14,7 @@ from performative.errors import check_counts, check_number, is_one_of
 from performative.estimators.adaptive_size import AdaptiveSize
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.estimators.minibatch import count_samples
+from performative.facts import Uncertified
 from performative.types import (
     Batch,
     Estimate,
@@ -59,6 +60,7 @@ class Filtered(AbstractWrapper):
     """
 
     references = ("zheng2024profl",)
+    sends_update_only = True
 
     inner: AbstractEstimator
     sparse: Numbers = number(default=0.02)
@@ -83,6 +85,9 @@ class Filtered(AbstractWrapper):
             value = getattr(self, name)
             if is_concrete(value) and not 0 < value < 1:
                 raise ValueError(f"Filtered: {name} must lie between 0 and 1; got {value}.")
+
+    def bound(self) -> None:
+        raise Uncertified("Filtered leaves samples out by looking at the others, so one person can move many")
 
     def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         """What `inner` is handed is to be free of outliers."""

@@ -38,6 +38,8 @@ class Minibatch(AbstractEstimator):
     """
 
     references = ()
+    is_plain = True
+    sends_update_only = True
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         return Estimate(batch_gradient(local.loss, theta, batch), memory, {"samples": count_samples(batch)})

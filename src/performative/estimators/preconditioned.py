@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from performative.errors import check_flags
-from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
+from performative.facts import Bound
 from performative.optimisers import AbstractOptimiser, as_optimiser
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
@@ -34,6 +35,7 @@ class Preconditioned(AbstractWrapper):
     """
 
     references = ("wang2021local",)
+    sends_update_only = True
 
     inner: AbstractEstimator
     tx: AbstractOptimiser = eqx.field(converter=as_optimiser)
@@ -45,6 +47,9 @@ class Preconditioned(AbstractWrapper):
                 f"Preconditioned: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}."
             )
         check_flags("Preconditioned", reset=self.reset)
+
+    def bound(self) -> Bound:
+        return bound_of(self.inner)  # what is done to a noisy direction looks at no data
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         return Optimised(self.tx.start(theta), self.inner.init(theta, population, loss))

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from performative.errors import check_number
-from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
+from performative.facts import Bound
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, is_concrete, number
 
 
@@ -20,6 +21,7 @@ class Prox(AbstractWrapper):
     """
 
     references = ("li2020fedprox",)
+    sends_update_only = True
 
     inner: AbstractEstimator
     mu: Numbers = number()
@@ -30,6 +32,9 @@ class Prox(AbstractWrapper):
         check_number("Prox", mu=self.mu)
         if is_concrete(self.mu) and not self.mu >= 0:
             raise ValueError(f"Prox: mu must not be negative; got {self.mu}.")
+
+    def bound(self) -> Bound:
+        return bound_of(self.inner)  # what is done to a noisy direction looks at no data
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         out = self.inner.estimate(noise, theta, batch, local, memory)

@@ -17,8 +17,8 @@ from performative.files import read_sealed, write_sealed
 from performative.live.telling import RequestRefused
 from performative.privacy.accounting import Everyone, PoissonSampling, WithoutReplacement
 from performative.privacy.certification import Guarantee, guarantee
-from performative.privacy.known_parts import Releases
 from performative.privacy.promise import Privacy
+from performative.privacy.releases import Releases
 
 _FILE = "privacy.bin"
 _SAMPLINGS: dict[str, Any] = {kind.__name__: kind for kind in (Everyone, PoissonSampling, WithoutReplacement)}
@@ -34,7 +34,7 @@ class OwnLedger:
         self.guarantee: Guarantee = guarantee(
             problem, algorithm, privacy.unit, privacy.published, privacy.conservative, unseen_rows=unseen_rows
         )
-        if privacy.epsilon is not None and not self.guarantee.certified:
+        if privacy.epsilon is not None and not self.guarantee.promised:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
         self.key = json.dumps([one.told() for one in self.guarantee.releases], sort_keys=True)
         self._most: tuple[str, float | int] = ("", 0.0)

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.aggregators import Mean
 from performative.algorithm import Algorithm
 from performative.describe import describe
 from performative.engine.chunk import Targets
@@ -28,6 +27,7 @@ from performative.engine.run import check_seed, make_ready, read_dtype, repeat_k
 from performative.engine.secrets import check_grid
 from performative.engine.setup import init_state
 from performative.errors import check_counts
+from performative.facts import declared, said_bound
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.types import Broadcast, ClientMemory, Cohort, State, Upload
@@ -160,19 +160,16 @@ class Ready:
 
 def adds_private_noise(algorithm: Algorithm) -> bool:
     """Whether clients add noise that nobody else may know."""
-    for part in (algorithm.estimator, algorithm.channel):
-        here: Any = part
-        while here.grid_noise:
-            if float(np.max(np.asarray(getattr(here, "noise_multiplier", 0.0)))) > 0:
-                return True
-            if not hasattr(here, "inner"):
-                break
-            here = here.inner
-    return False
+    return any(_noise(part) > 0 for part in (algorithm.estimator, algorithm.channel))
 
 
 def shares_noise(algorithm: Algorithm) -> bool:
     """Whether the promise rests on the *sum* of what clients send: each adds its share of the noise, and the mean of
     them is taken. With other aggregators single messages count, and a silent client takes nothing away."""
-    adds = algorithm.channel.grid_noise and float(np.max(np.asarray(getattr(algorithm.channel, "noise_multiplier", 0))))
-    return bool(adds) and type(algorithm.aggregator) is Mean
+    return _noise(algorithm.channel) > 0 and bool(declared(algorithm.aggregator, "uses_sums_only"))
+
+
+def _noise(part: Any) -> float:
+    """The largest noise multiplier that a part draws with, 0 where it draws none."""
+    bound = said_bound(part) if part.grid_noise else None
+    return 0.0 if bound is None else float(np.max(np.asarray(bound.noise_multiplier)))

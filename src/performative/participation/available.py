@@ -33,6 +33,7 @@ class DayNight(AbstractAvailability):
     """
 
     references = ()
+    ignores_data = True
 
     period: Numbers = number()
     phase: Numbers = number(default=0.0)
@@ -82,6 +83,7 @@ class Available(AbstractParticipation):
     """
 
     references = ()
+    ignores_data = True
 
     probability: Any = eqx.field(converter=_read_chance)
     k: int | None = eqx.field(static=True, converter=as_whole, default=None)

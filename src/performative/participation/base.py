@@ -33,6 +33,19 @@ class AbstractParticipation(AbstractPart):
     def size(self, clients: int) -> int:
         """K, the number of rows of every cohort."""
 
+    def sampling(self, clients: int) -> Any:
+        """By which law of `performative.draws` a cohort is drawn, whatever clients hold: each at most once, and with a
+        weight in proportion to p_i. None where that is not so, or not known."""
+        return None
+
+    def without_work(self) -> "AbstractParticipation":
+        """Who takes part, whatever work they do."""
+        return self
+
+    def steps_of(self, clients: int, default: int) -> np.ndarray | None:
+        """tau_i, [N], given what the algorithm asks for; None where it is not the same in every round."""
+        return np.full(clients, default)
+
     def local_steps(self, default: int) -> int:
         """E, the largest tau_i, given what the algorithm asks for."""
         return default

@@ -31,6 +31,7 @@ class Cyclic(AbstractParticipation):
     """
 
     references = ("cho2023cyclic",)
+    ignores_data = True
 
     groups: Any
     k: int | None = eqx.field(static=True)

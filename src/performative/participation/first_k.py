@@ -36,6 +36,7 @@ class Exponential(AbstractLatency):
     """Exponential waiting times with the given mean."""
 
     references = ()
+    ignores_data = True
 
     mean: Numbers = number(default=1.0)
 
@@ -50,6 +51,7 @@ class LogNormal(AbstractLatency):
     """median * exp(spread * normal)."""
 
     references = ()
+    ignores_data = True
 
     median: Numbers = number(default=1.0)
     spread: Numbers = number(default=1.0)
@@ -66,6 +68,7 @@ class UniformLatency(AbstractLatency):
     """Uniform between 0 and `longest`: the straggler model of Jin et al. 2024, Figure 1b."""
 
     references = ()
+    ignores_data = True
 
     longest: Numbers = number(default=1.0)
 
@@ -86,6 +89,7 @@ class FirstK(AbstractParticipation):
     """
 
     references = ()
+    ignores_data = True
 
     k: int = eqx.field(static=True, converter=as_whole)
     latency: AbstractLatency

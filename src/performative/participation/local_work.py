@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from performative.facts import AbstractPart
+from performative.facts import AbstractPart, declared
 from performative.participation.base import AbstractParticipation, Selection
 from performative.types import Cohort, Memory, Upload, as_numbers, is_concrete, whole
 
@@ -17,6 +17,7 @@ class UniformSteps(AbstractPart):
     """tau_i uniform on lo..hi, drawn anew each round."""
 
     references = ()
+    ignores_data = True
 
     lo: int = whole()
     hi: int = whole()
@@ -93,6 +94,7 @@ class LocalWork(AbstractParticipation):
     """
 
     references = ()
+    ignores_data = True
 
     inner: AbstractParticipation
     steps: Any
@@ -112,6 +114,15 @@ class LocalWork(AbstractParticipation):
 
     def size(self, clients: int) -> int:
         return self.inner.size(clients)
+
+    def sampling(self, clients: int) -> Any:
+        return declared(self.inner, "sampling", clients)
+
+    def without_work(self) -> AbstractParticipation:
+        return self.inner
+
+    def steps_of(self, clients: int, default: int) -> np.ndarray | None:
+        return None if isinstance(self.steps, AbstractPart) else np.asarray(self.steps)
 
     def local_steps(self, default: int) -> int:
         if default not in (1, self.longest):

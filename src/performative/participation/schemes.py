@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative.draws import Everyone, WithoutReplacement
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.types import Cohort, Memory, whole
@@ -15,9 +16,13 @@ class Full(AbstractParticipation):
     """Everyone, every round: a_i = p_i."""
 
     references = ()
+    ignores_data = True
 
     def size(self, clients: int) -> int:
         return clients
+
+    def sampling(self, clients: int) -> Everyone:
+        return Everyone()
 
     @property
     def everyone(self) -> bool:
@@ -38,6 +43,7 @@ class SchemeOne(AbstractParticipation):
     """
 
     references = ("li2020convergence", "jin2024performative")
+    ignores_data = True
 
     k: int = whole()
 
@@ -71,6 +77,7 @@ class SchemeTwo(AbstractParticipation):
     """
 
     references = ("li2020convergence", "jin2024performative")
+    ignores_data = True
 
     k: int = whole()
 
@@ -86,6 +93,9 @@ class SchemeTwo(AbstractParticipation):
 
     def size(self, clients: int) -> int:
         return self.k
+
+    def sampling(self, clients: int) -> WithoutReplacement:
+        return WithoutReplacement(min(self.k, clients), clients)
 
     def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
         clients = selection.weights.shape[0]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative.client_axis import count_clients
-from performative.facts import AbstractPart
+from performative.facts import AbstractPart, Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.nodes import draw_key
 from performative.populations.settling import settled
@@ -38,6 +38,13 @@ class AbstractPopulation(AbstractPart):
     def rows(self) -> Any:
         """Rows in this client's table (may be traced), None where samples are unlimited."""
         return self.capacity
+
+    def equal_rows(self) -> tuple[int, ...] | None:
+        """How many rows clients' tables have (each number once), every row as likely to be drawn as any other.
+
+        () where there is no table and every sample is a new person, None where neither is known.
+        """
+        return None
 
     def model_shape(self) -> tuple[int, ...] | None:
         """Shape of theta where the data settle it; None where any model will do."""
@@ -124,6 +131,14 @@ class AbstractPopulation(AbstractPart):
     def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None
+
+
+def equal_rows_of(population: AbstractPopulation) -> tuple[int, ...]:
+    """What a population's own class declares of `equal_rows`, for one that draws from it alone."""
+    found = declared(population, "equal_rows")
+    if found is None:
+        raise Uncertified(f"how {type(population).__name__} picks people is not known to the accountant")
+    return found
 
 
 def collect(population: AbstractPopulation, noise: Noise, mask: Any, world: World, theta: Theta) -> Batch:

@@ -72,6 +72,9 @@ class Classes(AbstractPopulation):
             if np.any(share < 0) or np.any(np.abs(share.sum(axis=1) - 1) > 1e-6):
                 raise ValueError("Classes: share must be >= 0 and sum to one over the classes.")
 
+    def equal_rows(self) -> tuple[int, ...]:
+        return ()
+
     @property
     def classes(self) -> int:
         """C."""

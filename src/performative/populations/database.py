@@ -89,6 +89,9 @@ class Database(AbstractPopulation):
     def rows(self) -> Any:
         return self.capacity if self.count is None else self.count
 
+    def equal_rows(self) -> tuple[int, ...]:
+        return tuple(np.unique(np.asarray(self.rows, int)).tolist())
+
     @property
     def family(self) -> Location:
         return Location()

@@ -124,6 +124,9 @@ class Gaussian(AbstractLocation):
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()
 
+    def equal_rows(self) -> tuple[int, ...]:
+        return ()
+
     @property
     def level(self) -> Any:
         return self.mean

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array
 
 from performative import losses
+from performative.facts import Uncertified
 from performative.families import Proportions
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.gaussian import AbstractLocation
 from performative.populations.linear import by_client
 from performative.populations.shares import AbstractShare, Linear, pick
@@ -59,6 +60,11 @@ class Mixture(AbstractPopulation):
             listed = ", ".join(f"groups[{k}] {shape}" for k, shape in shapes.items())
             raise ValueError(f"Mixture: groups need a theta of one shape, but they take {listed}.")
         _ = self.clients
+
+    def equal_rows(self) -> tuple[int, ...]:
+        if any(equal_rows_of(group) for group in self.groups):
+            raise Uncertified("Mixture picks a group first, so rows of its tables are not equally likely")
+        return ()
 
     @property
     def smooth(self) -> bool:

@@ -44,6 +44,9 @@ class Outliers(AbstractPopulation):
         check_shapes("Outliers", self._shape(), fields)
         _ = self.clients
 
+    def equal_rows(self) -> tuple[int, ...]:
+        return ()
+
     def _shape(self) -> tuple[int, ...]:
         return widest(np.shape(self.location)[1:], np.shape(self.scale)[1:])
 

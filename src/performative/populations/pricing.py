@@ -28,6 +28,9 @@ class Pricing(AbstractLocation):
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()
 
+    def equal_rows(self) -> tuple[int, ...]:
+        return ()
+
     @property
     def level(self) -> Any:
         return self.demand

@@ -58,6 +58,9 @@ class Regression(AbstractPopulation):
         if is_concrete(self.features_cov):
             _check_covariance(np.asarray(self.features_cov))
 
+    def equal_rows(self) -> tuple[int, ...]:
+        return ()
+
     @property
     def family(self) -> Slope:
         return Slope()

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array
 
 from performative.errors import check_finite
+from performative.facts import Uncertified
 from performative.families import AbstractFamily
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.types import Loss, Noise, Numbers, Theta, World, is_concrete, per_client
 
 
@@ -87,6 +88,11 @@ class Contaminated(AbstractWrapper):
         _check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
         _check_range("Contaminated: fraction", self.fraction, 0.0, 1.0, closed=False)
         _ = self.clients
+
+    def equal_rows(self) -> tuple[int, ...]:
+        if equal_rows_of(self.outlier):
+            raise Uncertified("Contaminated: the rows of outlier's table are drawn by chance of their own")
+        return equal_rows_of(self.inner)
 
     @property
     def exact_family(self) -> bool:
@@ -176,6 +182,9 @@ class Sluggish(AbstractWrapper):
         _check_inside("Sluggish", inner=self.inner)
         _check_range("Sluggish: speed", self.speed, 0.0, 1.0, closed=True)
         _ = self.clients
+
+    def equal_rows(self) -> tuple[int, ...]:
+        return equal_rows_of(self.inner)
 
     def init(self, theta: Theta, loss: Loss) -> World:
         return theta, self.inner.init(theta, loss)

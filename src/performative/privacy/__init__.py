@@ -12,9 +12,9 @@ from performative.privacy.secure import discrete_gaussian
 if TYPE_CHECKING:
     from performative.privacy.accounting import Spending
     from performative.privacy.certification import Guarantee, guarantee
-    from performative.privacy.known_parts import certified_rows, protection
     from performative.privacy.ledger import Ledger
     from performative.privacy.printed import corollary_3_6_as_printed
+    from performative.privacy.releases import certified_rows, protection
     from performative.privacy.spending import calibrate, spent
 
 __all__ = [
@@ -38,10 +38,10 @@ __getattr__ = later(
         "Ledger": "ledger",
         "Spending": "accounting",
         "calibrate": "spending",
-        "certified_rows": "known_parts",
+        "certified_rows": "releases",
         "corollary_3_6_as_printed": "printed",
         "guarantee": "certification",
-        "protection": "known_parts",
+        "protection": "releases",
         "spent": "spending",
     },
 )

@@ -16,12 +16,10 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 from scipy import stats
 
+from performative.draws import ADD_OR_REMOVE, REPLACE, Everyone, PoissonSampling, WithoutReplacement, is_whole
 from performative.privacy.loss_distribution import Directions, Part, composed_epsilon, round_down
 
 Number = float | int | np.integer
-
-ADD_OR_REMOVE = "add_or_remove_one"
-REPLACE = "replace_one"
 
 _STEPS = 10**7  # beyond, even a coarse distribution grows too long
 # Below this multiplier nothing is promised: accountants lose their digits there.
@@ -36,10 +34,6 @@ def _refuse(rule: str, value: object) -> None:
     raise ValueError(f"{rule}; got {value!r}.")
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
 def _check_delta(delta: Number) -> None:
     if not 0.0 < delta < 1.0:
         _refuse("delta must lie between 0 and 1, usually well below 1 / rows", delta)
@@ -48,86 +42,6 @@ def _check_delta(delta: Number) -> None:
 def _check_epsilon(epsilon: Number) -> None:
     if not 0.0 < epsilon < math.inf:
         _refuse("epsilon must be positive and finite", epsilon)
-
-
-@dataclasses.dataclass(frozen=True)
-class Everyone:
-    """Every unit is in every release. One is replaced: the sum swings by two clips, so half the multiplier counts."""
-
-    @property
-    def neighbours(self) -> str:
-        return REPLACE
-
-    def event(self, noise_multiplier: Number) -> dp_event.DpEvent:
-        """One release, for a Renyi accountant."""
-        return dp_event.GaussianDpEvent(noise_multiplier / 2)
-
-
-@dataclasses.dataclass(frozen=True)
-class PoissonSampling:
-    """Each unit joins with probability `rate`, on its own. One unit is added or removed: a swing of one clip.
-
-    With `rows` and `most`, at most `most` of them are kept, drawn at random; `rows` counts the larger of the two
-    neighbours. A unit can then push another out, which the library bounds by a swing of two clips each way.
-    """
-
-    rate: Number
-    rows: Number | None = None
-    most: Number | None = None
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.rate <= 1.0:
-            _refuse("PoissonSampling: rate must lie in (0, 1]", self.rate)
-        if self.most is not None and self.rows is None:
-            raise ValueError("PoissonSampling: most needs rows, the number of units to draw from.")
-        for name, value in (("rows", self.rows), ("most", self.most)):
-            if value is not None and not (_is_whole(value) and value >= 1):
-                _refuse(f"PoissonSampling: {name} must be a whole number >= 1", value)
-
-    @property
-    def neighbours(self) -> str:
-        return ADD_OR_REMOVE
-
-    @property
-    def truncated(self) -> bool:
-        return self.most is not None and self.rows is not None and bool(self.most < self.rows)
-
-    def event(self, noise_multiplier: Number) -> dp_event.DpEvent:
-        """One release, for an accountant with add-or-remove neighbours; Renyi ones refuse the truncated one."""
-        if self.truncated:
-            return dp_event.TruncatedSubsampledGaussianDpEvent(self.rows, self.rate, self.most, noise_multiplier)
-        return dp_event.PoissonSampledDpEvent(self.rate, dp_event.GaussianDpEvent(noise_multiplier))
-
-
-@dataclasses.dataclass(frozen=True)
-class WithoutReplacement:
-    """`n` of `rows` units, drawn uniformly without replacement. One unit is replaced: a swing of two clips.
-
-    With P = N(2, z^2), Q = N(0, z^2) and q = n / rows one release is dominated by
-
-        delta(e) = H_e(q P + (1-q) Q || Q)  for e >= 0,      H_e(P || (1-q) P + q Q)  for e < 0
-
-    Zhu, Dong and Wang 2022. Tighter than the library's own event, which lets the two records differ
-    by four clips; the first line alone (Poisson at half the multiplier) is attained, see `epsilon_bounds`.
-    """
-
-    n: Number
-    rows: Number
-
-    def __post_init__(self) -> None:
-        if not (_is_whole(self.n) and _is_whole(self.rows) and 1 <= self.n <= self.rows):
-            raise ValueError(
-                f"WithoutReplacement needs whole numbers 1 <= n <= rows; got n={self.n!r}, rows={self.rows!r}."
-            )
-
-    @property
-    def neighbours(self) -> str:
-        return REPLACE
-
-    def event(self, noise_multiplier: Number) -> dp_event.DpEvent:
-        """One release, for a Renyi accountant with replace-one neighbours, which does not halve by itself."""
-        half = dp_event.GaussianDpEvent(noise_multiplier / 2)
-        return dp_event.SampledWithoutReplacementDpEvent(self.rows, self.n, half)
 
 
 Sampling = Everyone | PoissonSampling | WithoutReplacement
@@ -147,7 +61,7 @@ class Release:
     def __post_init__(self) -> None:
         if not 0.0 <= self.noise_multiplier < math.inf:
             _refuse("Release: noise_multiplier must be finite and >= 0", self.noise_multiplier)
-        if not (_is_whole(self.steps) and self.steps >= 0):
+        if not (is_whole(self.steps) and self.steps >= 0):
             _refuse("Release: steps must be a whole number >= 0", self.steps)
 
 
@@ -357,8 +271,21 @@ def _by_renyi(z: float, steps: int, sampling: Sampling, delta: float, why: str) 
         REPLACE: NeighboringRelation.REPLACE_ONE,
     }[sampling.neighbours]
     accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=relation)
-    accountant.compose(sampling.event(z), steps)
+    accountant.compose(event(z, sampling), steps)
     return Spending(float(accountant.get_epsilon(delta)), delta, "rdp", None, sampling.neighbours, why)
+
+
+def event(z: float, sampling: Sampling) -> dp_event.DpEvent:
+    """One release, for the library's accountants: Renyi ones refuse the truncated sample, and do not halve by themselves
+    where one is replaced."""
+    half = dp_event.GaussianDpEvent(z / 2)
+    if isinstance(sampling, WithoutReplacement):
+        return dp_event.SampledWithoutReplacementDpEvent(sampling.rows, sampling.n, half)
+    if isinstance(sampling, PoissonSampling) and sampling.truncated:
+        return dp_event.TruncatedSubsampledGaussianDpEvent(sampling.rows, sampling.rate, sampling.most, z)
+    if isinstance(sampling, PoissonSampling):
+        return dp_event.PoissonSampledDpEvent(sampling.rate, dp_event.GaussianDpEvent(z))
+    return half
 
 
 def _directions(z: float, sampling: Sampling) -> Directions:

@@ -1,8 +1,8 @@
-"""What can be promised about an algorithm on a problem, read off its parts; or why nothing can.
+"""What can be promised about an algorithm on a problem, from what its parts declare; or why nothing can.
 
-Every slot is looked at. A part that is not known here, a subclass of a known one too, makes the promise void (epsilon =
-infinity) and says so. One's own estimator is added by `protection.register`, one's own population by
-`certified_rows.register`.
+Every slot is looked at. A part whose own class does not declare what is needed here, a subclass of one that does too,
+makes the promise void (epsilon = infinity) and says so. What a part from elsewhere declares is its author's word: the
+promise then rests on it, and `on_word` lists it.
 
 A promise is about what a run does to people's rows. What was chosen before it by looking at the same rows (scales, a
 start, a clip, a step size) is outside: where the library knows of such a choice, `not_covered` names it.
@@ -11,54 +11,24 @@ start, a clip, a step size) is outside: where the library knows of such a choice
 import dataclasses
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from performative.aggregators import (
-    ClusterVarp,
-    Extrapolate,
-    Krum,
-    Mean,
-    Median,
-    Nova,
-    PooledJacobian,
-    Scaffold,
-    ServerOpt,
-    TrimmedMean,
-    Varp,
-)
 from performative.algorithm import Algorithm
 from performative.arguments import checked
-from performative.batches import Fixed, Poisson, Uniform, Whole
-from performative.channels import ClippedNoise, Plain, Quantised, Sparse
-from performative.deploy import Deployment
-from performative.estimators import Clipped, ClippedModel, Dice, Filtered, Minibatch, Preconditioned, Prox
+from performative.client_axis import take_clients
+from performative.draws import Everyone, PoissonSampling, WithoutReplacement
+from performative.estimators import AbstractEstimator
+from performative.facts import Uncertified, chain, declared, one_number, relying
 from performative.fitted import is_fitted_model
-from performative.participation import Available, Cyclic, FirstK, Full, LocalWork, SchemeOne, SchemeTwo, UniformSteps
-from performative.populations import (
-    Classes,
-    Contaminated,
-    Database,
-    Gaussian,
-    Mixture,
-    Outliers,
-    Pricing,
-    Regression,
-    Static,
-    Strategic,
-)
-from performative.privacy.accounting import Everyone, Spending, WithoutReplacement, epsilons
-from performative.privacy.known_parts import (
-    Releases,
-    Uncertified,
-    certified_rows,
-    exactly,
-    most_times,
-    one_number,
-    protection,
-    releases_of,
-)
+from performative.participation import AbstractParticipation
+from performative.privacy.accounting import Spending, epsilons
+from performative.privacy.releases import Releases, certified_rows, law_of, protection, releases_by
 from performative.problem import Problem
 
 UNITS = ("example", "client")
@@ -73,7 +43,8 @@ class Guarantee:
     It covers all models that were ever published and whatever people did in answer to them. `releases` holds one entry
     for each kind of client; the worst counts. `why` holds the reasons where nothing can be promised; `assumes` what has
     to be true outside of this program; `not_covered` what is known to come from these people's data without noise: the
-    promise holds for the rest, given that.
+    promise holds for the rest, given that. `on_word` names what parts from elsewhere declare of themselves and the
+    promise rests on: it is their author's word, which nobody here has checked.
     """
 
     unit: str
@@ -81,10 +52,24 @@ class Guarantee:
     why: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
+    on_word: tuple[str, ...] = ()
+
+    @property
+    def promised(self) -> bool:
+        """Whether there is a promise, be it on somebody's word: a budget can be kept."""
+        return bool(self.releases)
 
     @property
     def certified(self) -> bool:
-        return bool(self.releases)
+        """Whether there is one that rests on nobody's word but ours."""
+        return self.promised and not self.on_word
+
+    @property
+    def verdict(self) -> str:
+        """In words; never plain "certified" where it rests on the word of a part's author."""
+        if not self.promised:
+            return "not certified"
+        return "certified on the author's word" if self.on_word else "certified"
 
     def spent(self, rounds: int, delta: float) -> Spending:
         """Epsilon after `rounds` rounds."""
@@ -92,7 +77,7 @@ class Guarantee:
 
     def spendings(self, rounds: list[int], delta: float, grid: float | None = None) -> list[Spending]:
         """The same for several numbers of rounds. A coarse `grid` is quicker and never too small."""
-        if not self.certified:
+        if not self.promised:
             return [Spending(math.inf if r else 0.0, delta, "none", None, "", "; ".join(self.why)) for r in rounds]
         each = [epsilons(mine.after(1), [mine.after(r).steps for r in rounds], delta, grid) for mine in self.releases]
         return [max(found, key=lambda spending: spending.epsilon) for found in zip(*each, strict=True)]
@@ -111,6 +96,7 @@ def guarantee(
     conservative: bool = False,
     theta: Any = None,
     unseen_rows: bool = False,
+    seen: tuple[str, ...] = (),
 ) -> Guarantee:
     """What this algorithm promises on this problem, per round.
 
@@ -123,6 +109,8 @@ def guarantee(
     theta:        the start, where there is one: a fitted model was fitted to somebody
     unseen_rows:  the rows are not the problem's but come from elsewhere (`Federation(source=...)`): how many there are
                   is not known, so that no sampling is counted
+    seen:         names of what looks at more than the released models while it runs, such as a metric of your own that
+                  reads updates: there is no promise then, and the reason names them
     """
     unit = read_unit(unit, algorithm)
     if isinstance(published, str):
@@ -131,16 +119,29 @@ def guarantee(
         if name not in UNCOVERED:
             raise ValueError(f"published: choose from {', '.join(UNCOVERED)} (models always are); got {name!r}.")
     assumes, uncovered = list(_ALWAYS), _not_covered(problem, algorithm, theta)
-    try:
-        if published:
-            raise Uncertified(f"{', '.join(published)} would be published without noise")
-        _check_choice(algorithm)
-        _check_server(algorithm)
-        per = _for_clients if unit == "client" else _for_unseen if unseen_rows else _for_examples
-        releases = per(problem, algorithm, conservative, assumes)
-    except Uncertified as reason:
-        return Guarantee(unit, (), (str(reason),), tuple(assumes), uncovered)
-    return Guarantee(unit, releases, (), tuple(assumes), uncovered)
+    with relying() as heard:
+        try:
+            if published:
+                raise Uncertified(f"{', '.join(published)} would be published without noise")
+            if seen:
+                raise Uncertified(f"{', '.join(seen)} would see more than the released models")
+            _check_choice(algorithm)
+            _check_server(algorithm)
+            per = _for_clients if unit == "client" else _for_unseen if unseen_rows else _for_examples
+            releases = per(_Asked(problem, algorithm, conservative, theta), assumes)
+        except Uncertified as reason:
+            return Guarantee(unit, (), (str(reason),), tuple(assumes), uncovered)
+    return Guarantee(unit, releases, (), tuple(assumes), uncovered, tuple(heard))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What a promise is asked for."""
+
+    problem: Problem
+    algorithm: Algorithm
+    conservative: bool
+    theta: Any
 
 
 def _not_covered(problem: Problem, algorithm: Algorithm, theta: Any) -> tuple[str, ...]:
@@ -152,45 +153,43 @@ def _not_covered(problem: Problem, algorithm: Algorithm, theta: Any) -> tuple[st
 def read_unit(unit: str | None, algorithm: Algorithm) -> str:
     """Whom the noise protects: clients where the channel adds it, else examples."""
     if unit is None:
-        return "client" if isinstance(algorithm.channel, ClippedNoise) else "example"
+        return "example" if algorithm.channel.bound() is None else "client"
     if unit not in UNITS:
         raise ValueError(f'unit must be "example" or "client"; got {unit!r}.')
     return unit
 
 
-def _scheme(algorithm: Algorithm) -> Any:
-    """Who takes part, whatever work they do."""
-    scheme = algorithm.participation
-    return scheme.inner if type(scheme) is LocalWork else scheme
-
-
 def _check_choice(algorithm: Algorithm) -> None:
     """Who takes part, and for how many steps, must not depend on anyone's data."""
-    scheme, work = _scheme(algorithm), getattr(algorithm.participation, "steps", None)
-    if work is not None and type(work) is not UniformSteps and not hasattr(work, "dtype"):
-        raise Uncertified(f"{type(work).__name__} may choose the number of steps by the data")
-    if type(scheme) not in _BLIND or algorithm.participation.wants_loss:
-        raise Uncertified(f"{type(scheme).__name__} may choose clients by their data; use Full, SchemeOne or SchemeTwo")
+    scheme = algorithm.participation
+    for part in chain(scheme):
+        if declared(part, "ignores_data"):
+            continue
+        if isinstance(part, AbstractParticipation):
+            name = type(part).__name__
+            raise Uncertified(f"{name} may choose clients by their data; use Full, SchemeOne or SchemeTwo")
+        raise Uncertified(f"{type(part).__name__} may choose the number of steps, or who is first, by the data")
+    if scheme.wants_loss or scheme.measures_losses:
+        raise Uncertified(f"{type(scheme).__name__} looks at losses, which depend on the data")
 
 
 def _check_server(algorithm: Algorithm) -> None:
     """Whatever follows the noise must look at nothing but what carries it."""
-    for part in _chain(algorithm.aggregator):
-        if type(part) not in _AGGREGATORS:
+    for part in chain(algorithm.aggregator):
+        if not declared(part, "ignores_data"):
             raise Uncertified(f"what the aggregator {type(part).__name__} looks at is not known to the accountant")
-    for part, known in ((algorithm.channel, _CHANNELS), (algorithm.deploy, (Deployment,))):
-        if type(part) not in known:
+    for part in (*chain(algorithm.channel), *chain(algorithm.deploy)):
+        if not declared(part, "ignores_data"):
             raise Uncertified(f"what {type(part).__name__} makes of a model is not known to the accountant")
 
 
-def _for_examples(
-    problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]
-) -> tuple[Releases, ...]:
+def _for_examples(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
     """Each local step is a release. A client may be asked in every round, so every round counts."""
+    algorithm, population = asked.algorithm, asked.problem.population
     batch = algorithm.batch
-    tables, times = exactly(certified_rows, problem.population), most_times(batch)
-    size = float(np.max(np.asarray(batch.expected(problem.population))))
-    multiplier, sampled = exactly(protection, algorithm.estimator, size, times, conservative)
+    tables, times = certified_rows(population), law_of(batch, None).times
+    size = float(np.max(np.asarray(batch.expected(population))))
+    multiplier, sampled = protection(algorithm.estimator, size, times, asked.conservative)
     if multiplier == 0:
         raise Uncertified("there is no noise")
     steps = Fraction(algorithm.steps)
@@ -199,74 +198,84 @@ def _for_examples(
     if tables is None:
         assumes.append("no person is asked twice: the population has no table, every sample is a new person")
         return (Releases(multiplier, Everyone(), steps, most=1),)
-    if type(batch) is Poisson:
+    laws = _worst([law_of(batch, rows) for rows in sorted(tables)])
+    if any(not law.fixed_size for law in laws):
         assumes.append("how many rows each table has is no secret: sums are divided by it, and clients may weigh by it")
-        if len(tables) > _KINDS and batch.n_max < max(tables):
-            raise Uncertified(f"tables of {len(tables)} sizes, cut at n_max={batch.n_max}; use n_max >= {max(tables)}")
-        # Where nothing is cut all tables are alike.
-        sizes = tables if batch.n_max < max(tables) else [max(tables)]
-    else:
-        sizes = [min(tables)]  # people of the smallest table are drawn most often
-    found = [releases_of(batch, rows, multiplier) for rows in sizes]
+    found = [releases_by(law, multiplier) for law in laws]
     return tuple(dataclasses.replace(step, each=step.each * steps) for step in found)
 
 
-def _for_unseen(problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]) -> tuple[Releases, ...]:
+def _worst(laws: list[Any]) -> list[Any]:
+    """Of the laws of tables that grow, those that may be worst for somebody."""
+    cut = any(isinstance(law, PoissonSampling) and law.truncated for law in laws)
+    kept: dict[Any, Any] = {}
+    for law in laws:
+        if isinstance(law, PoissonSampling):
+            kept[law if cut else law.rate] = law  # where nothing is cut all tables are alike
+        else:  # people of the smallest table are drawn most often
+            kept.setdefault((type(law), getattr(law, "n", None)), law)
+    if len(kept) > _KINDS and cut:
+        most = laws[-1].rows
+        raise Uncertified(f"tables of {len(kept)} sizes, cut at n_max={laws[-1].most}; use n_max >= {most}")
+    if len(kept) > _KINDS:
+        raise Uncertified(f"tables of {len(laws)} sizes are sampled in {len(kept)} ways, which are too many")
+    return list(kept.values())
+
+
+def _for_unseen(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
     """Anybody may be in every batch, as often as the batch allows."""
-    batch: Any = algorithm.batch
-    times = most_times(batch)
-    size = math.inf if type(batch) in (Poisson, Whole) else float(batch.n)  # a share of rows that are not known
-    multiplier, sampled = exactly(protection, algorithm.estimator, size, times, conservative)
+    algorithm = asked.algorithm
+    times = law_of(algorithm.batch, None).times
+    try:  # a share of rows that are not known is as large as one likes
+        size = float(np.asarray(algorithm.batch.expected(SimpleNamespace(rows=math.inf, capacity=math.inf))))
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        name = type(algorithm.batch).__name__
+        raise Uncertified(f"how large the batch {name} is depends on rows that are not known") from None
+    multiplier, sampled = protection(algorithm.estimator, size, times, asked.conservative)
     if multiplier == 0:
         raise Uncertified("there is no noise, or not enough for batches of any size")
     assumes.append("how many rows arrive is no secret, and nobody has two of them under one model")
     return (Releases(multiplier / times if sampled else multiplier, Everyone(), Fraction(algorithm.steps)),)
 
 
-def _for_clients(
-    problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]
-) -> tuple[Releases, ...]:
+def _for_clients(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
     """Each round is a release of the sum of updates, or of every single one where the server uses them singly."""
-    channel, scheme = algorithm.channel, _scheme(algorithm)
-    if type(channel) is not ClippedNoise:
-        raise Uncertified(f"the channel {type(channel).__name__} bounds no client's update; use ClippedNoise")
-    clients = problem.clients
-    size, weights = scheme.size(clients), np.asarray(problem.client_weights, float)
-    one_number(channel.clip, "ClippedNoise: clip")
-    z = one_number(channel.noise_multiplier, "ClippedNoise: noise_multiplier")
+    algorithm, clients = asked.algorithm, asked.problem.clients
+    bound, scheme = declared(algorithm.channel, "bound"), algorithm.participation
+    if bound is None:
+        name = type(algorithm.channel).__name__
+        raise Uncertified(f"the channel {name} bounds no client's update; use ClippedNoise")
+    if bound.memory_clip is not None:
+        raise Uncertified(f"{bound.owner}'s memory replays updates in later rounds")
+    size, weights = scheme.size(clients), np.asarray(asked.problem.client_weights, float)
+    one_number(bound.clip, f"{bound.owner}: clip")
+    z = one_number(bound.noise_multiplier, f"{bound.owner}: noise_multiplier")
     if z == 0:
         raise Uncertified("there is no noise")
     if np.ptp(weights) > 0:
         assumes.append("the clients' weights are no secret, though they may tell how many rows each has")
-    if type(algorithm.aggregator) is Mean and type(scheme) in (Full, SchemeTwo):
+    law = declared(scheme, "sampling", clients)
+    everyone = isinstance(law, Everyone) and size == clients
+    if declared(algorithm.aggregator, "uses_sums_only") and (everyone or law == _some(size, clients)):
         assumes.append("only sums of updates are looked at: a trusted server, or secure aggregation")
         # Client i moves the sum by a_i c; the noise of the sum is at least that of the lightest other clients.
         heavy, light = weights.max(), weights.min()
-        spread = np.sum(weights**2) if type(scheme) is Full else heavy**2 + (size - 1) * light**2
+        spread = np.sum(weights**2) if everyone else heavy**2 + (size - 1) * light**2
         z = z * math.sqrt(spread / size) / heavy
         # Who was drawn is hidden only if it shows neither in the size of the noise nor in what others remember.
-        hidden = size < clients and np.ptp(weights) <= 1e-12 * heavy and not _remembers(problem.population, algorithm)
-        return (Releases(z, WithoutReplacement(size, clients) if hidden else Everyone()),)
-    for part in _chain(algorithm.estimator):
-        if type(part) not in _SILENT:
+        hidden = size < clients and np.ptp(weights) <= 1e-12 * heavy and not _remembers(asked)
+        return (Releases(z, law if hidden else Everyone()),)
+    for part in chain(algorithm.estimator, AbstractEstimator):
+        if not declared(part, "sends_update_only"):
             raise Uncertified(f"{type(part).__name__} may send more than its update, and only that is clipped")
     assumes.append("every client may take part in every round; single messages are seen")
     return (Releases(z / math.sqrt(size), Everyone()),)
 
 
-# Schemes that look at nobody's data.
-_BLIND = (Full, SchemeOne, SchemeTwo, FirstK, Cyclic, Available)
-# What makes a model of noisy updates, and looks at nothing else.
-_AGGREGATORS = (
-    Mean, Median, TrimmedMean, Krum, Nova, Extrapolate, Varp, ClusterVarp, ServerOpt, Scaffold, PooledJacobian,
-)  # fmt: skip
-_CHANNELS = (Plain, ClippedNoise, Quantised, Sparse)
-# People and batches that keep nothing between rounds.
-_CALM = (Classes, Contaminated, Database, Gaussian, Mixture, Outliers, Pricing, Regression, Static, Strategic)
-_FRESH = (Fixed, Uniform, Poisson, Whole)
-# Estimators that send nothing but the update, and those of them that remember nothing.
-_SILENT = (Minibatch, Clipped, ClippedModel, Dice, Filtered, Prox, Preconditioned)
-_FORGETFUL = (Minibatch, Clipped, ClippedModel, Filtered, Prox)
+def _some(size: int, clients: int) -> WithoutReplacement | None:
+    return WithoutReplacement(size, clients) if size <= clients else None
+
+
 # Sizes of tables that are accounted for one by one.
 _KINDS = 8
 _ALWAYS = (
@@ -276,16 +285,24 @@ _ALWAYS = (
 )
 
 
-def _chain(part: Any) -> list[Any]:
-    """A part, what it is wrapped around, and what else it holds of its kind."""
-    inside = [getattr(part, name) for name in ("inner", "outlier") if hasattr(part, name)]
-    return [part, *(deeper for one in (*inside, *getattr(part, "groups", ())) for deeper in _chain(one))]
+def _remembers(asked: _Asked) -> bool:
+    """Whether clients keep something between rounds, which may depend on who was drawn: does `init` return any?"""
+    problem, algorithm = asked.problem, asked.algorithm
+
+    def memories() -> Any:
+        theta = _like(problem, asked.theta)
+        mine = take_clients(problem.population, jnp.zeros((), jnp.int32))[0]
+        world, memory = mine.init(theta, problem.loss), algorithm.estimator.init(theta, mine, problem.loss)
+        return world, memory, algorithm.batch.init(), algorithm.channel.init(theta)
+
+    try:
+        return bool(jax.tree.leaves(eqx.filter_eval_shape(memories)))
+    except Exception:  # a part that cannot say what it remembers may remember anything
+        return True
 
 
-def _remembers(population: Any, algorithm: Algorithm) -> bool:
-    """Whether clients keep something between rounds that depends on who was drawn before."""
-    return not (
-        type(algorithm.batch) in _FRESH
-        and all(type(part) in _CALM for part in _chain(population))
-        and all(type(part) in _FORGETFUL for part in _chain(algorithm.estimator))
-    )
+def _like(problem: Problem, theta: Any) -> Any:
+    """A model of the start's shape; where there is none, of the shape that the data settle."""
+    if theta is None or is_fitted_model(theta):
+        return jnp.zeros(problem.population.model_shape() or ())
+    return jax.tree.map(lambda leaf: jnp.zeros(np.shape(leaf)), theta)

@@ -42,7 +42,7 @@ class Ledger:
         self.guarantee: Guarantee = guarantee(
             problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows
         )
-        if privacy.epsilon is not None and not self.guarantee.certified:
+        if privacy.epsilon is not None and not self.guarantee.promised:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
         self.secure = privacy.noise == "secure"
         if self.secure and not (algorithm.estimator.grid_noise or algorithm.channel.grid_noise):
@@ -157,6 +157,8 @@ class Ledger:
             "why": list(self.guarantee.why),
             "assumes": list(self.guarantee.assumes),
             "not_covered": list(self.guarantee.not_covered),
+            "on_word": list(self.guarantee.on_word),
+            "verdict": self.guarantee.verdict,
             "stopped": words,
         }
 

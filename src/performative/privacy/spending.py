@@ -1,20 +1,15 @@
 """Epsilon from numbers, and numbers from epsilon."""
 
+import dataclasses
 import math
 from typing import Any
 
 from performative.arguments import checked
 from performative.batches import AbstractBatch
-from performative.participation import AbstractParticipation, Full, SchemeTwo
-from performative.privacy.accounting import (
-    Everyone,
-    Release,
-    Spending,
-    WithoutReplacement,
-    calibrate_noise,
-    spending,
-)
-from performative.privacy.known_parts import Releases, Uncertified, releases_of
+from performative.facts import Uncertified, declared, relying
+from performative.participation import AbstractParticipation
+from performative.privacy.accounting import Release, Spending, calibrate_noise, spending
+from performative.privacy.releases import Releases, releases_by, releases_of
 
 
 @checked
@@ -35,8 +30,13 @@ def spent(
     Neither: everyone is in every step. The neighbour relation is the sampler's: one row added or removed for
     `Poisson`, one replaced for the others.
     """
-    each = _sampled(batch, rows, participation, clients, noise_multiplier)
-    return spending(Release(each.noise_multiplier, math.ceil(steps * each.each), each.sampling), delta)
+    with relying() as heard:
+        each = _sampled(batch, rows, participation, clients, noise_multiplier)
+    found = spending(Release(each.noise_multiplier, math.ceil(steps * each.each), each.sampling), delta)
+    if not heard:
+        return found
+    word = f"on the author's word: {', '.join(heard)}"
+    return dataclasses.replace(found, note="; ".join(note for note in (found.note, word) if note))
 
 
 @checked
@@ -70,10 +70,9 @@ def _sampled(
             return releases_of(batch, rows, noise_multiplier)
         if clients is None:
             raise ValueError(f"clients: how many are there for {type(participation).__name__} to choose from?")
-        if isinstance(participation, SchemeTwo) and participation.k < clients:
-            return Releases(noise_multiplier, WithoutReplacement(participation.k, clients))
-        if isinstance(participation, (Full, SchemeTwo)):
-            return Releases(noise_multiplier, Everyone())
-        raise Uncertified(f"how {type(participation).__name__} chooses clients is not known to the accountant")
+        law = declared(participation, "sampling", clients)
+        if law is None:
+            raise Uncertified(f"how {type(participation).__name__} chooses clients is not known to the accountant")
+        return releases_by(law, noise_multiplier)
     except Uncertified as reason:
         raise ValueError(f"{reason}.") from None
