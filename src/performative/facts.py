@@ -17,7 +17,19 @@ from typing import Any, ClassVar, TypeVar
 import equinox as eqx
 import numpy as np
 
-__all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "is_ours", "one_number", "relying"]
+__all__ = [
+    "AbstractPart",
+    "Bound",
+    "Uncertified",
+    "chain",
+    "cites",
+    "declared",
+    "is_ours",
+    "one_number",
+    "relying",
+    "said_bound",
+    "states",
+]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -142,9 +154,14 @@ def chain(part: Any, kind: type[T] = AbstractPart) -> list[T]:  # type: ignore[a
 
 def cites(*references: str) -> Callable[[F], F]:
     """`references` for what is no part: @cites("perdomo2020performative") above a function."""
+    return states(references=references)
+
+
+def states(**facts: Any) -> Callable[[F], F]:
+    """Facts of a function, such as @states(convex=True) above a loss."""
 
     def mark(function: F) -> F:
-        function.references = references  # type: ignore[attr-defined]
+        vars(function).update(facts)
         return function
 
     return mark

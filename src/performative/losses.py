@@ -2,7 +2,8 @@
 
 import functools
 import operator
-from typing import Any
+from abc import abstractmethod
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative.errors import check_finite, check_number, given
+from performative.facts import AbstractPart, states
 from performative.types import Numbers, Theta, is_concrete, number, squared_norm, whole
 
 __all__ = [
@@ -29,11 +31,39 @@ __all__ = [
 ]
 
 
+class AbstractLoss(AbstractPart):
+    """l(theta; z) of one sample, as a record; what it may say of itself.
+
+    A function says the same by `performative.facts.states`.
+
+    convex:          whether it is convex in theta, for every sample
+    affine_gradient: whether its gradient is linear in theta and z, up to a constant
+    hessian_by_x:    whether samples are (x, y), and its second derivative in theta depends on x alone
+    """
+
+    affine_gradient: ClassVar[bool] = False
+    hessian_by_x: ClassVar[bool] = False
+
+    def convex(self) -> bool:
+        return False
+
+    def curvature(self) -> tuple[float, float, float] | None:
+        """mu, L_theta, L_data that hold everywhere: strong convexity, and how fast the gradient changes with theta and
+        with z. None where they depend on the place, or are not known."""
+        return None
+
+    @abstractmethod
+    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+        """The loss of one sample."""
+
+
+@states(convex=True, affine_gradient=True, curvature=(1.0, 1.0, 1.0))
 def squared(theta: Theta, z: Any) -> Float[Array, ""]:
     """|theta - z|^2 / 2, the loss of mean estimation."""
     return 0.5 * squared_norm(jax.tree.map(jnp.subtract, theta, z))
 
 
+@states(convex=True, affine_gradient=True, curvature=(0.0, 0.0, 1.0))
 def negative_revenue(theta: Theta, z: Any) -> Float[Array, ""]:
     """-theta . z: the price theta, the demand z. It has no minimiser in theta unless the domain is bounded."""
     revenue = (jnp.sum(p * d) for p, d in zip(jax.tree.leaves(theta), jax.tree.leaves(z), strict=True))
@@ -60,25 +90,38 @@ def _check_penalty(owner: str, penalty: Any) -> None:
         raise ValueError(f"{owner}: penalty must not be negative; got {penalty}.")
 
 
-class Quadratic(eqx.Module):
+class Quadratic(AbstractLoss):
     """|theta + scale z|^2 / 2: the squared loss on data -scale z. Li, Yemini and Wai 2024, Eq. (24)."""
+
+    affine_gradient = True
 
     scale: Numbers = number()
 
     def __check_init__(self) -> None:
         check_number("quadratic", scale=self.scale)
 
+    def convex(self) -> bool:
+        return True
+
+    def curvature(self) -> tuple[float, float, float]:
+        return 1.0, 1.0, abs(float(self.scale))
+
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         return 0.5 * squared_norm(jax.tree.map(lambda v, data: v + self.scale * data, theta, z))
 
 
-class Ridge(eqx.Module):
+class Ridge(AbstractLoss):
     """((theta . x - y)^2 + penalty |theta|^2) / 2."""
+
+    hessian_by_x = True
 
     penalty: Numbers = number(default=0.0)
 
     def __check_init__(self) -> None:
         _check_penalty("ridge", self.penalty)
+
+    def convex(self) -> bool:
+        return bool(np.all(np.asarray(self.penalty) >= 0))
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
@@ -86,7 +129,7 @@ class Ridge(eqx.Module):
         return 0.5 * (jnp.square(miss) + self.penalty * jnp.sum(jnp.square(theta)))
 
 
-class Logistic(eqx.Module):
+class Logistic(AbstractLoss):
     """w_y (log(1 + exp(theta . x)) - y theta . x) + penalty |theta|^2 / 2,   y in {0, 1}.
 
     `class_weight` (w_0, w_1) weighs the labels; (1, 2) is loss (7) of Li, Yemini and Wai 2024.
@@ -107,6 +150,9 @@ class Logistic(eqx.Module):
         if not (self.intercept is None or (type(self.intercept) is int and self.intercept >= 0)):
             raise ValueError(f"logistic: intercept must be a column number of x, or None; got {self.intercept!r}.")
 
+    def convex(self) -> bool:
+        return True
+
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z
         score = inner(theta, x)
@@ -118,7 +164,7 @@ class Logistic(eqx.Module):
         return value + 0.5 * self.penalty * jnp.sum(jnp.square(free))
 
 
-class CrossEntropy(eqx.Module):
+class CrossEntropy(AbstractLoss):
     """-log softmax(model(theta, x))_y for any model that maps (theta, x) to class scores."""
 
     model: Any = eqx.field(static=True)
@@ -126,6 +172,9 @@ class CrossEntropy(eqx.Module):
     def __check_init__(self) -> None:
         if not callable(self.model):
             raise ValueError(f"cross_entropy: model must be a function (theta, x) -> scores; got {self.model!r}.")
+
+    def convex(self) -> bool:
+        return self.model is linear_scores
 
     def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
         x, y = z

@@ -57,6 +57,8 @@ class Certificate:
     static_gap:  |static - stable|; error: standard deviation of training along that way, as stated or from the sizes
                  of the tables; chance: that a model trained anew lies nearer to the wrong one of the two; detectable:
                  True where that is at most 5 %, False where it is 30 % or more, None between, or where it is not known
+
+    on_word:     what parts from elsewhere declare of themselves, and is used here: their author's word
     """
 
     clients: int
@@ -110,6 +112,7 @@ class Certificate:
     no_static: str | None = None
     falls_far_out: bool = False
     optimal_known: bool = False
+    on_word: tuple[str, ...] = ()
 
     @property
     def contracts(self) -> bool:
@@ -123,7 +126,15 @@ class Certificate:
 
     @property
     def proved(self) -> bool:
-        """Whether `contracts` is known with numbers that hold everywhere: then retraining settles from every start."""
+        """Whether `contracts` is known with numbers that hold everywhere: then retraining settles from every start.
+
+        Not where they rest on the word of a part's author (`on_word`).
+        """
+        return self.proved_on_word and not self.on_word
+
+    @property
+    def proved_on_word(self) -> bool:
+        """The same, if all that is in `on_word` is true."""
         return self.contracts and self.mu_exact and self.L_exact and self.sensitivity_source == "analytic"
 
     @property

@@ -1,5 +1,6 @@
 """`certify`: all that can be said of a problem before a deployment."""
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
 from performative.certify.training import chance_of_mistake, sampling_error, shows
 from performative.engine.progress import progress_bar
 from performative.engine.run import cache_compilations
-from performative.facts import cites
+from performative.facts import cites, relying
 from performative.messages import PerformativeWarning
 from performative.problem import Problem
 from performative.risk import count_nodes
@@ -61,7 +62,7 @@ def certify(
     _check(error, samples)
     cache_compilations()
     bar = progress_bar("certify", len(_STEPS), progress, "steps")
-    with jax.enable_x64(True), warnings.catch_warnings(), bar as update:
+    with jax.enable_x64(True), warnings.catch_warnings(), relying() as heard, bar as update:
         # What solvers warn of stands in the certificate, in words.
         warnings.simplefilter("ignore", RuntimeWarning)
         warnings.simplefilter("ignore", PerformativeWarning)
@@ -79,7 +80,8 @@ def certify(
             error = sampling_error(land, points.stable, points.static - points.stable)
             source = None if error is None else "sampling"
         update(len(_STEPS), str)
-        return _certificate(problem, land, points, curvature, sensitivity, error, source)
+        found = _certificate(problem, land, points, curvature, sensitivity, error, source)
+        return dataclasses.replace(found, on_word=tuple(heard))
 
 
 def _announce(update: Callable[[int, Callable[[], str]], None]) -> Callable[[str], None]:

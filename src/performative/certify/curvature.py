@@ -10,10 +10,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from performative import losses
 from performative.certify.client_data import as_model, as_row, sample_width, split_clients
-from performative.losses import Quadratic, Ridge
-from performative.populations import Regression
+from performative.facts import declared
 from performative.solve.landscape import Landscape
 
 # Samples whose second derivatives are formed at each model, and numbers that these may hold (64 MB).
@@ -56,7 +54,7 @@ def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, s
     sampled (`smooth` is False), L_data is also the largest |grad l(theta; z) - grad l(theta; z')| / |z - z'| over
     pairs of samples, labels included.
     """
-    known = _known(land.problem.loss)
+    known = declared(land.problem.loss, "curvature")
     if known is not None:
         return Curvature(*known, mu_exact=True, L_exact=True)
     if not land.dense:
@@ -68,20 +66,9 @@ def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, s
     clients, rows = _how_many(land)
     steepness = _steepness(land, jnp.asarray(np.stack(points)), jax.random.key(seed), clients, rows, not smooth)
     L_theta, L_data = (float(v) for v in steepness)
-    # The ridge loss is quadratic in theta, and these x do not react: its curvature is the same everywhere.
-    fixed = isinstance(land.problem.loss, Ridge) and isinstance(land.problem.population, Regression)
-    return Curvature(mu, L_theta, L_data, fixed, False, len(points), _looked_at(land, clients, rows))
-
-
-def _known(loss: Any) -> tuple[float, float, float] | None:
-    """mu, L_theta and L_data that hold everywhere."""
-    if loss is losses.squared:
-        return 1.0, 1.0, 1.0
-    if isinstance(loss, Quadratic):
-        return 1.0, 1.0, abs(float(loss.scale))
-    if loss is losses.negative_revenue:
-        return 0.0, 0.0, 1.0
-    return None
+    # The curvature depends on x alone, as that of the ridge loss, and these x do not react: it is the same everywhere.
+    by_x, stay = declared(land.problem.loss, "hessian_by_x"), declared(land.problem.population, "features_stay")
+    return Curvature(mu, L_theta, L_data, bool(by_x and stay), False, len(points), _looked_at(land, clients, rows))
 
 
 def _how_many(land: Landscape) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.losses import CrossEntropy, Logistic, Quadratic, Ridge, linear_scores, negative_revenue, squared
+from performative.facts import declared
 from performative.solve.landscape import Landscape
 from performative.solve.minimise import minimise, nearer
 from performative.solve.roots import escaped, scatter
@@ -55,7 +55,7 @@ def risk_still_falls(land: Landscape, x: np.ndarray) -> bool:
 
 def lower_minimum(land: Landscape, x: np.ndarray) -> np.ndarray | None:
     """A model with a lower risk on the data of x than x has, None where none was found: x is a local minimum there."""
-    if _is_convex(land.problem.loss) or not land.dense:
+    if declared(land.problem.loss, "convex") or not land.dense:
         return None
     view = land.decoupled(x)
     level = view.value(x)
@@ -64,15 +64,6 @@ def lower_minimum(land: Landscape, x: np.ndarray) -> np.ndarray | None:
         if not escaped(start, found) and view.value(found) < level - _LOWER * (1.0 + abs(level)):
             return found
     return None
-
-
-def _is_convex(loss: Any) -> bool:
-    """Losses that are known to be convex in theta."""
-    if isinstance(loss, CrossEntropy):
-        return loss.model is linear_scores
-    if isinstance(loss, Ridge):
-        return bool(np.all(np.asarray(loss.penalty) >= 0))
-    return loss is squared or loss is negative_revenue or isinstance(loss, (Quadratic, Logistic))
 
 
 def _pairs(land: Landscape, x: np.ndarray, steps: Any = _STEPS) -> Any:

@@ -14,10 +14,11 @@ _PAPER = "Jin et al. 2024, Proposition 2.8"
 
 def verdict(c: "Certificate") -> str:
     """One sentence: does retraining settle?"""
-    if c.proved:
+    if c.proved_on_word:
         settled = ", where the data settle before each retraining" if c.stateful else ""
         lost = "" if c.stable is not None else "; the search did not find the point"
-        return f"Retraining settles at the only stable point, whatever the start{settled}: this is proved{lost}."
+        word = " on the author's word" if c.on_word else ""
+        return f"Retraining settles at the only stable point, whatever the start{settled}: this is proved{word}{lost}."
     if c.stable is None:
         return "Not known to settle anywhere: no stable point was found."
     if c.jumps:
@@ -65,11 +66,12 @@ def _steps(c: "Certificate") -> str:
 
 def reasons(c: "Certificate") -> dict[str, list[str]]:
     """Sentences by heading."""
-    return {
+    said = {
         "What is sufficient, for every start": _promised(c),
         "What holds near the stable point": _measured(c),
         "What it costs": _costs(c),
     }
+    return said | ({"On the word of the parts' authors": [f"{word}." for word in c.on_word]} if c.on_word else {})
 
 
 def summary(c: "Certificate") -> str:

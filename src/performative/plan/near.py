@@ -12,8 +12,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from performative.client_axis import client_axes
+from performative.facts import chain
 from performative.messages import PerformativeWarning, coded
-from performative.populations import Outliers
+from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.risk import NODES
 from performative.solve.landscape import Landscape, survey
@@ -79,10 +80,11 @@ def look_around(problem: Problem, theta: Any = None) -> Near:
 
     Where the edge of the domain holds the point, the linear model is that of the directions that are left.
     """
-    if _has_no_variance(problem.population):
+    wild = [part for part in chain(problem.population, AbstractPopulation) if part.infinite_variance]
+    if wild:
         text = (
-            "plan: Outliers(law='cauchy') have no variance, so that no setting has a root mean square error to plan "
-            "for. Plan for the clean population, or compare a few settings with pf.sweep."
+            f"plan: samples of {type(wild[0]).__name__} have no variance here, so that no setting has a root mean square "
+            "error to plan for. Plan for the clean population, or compare a few settings with pf.sweep."
         )
         raise ValueError(coded("no-variance", text))
     with jax.enable_x64(True):
@@ -112,11 +114,6 @@ def look_around(problem: Problem, theta: Any = None) -> Near:
         free.T @ (J - H) @ free, free.T @ noise @ free, np.concatenate([sizes.ravel(), at_start.ravel()]),
         float(np.linalg.norm(away)), float(max(steepest, 1.0 / travel if travel > 0 else 0.0)), travel, remembered,
     )  # fmt: skip
-
-
-def _has_no_variance(population: Any) -> bool:
-    parts = jax.tree.leaves(population, is_leaf=lambda part: isinstance(part, Outliers))
-    return any(isinstance(part, Outliers) and part.law == "cauchy" for part in parts)
 
 
 def _noticed(free: np.ndarray, pull: np.ndarray, *matrices: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from performative.arguments import checked
 from performative.errors import check_counts
+from performative.facts import relying
 from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.cost import Cost
 from performative.plan.near import Near, look_around
@@ -94,14 +95,18 @@ def plan(
             f"plan: no setting comes within accuracy = {accuracy:g}; allow larger batches or more local steps, or a "
             "larger accuracy."
         )
-    if not has_moments(problem):
-        ranked = _one_of_each(ranked)
-    ranked, method, trial, untried = _look_closely(problem, near, cost, accuracy, ranked, theta, deploy, pilots, seed)
+    with relying() as heard:
+        if not has_moments(problem):
+            ranked = _one_of_each(ranked)
+        ranked, method, trial, untried = _look_closely(
+            problem, near, cost, accuracy, ranked, theta, deploy, pilots, seed
+        )
     ranked = _one_of_each(ranked)
+    word = (f"Exact on the author's word: {', '.join(heard)}.",) if heard and method == "exact recursion" else ()
     return Plan(
         accuracy, near.distance, ranked[0], ranked[1] if len(ranked) > 1 else None, tuple(ranked), method,
         ranked[0].setting.algorithm(cost.latency, deploy), cost, near.clients,
-        reached=None if trial is None else trial.error, notes=_notes(near, method, trial, untried),
+        reached=None if trial is None else trial.error, notes=(*word, *_notes(near, method, trial, untried)),
     )  # fmt: skip
 
 

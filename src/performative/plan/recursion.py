@@ -6,16 +6,14 @@ Mean and covariance of u then close: no sampling, no bound, for models of any si
 moments of `pf.theory.gaussian_moments`.
 """
 
-from typing import Any
-
+import jax.numpy as jnp
 import numpy as np
 
-from performative.losses import Quadratic, negative_revenue, squared
+from performative.facts import declared
 from performative.plan.near import Near
 from performative.plan.settings import Setting, local_maps
-from performative.populations import Database, Gaussian, Pricing
-from performative.populations.shifts import sensitivity_of
 from performative.problem import Problem
+from performative.solve.worlds import remembers
 
 # Numbers that are worked on at once, and operations that a recursion may take: beyond, a pilot run is sooner done.
 _NUMBERS, _MOST = 1 << 22, 1 << 32
@@ -25,14 +23,11 @@ def has_moments(problem: Problem) -> bool:
     """Whether the second moments of a run are known.
 
     A sample's gradient must be linear in model, deployed model and sample, and its noise must not depend on the model:
-    places that follow the model linearly, with the squared loss or prices, and no domain.
+    places that follow the model linearly and at once, with the squared loss or prices, and no domain.
     """
-    population: Any = problem.population
-    moves = type(population) in (Gaussian, Pricing)
-    if type(population) is Database:
-        moves = sensitivity_of(population.shift) is not None
-    linear = problem.loss is squared or problem.loss is negative_revenue or isinstance(problem.loss, Quadratic)
-    return moves and linear and problem.domain is None
+    groups, shape = declared(problem.population, "translations"), problem.population.model_shape() or ()
+    moves = groups is not None and len(groups) == 1 and not remembers(problem, jnp.zeros(shape))
+    return moves and bool(declared(problem.loss, "affine_gradient")) and problem.domain is None
 
 
 def is_exact(problem: Problem, near: Near, setting: Setting, rounds: float) -> bool:

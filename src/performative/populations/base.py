@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from performative.client_axis import count_clients
 from performative.facts import AbstractPart, Uncertified, declared
 from performative.families import AbstractFamily
+from performative.populations.linear import Translation
 from performative.populations.nodes import draw_key
 from performative.populations.settling import settled
 from performative.types import Batch, Loss, Noise, Numbers, Theta, World
@@ -45,6 +46,23 @@ class AbstractPopulation(AbstractPart):
         () where there is no table and every sample is a new person, None where neither is known.
         """
         return None
+
+    def translations(self) -> list[Translation] | None:
+        """The groups of samples that theta moves as a whole, where that is all that it does once the data have settled.
+
+        None where theta does more (it moves shares, or stretches), or that is not known. Of the whole population.
+        """
+        return None
+
+    @property
+    def features_stay(self) -> bool:
+        """Whether samples are (x, y), of which theta moves y alone."""
+        return False
+
+    @property
+    def infinite_variance(self) -> bool:
+        """Whether samples are known to have no variance."""
+        return False
 
     def model_shape(self) -> tuple[int, ...] | None:
         """Shape of theta where the data settle it; None where any model will do."""

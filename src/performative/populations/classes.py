@@ -11,6 +11,7 @@ from jaxtyping import Array
 from performative.errors import check_finite, check_flags
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
+from performative.populations.linear import Translation
 from performative.populations.nodes import standard_nodes
 from performative.populations.shares import pick
 from performative.types import Noise, Numbers, Theta, as_numbers, is_concrete, per_client
@@ -74,6 +75,11 @@ class Classes(AbstractPopulation):
 
     def equal_rows(self) -> tuple[int, ...]:
         return ()
+
+    def translations(self) -> list[Translation]:
+        moves = np.broadcast_to(np.asarray(self.sensitivity, np.float64), (self.clients, self.classes))
+        share = np.asarray(self.share, np.float64)
+        return [Translation(share[:, k], -moves[:, k]) for k in range(self.classes)]
 
     @property
     def classes(self) -> int:

@@ -14,6 +14,7 @@ from performative.families import Location
 from performative.partition import pad_tables
 from performative.populations.base import AbstractPopulation
 from performative.populations.gaussian import Gaussian
+from performative.populations.linear import Translation, moved
 from performative.populations.nodes import standard_nodes, with_batch
 from performative.populations.rows import as_counts, check_tables, table_nodes
 from performative.populations.shifts import AbstractShift, sensitivity_of
@@ -91,6 +92,10 @@ class Database(AbstractPopulation):
 
     def equal_rows(self) -> tuple[int, ...]:
         return tuple(np.unique(np.asarray(self.rows, int)).tolist())
+
+    def translations(self) -> list[Translation] | None:
+        slope = sensitivity_of(self.shift)
+        return None if slope is None else moved(slope, self.clients)
 
     @property
     def family(self) -> Location:

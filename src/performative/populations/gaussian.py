@@ -14,7 +14,7 @@ from performative import losses
 from performative.errors import check_finite
 from performative.families import Location
 from performative.populations.base import AbstractPopulation
-from performative.populations.linear import by_client, check_shapes, divide, react, widest
+from performative.populations.linear import Translation, by_client, check_shapes, divide, moved, react, widest
 from performative.populations.nodes import standard_nodes
 from performative.types import Numbers, Theta, is_concrete, per_client
 
@@ -126,6 +126,9 @@ class Gaussian(AbstractLocation):
 
     def equal_rows(self) -> tuple[int, ...]:
         return ()
+
+    def translations(self) -> list[Translation]:
+        return moved(self.slope, self.clients)
 
     @property
     def level(self) -> Any:

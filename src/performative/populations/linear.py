@@ -1,6 +1,6 @@
 """What populations whose data follow the model linearly have in common: reactions, shapes, linear solves."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +32,34 @@ def check_shapes(owner: str, shape: tuple[int, ...], fields: dict[str, Any], mat
                 f"{owner}: {name} has shape {np.shape(value)}, but theta has shape {shape} here (the longest of "
                 f"{said} says so); give one number a client, or {[('N', *a) for a in allowed]}."
             )
+
+
+class Translation(NamedTuple):
+    """Samples that move together.
+
+    share:   of client i's data, [N]
+    follows: by how much a unit of theta moves them: a number [N], by coordinate [N, d], or a linear map [N, d, k]
+    """
+
+    share: np.ndarray
+    follows: np.ndarray
+
+
+def moved(follows: Any, clients: int) -> list[Translation]:
+    """All samples as one group; `follows` may be one number for all clients."""
+    follows = np.asarray(follows, np.float64)
+    return [Translation(np.ones(clients), np.broadcast_to(follows, clients) if follows.ndim == 0 else follows)]
+
+
+def mixed(shares: list[np.ndarray], groups: list[list[Translation] | None]) -> list[Translation] | None:
+    """Groups of groups, with shares [N] each."""
+    found: list[Translation] = []
+    for share, inside in zip(shares, groups, strict=True):
+        if inside is None:
+            return None
+        # A part that all clients share counts one client: spread it.
+        found += [Translation(share * own, np.broadcast_to(m, (len(share), *m.shape[1:]))) for own, m in inside]
+    return found
 
 
 def by_client(value: Any, clients: int, shape: tuple[int, ...]) -> np.ndarray:

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Array
 
 from performative import losses
-from performative.facts import Uncertified
+from performative.facts import Uncertified, declared
 from performative.families import Proportions
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.gaussian import AbstractLocation
-from performative.populations.linear import by_client
+from performative.populations.linear import Translation, by_client, mixed
 from performative.populations.shares import AbstractShare, Linear, pick
 from performative.types import Loss, Noise, Theta, World
 
@@ -65,6 +65,13 @@ class Mixture(AbstractPopulation):
         if any(equal_rows_of(group) for group in self.groups):
             raise Uncertified("Mixture picks a group first, so rows of its tables are not equally likely")
         return ()
+
+    def translations(self) -> list[Translation] | None:
+        fixed = declared(self.share, "fixed")
+        if fixed is None:
+            return None
+        shares = [np.broadcast_to(np.asarray(share, np.float64), self.clients) for share in fixed]
+        return mixed(shares, [declared(group, "translations") for group in self.groups])
 
     @property
     def smooth(self) -> bool:

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from performative.errors import check_finite, is_one_of, nearest
 from performative.populations.base import AbstractPopulation
-from performative.populations.linear import check_shapes, widest
+from performative.populations.linear import Translation, check_shapes, moved, widest
 from performative.populations.nodes import draw_key, standard_nodes
 from performative.types import Numbers, Theta, is_concrete, per_client
 
@@ -46,6 +46,13 @@ class Outliers(AbstractPopulation):
 
     def equal_rows(self) -> tuple[int, ...]:
         return ()
+
+    def translations(self) -> list[Translation]:
+        return moved(0.0, self.clients)
+
+    @property
+    def infinite_variance(self) -> bool:
+        return self.law == "cauchy"
 
     def _shape(self) -> tuple[int, ...]:
         return widest(np.shape(self.location)[1:], np.shape(self.scale)[1:])

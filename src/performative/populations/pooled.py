@@ -5,10 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from performative.client_axis import client_axes, take_clients
+from performative.facts import declared
 from performative.populations.base import AbstractPopulation
+from performative.populations.linear import Translation
 from performative.populations.wrappers import AbstractWrapper
 from performative.types import Loss, Noise, Numbers, Theta, World, number
 
@@ -36,6 +39,15 @@ class Pooled(AbstractWrapper):
     @property
     def exact_family(self) -> bool:
         return False
+
+    def translations(self) -> list[Translation] | None:
+        inside = declared(self.inner, "translations")
+        if inside is None:
+            return None
+        p = np.asarray(self.weights, np.float64)
+        return [
+            Translation(p[i : i + 1] * own[i], follows[i : i + 1]) for own, follows in inside for i in range(len(p))
+        ]
 
     def init(self, theta: Theta, loss: Loss) -> World:
         return self._each(lambda mine: mine.init(theta, loss))

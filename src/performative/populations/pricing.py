@@ -6,7 +6,7 @@ import numpy as np
 
 from performative import losses
 from performative.populations.gaussian import AbstractLocation
-from performative.populations.linear import divide, is_positive
+from performative.populations.linear import Translation, divide, is_positive, moved
 from performative.types import Numbers, Theta, per_client
 
 
@@ -30,6 +30,9 @@ class Pricing(AbstractLocation):
 
     def equal_rows(self) -> tuple[int, ...]:
         return ()
+
+    def translations(self) -> list[Translation]:
+        return moved(self.slope, self.clients)
 
     @property
     def level(self) -> Any:

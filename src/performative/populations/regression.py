@@ -62,6 +62,10 @@ class Regression(AbstractPopulation):
         return ()
 
     @property
+    def features_stay(self) -> bool:
+        return True
+
+    @property
     def family(self) -> Slope:
         return Slope()
 

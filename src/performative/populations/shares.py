@@ -43,6 +43,10 @@ class AbstractShare(AbstractPart):
         """Whether the shares depend on theta."""
         return True
 
+    def fixed(self) -> tuple[Any, ...] | None:
+        """The share of each group, a number or [N], where theta does not move them; else None."""
+        return None
+
     @abstractmethod
     def __call__(self, theta: Theta) -> Float[Array, " K"]:
         """The shares under the deployed model theta, >= 0 and with sum one."""
@@ -73,6 +77,9 @@ class Constant(AbstractShare):
     @property
     def reacts(self) -> bool:
         return False
+
+    def fixed(self) -> tuple[Any, ...]:
+        return tuple(self.share.entries)
 
     def __call__(self, theta: Theta) -> Array:
         return scale_to_one(self.share.stack())

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative.errors import check_finite
-from performative.facts import AbstractPart
+from performative.facts import AbstractPart, declared
 from performative.populations.linear import react
 from performative.types import Numbers, Theta, per_client
 
@@ -21,6 +21,10 @@ class AbstractShift(AbstractPart):
     @abstractmethod
     def __call__(self, theta: Theta) -> Float[Array, "..."]:
         """The shift under the deployed model theta, of a row's shape or one that broadcasts to it."""
+
+    def slope(self) -> Any:
+        """M where s(theta) = M theta: a number, [N], [N, d] or [N, d, k]; None where it is no such line."""
+        return None
 
     def model_shape(self, row: tuple[int, ...]) -> tuple[int, ...] | None:
         """Shape of theta for rows of this shape, None where the shift does not settle it. Asked of the whole part."""
@@ -47,6 +51,9 @@ class Linear(AbstractShift):
                 f"got shape {np.shape(self.sensitivity)}."
             )
 
+    def slope(self) -> Any:
+        return self.sensitivity
+
     def __call__(self, theta: Theta) -> Array:
         return react(jnp.asarray(self.sensitivity), theta)
 
@@ -54,8 +61,6 @@ class Linear(AbstractShift):
         return np.shape(self.sensitivity)[2:] if np.ndim(self.sensitivity) == 3 else row
 
 
-def sensitivity_of(shift: Any) -> Any:
-    """The sensitivity of a linear shift, 0 where there is no shift, None where it is no such line."""
-    if shift is None:
-        return np.zeros(())
-    return shift.sensitivity if isinstance(shift, Linear) else None
+def sensitivity_of(shift: AbstractShift | None) -> Any:
+    """The slope that a shift declares, 0 where there is no shift, None where it is no line."""
+    return np.zeros(()) if shift is None else declared(shift, "slope")

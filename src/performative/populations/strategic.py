@@ -12,6 +12,7 @@ from jaxtyping import Array
 from performative.errors import check_finite, check_number, is_one_of
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
+from performative.populations.linear import Translation, moved
 from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
 from performative.types import Counts, Numbers, Theta, as_array, as_whole, is_concrete, number, per_client
 
@@ -91,6 +92,20 @@ class Strategic(AbstractPopulation):
 
     def equal_rows(self) -> tuple[int, ...]:
         return tuple(np.unique(np.asarray(self.rows, int)).tolist())
+
+    def translations(self) -> list[Translation] | None:
+        """x - strength_{i,y} theta on the columns that people can change; the labels stay."""
+        if self.response != "linear":
+            return None  # how far people go depends on |theta|
+        clients, strength = self.clients, np.asarray(self.strength, np.float64)
+        if self.features is not None and not self.features:
+            return moved(0.0, clients)
+        if strength.ndim < 2:
+            return moved(-strength, clients)
+        y = np.asarray(self.y)
+        real = np.arange(y.shape[1]) < np.reshape(np.broadcast_to(self.rows, clients), (-1, 1))
+        ones = np.sum(real & (y > 0), axis=1) / np.sum(real, axis=1)
+        return [Translation(1.0 - ones, -strength[:, 0]), Translation(ones, -strength[:, 1])]
 
     @property
     def group_count(self) -> int | None:

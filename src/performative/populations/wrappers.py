@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Array
 
 from performative.errors import check_finite
-from performative.facts import Uncertified
+from performative.facts import Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, equal_rows_of
+from performative.populations.linear import Translation, mixed
 from performative.types import Loss, Noise, Numbers, Theta, World, is_concrete, per_client
 
 
@@ -93,6 +94,11 @@ class Contaminated(AbstractWrapper):
         if equal_rows_of(self.outlier):
             raise Uncertified("Contaminated: the rows of outlier's table are drawn by chance of their own")
         return equal_rows_of(self.inner)
+
+    def translations(self) -> list[Translation] | None:
+        fraction = np.broadcast_to(np.asarray(self.fraction, np.float64), self.clients)
+        inside = [declared(part, "translations") for part in (self.inner, self.outlier)]
+        return mixed([1.0 - fraction, fraction], inside)
 
     @property
     def exact_family(self) -> bool:
@@ -185,6 +191,9 @@ class Sluggish(AbstractWrapper):
 
     def equal_rows(self) -> tuple[int, ...]:
         return equal_rows_of(self.inner)
+
+    def translations(self) -> list[Translation] | None:
+        return declared(self.inner, "translations")
 
     def init(self, theta: Theta, loss: Loss) -> World:
         return theta, self.inner.init(theta, loss)

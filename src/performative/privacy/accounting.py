@@ -276,8 +276,8 @@ def _by_renyi(z: float, steps: int, sampling: Sampling, delta: float, why: str) 
 
 
 def event(z: float, sampling: Sampling) -> dp_event.DpEvent:
-    """One release, for the library's accountants: Renyi ones refuse the truncated sample, and do not halve by themselves
-    where one is replaced."""
+    """One release, for the library's accountants. Renyi ones refuse the truncated sample, and do not halve by
+    themselves where one is replaced."""
     half = dp_event.GaussianDpEvent(z / 2)
     if isinstance(sampling, WithoutReplacement):
         return dp_event.SampledWithoutReplacementDpEvent(sampling.rows, sampling.n, half)
