@@ -13,7 +13,7 @@ from performative.arguments import checked
 from performative.channels import Plain
 from performative.engine.run import run
 from performative.errors import check_counts
-from performative.facts import cites
+from performative.facts import chain, cites
 from performative.participation import AbstractParticipation, Full, LocalWork
 from performative.problem import Problem
 
@@ -48,7 +48,7 @@ def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: i
     if isinstance(algorithm.participation, LocalWork):
         everyone = LocalWork(Full(), algorithm.participation.steps)
     # Clients with control variates wait for what Scaffold broadcasts; it averages too.
-    server = Scaffold() if _holds_scaffold(algorithm.aggregator) else Mean()
+    server = Scaffold() if any(isinstance(part, Scaffold) for part in chain(algorithm.aggregator)) else Mean()
     plain = dataclasses.replace(algorithm, participation=everyone, aggregator=server, channel=Plain())
     history = run(
         problem, plain, rounds=1, theta=theta, seed=seed, repeats=repeats, dtype="float64", risk=False, consensus=False,
@@ -62,11 +62,3 @@ def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: i
         raise ValueError("average_drift: the rate of the first round is 0, so that there is no drift to measure.")
     spread = np.linalg.norm(np.std(each, axis=0, ddof=1)) / np.sqrt(repeats) if repeats > 1 else np.nan
     return Drift(float(np.linalg.norm(each.mean(axis=0))) / steps, float(spread) / steps)
-
-
-def _holds_scaffold(aggregator: Any) -> bool:
-    while not isinstance(aggregator, Scaffold):
-        if not hasattr(aggregator, "inner"):
-            return False
-        aggregator = aggregator.inner
-    return True

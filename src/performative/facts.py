@@ -27,6 +27,7 @@ __all__ = [
     "is_ours",
     "one_number",
     "relying",
+    "said",
     "said_bound",
     "states",
 ]
@@ -128,14 +129,18 @@ def is_ours(kind: Any) -> bool:
     return here is kind
 
 
+def said(part: Any, fact: str, *arguments: Any) -> Any:
+    """What a part tells by a method, be it its base class's word: good for a hint or an attack, for no promise."""
+    try:
+        return getattr(part, fact)(*arguments)
+    except Uncertified:
+        return None
+
+
 def said_bound(part: Any) -> Bound | None:
-    """The outermost `bound` that a part, or one that it holds, tells: a base class's word counts too, so no proof."""
-    for one in chain(part):
-        with contextlib.suppress(Uncertified):
-            found = getattr(one, "bound", lambda: None)()
-            if found is not None:
-                return found
-    return None
+    """The outermost `bound` that a part tells, or one of its slot that it holds."""
+    found = (said(one, "bound") for one in chain(part) if hasattr(one, "bound"))
+    return next((bound for bound in found if bound is not None), None)
 
 
 def chain(part: Any, kind: type[T] = AbstractPart) -> list[T]:  # type: ignore[assignment]

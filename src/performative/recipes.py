@@ -3,7 +3,16 @@
 import dataclasses
 from typing import Any
 
-from performative.aggregators import ClusterVarp, Extrapolate, Mean, Nova, PooledJacobian, Scaffold, Varp
+from performative.aggregators import (
+    AbstractAggregator,
+    ClusterVarp,
+    Extrapolate,
+    Mean,
+    Nova,
+    PooledJacobian,
+    Scaffold,
+    Varp,
+)
 from performative.algorithm import Algorithm
 from performative.errors import nearest
 from performative.estimators import (
@@ -17,7 +26,7 @@ from performative.estimators import (
     Performative,
     Prox,
 )
-from performative.facts import cites
+from performative.facts import chain, cites
 from performative.messages import warn
 from performative.participation import Full
 
@@ -168,10 +177,8 @@ def cluster_fedvarp(rate: Any, clusters: Any, **parts: Any) -> Algorithm:
 
 def _told(algorithm: Algorithm) -> Algorithm:
     """The algorithm, after a warning where clients that work more would count for more."""
-    part: Any = algorithm.aggregator
-    while part is not None and not part.evens_work:
-        part = getattr(part, "inner", None)
-    if part is None and algorithm.participation.unequal_work:
+    evened = any(part.evens_work for part in chain(algorithm.aggregator, AbstractAggregator))
+    if not evened and algorithm.participation.unequal_work:
         warn(
             "unequal-work",
             f"{algorithm.name}: clients that take more local steps count for more, so that it settles at the optimal "

@@ -13,7 +13,7 @@ from performative.attack.crafted import along
 from performative.batches import Fixed
 from performative.channels import Plain
 from performative.estimators import Minibatch
-from performative.facts import Bound, said_bound
+from performative.facts import Bound, said, said_bound
 from performative.participation import Full
 from performative.populations import Database
 from performative.privacy.certification import guarantee, read_unit
@@ -61,17 +61,17 @@ def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
     if unit == "client":
         scheme = algorithm.participation.without_work()
         same |= {"estimator": Minibatch(), "batch": Fixed(1), "rate": 1.0, "participation": scheme}
-        holder, law, width, size = algorithm.channel, scheme.sampling(rows), rows, float(scheme.size(rows))
+        holder, law, width, size = algorithm.channel, said(scheme, "sampling", rows), rows, float(scheme.size(rows))
     else:
         same |= {"channel": Plain(), "participation": Full(), "aggregator": Mean()}
         table, batch = Database(np.zeros(rows)), algorithm.batch
-        holder, law, width = algorithm.estimator, batch.sampling(rows), batch.largest(table)
+        holder, law, width = algorithm.estimator, said(batch, "sampling", rows), batch.largest(table)
         size = float(np.asarray(batch.expected(table)))
     # An attack tries what is said; it need not be the word of the part's own class.
-    said = said_bound(holder)
-    bound = Bound(1.0, 0.0) if said is None else said
+    told = said_bound(holder)
+    bound = Bound(1.0, 0.0) if told is None else told
     clip, noise = (_one(bound, name) for name in ("clip", "noise_multiplier"))
-    exact = said is not None and said.memory_clip is None
+    exact = told is not None and told.memory_clip is None
     return Target(dataclasses.replace(algorithm, **same), unit, law, width, size, clip, noise, exact)
 
 

@@ -22,6 +22,7 @@ from performative.draws import Everyone
 from performative.engine import run
 from performative.errors import check_counts
 from performative.participation import Full
+from performative.privacy.certification import read_unit
 from performative.problem import Problem
 
 # Published models of one call of `run`: about 0.3 GB while they are scored.
@@ -123,14 +124,16 @@ def release(
     A Gaussian release makes a promise for every delta; without one the delta is taken that shows most: where
     epsilon = min(1, mu / 2), mu = 2 / noise_multiplier the swing over the noise.
     """
+    unit = read_unit(unit, algorithm)
+    sure: dict[str, Any] = {"participation": Full()} if unit == "client" else {"batch": Uniform(2)}
+    algorithm = dataclasses.replace(algorithm, **sure)
     target = read_target(algorithm, 2, unit)
     if delta is None:
         mu = 2 / max(target.noise, 1e-3)
         delta = gaussian_delta(min(1.0, mu / 2), mu)
-    sure: dict[str, Any] = {"participation": Full()} if target.unit == "client" else {"batch": Uniform(2)}
     found = neighbours(
-        dataclasses.replace(algorithm, **sure), 2, 1, delta, repeats, seed,
-        unit=target.unit, relation="replace", claimed=claimed, confidence=confidence,
+        algorithm, 2, 1, delta, repeats, seed,
+        unit=unit, relation="replace", claimed=claimed, confidence=confidence,
     )  # fmt: skip
     return dataclasses.replace(found, method="single releases")
 

@@ -74,6 +74,8 @@ def privacy_lines(facts: dict[str, Any]) -> list[str]:
         f"privacy: ({facts['epsilon']:.4g}, {facts['delta']:.2g})-DP for each {facts['unit']} ({neighbours}), "
         f"every published model included; by {facts['method']}."
     ]
+    if facts.get("on_word"):
+        lines.append(f"certified on the author's word, which nobody here has checked: {', '.join(facts['on_word'])}.")
     lines += [f"NOT covered: {told}." for told in facts.get("not_covered", ())]
     lines += [f"assumes: {assumed}." for assumed in facts["assumes"]]
     lines.append(f"noise: {facts['noise']}.")

@@ -10,6 +10,7 @@ import numpy as np
 from performative.algorithm import Algorithm
 from performative.draws import WithReplacement
 from performative.engine.settling import settling_rate
+from performative.facts import said
 from performative.history import History
 from performative.messages import warn
 from performative.problem import Problem
@@ -22,7 +23,7 @@ def caution_before(problem: Problem, algorithm: Algorithm) -> None:
     """A batch that is larger than every table."""
     batch, rows = algorithm.batch, problem.population.rows
     most = None if rows is None else int(np.max(np.asarray(rows)))
-    law, name = None if most is None else batch.sampling(most), type(batch).__name__
+    law, name = None if most is None else said(batch, "sampling", most), type(batch).__name__
     if isinstance(law, WithReplacement) and law.n > law.rows:
         warn(
             "batch-exceeds-table",

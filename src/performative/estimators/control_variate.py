@@ -9,6 +9,7 @@ from jaxtyping import Array, PyTree
 
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.estimators.preconditioned import Preconditioned, all_finite
+from performative.facts import chain
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
@@ -42,8 +43,7 @@ class ControlVariate(AbstractWrapper):
             raise ValueError(
                 f"ControlVariate: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}."
             )
-        part: Any = self.inner
-        while part is not None:
+        for part in chain(self.inner):
             if isinstance(part, Preconditioned):
                 raise ValueError(
                     "ControlVariate: Preconditioned goes outside, else the optimiser's warm-up passes for drift: "
@@ -51,7 +51,6 @@ class ControlVariate(AbstractWrapper):
                 )
             if isinstance(part, ControlVariate):
                 raise ValueError("ControlVariate inside ControlVariate: a client has one c_i; drop one of them.")
-            part = getattr(part, "inner", None)
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
         zero = jax.tree.map(jnp.zeros_like, theta)

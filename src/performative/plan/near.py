@@ -83,7 +83,7 @@ def look_around(problem: Problem, theta: Any = None) -> Near:
     wild = [part for part in chain(problem.population, AbstractPopulation) if part.infinite_variance]
     if wild:
         text = (
-            f"plan: samples of {type(wild[0]).__name__} have no variance here, so that no setting has a root mean square "
+            f"plan: samples of {type(wild[0]).__name__} have no variance here: no setting has a root mean square "
             "error to plan for. Plan for the clean population, or compare a few settings with pf.sweep."
         )
         raise ValueError(coded("no-variance", text))

@@ -108,6 +108,7 @@ class Ledger:
             spent = self.spent(upto).epsilon
             told = {**self.told, "spent": spent if math.isfinite(spent) else "infinite"}
             promise = {"delta": self.privacy.delta, "epsilon": self.privacy.epsilon, "unit": self.guarantee.unit}
+            promise["on_word"] = list(self.guarantee.on_word)
             book = json.loads(json.dumps({**told, **promise}))
             write_whole(self.file, json.dumps(book | {"digest": digest_of(json.dumps(book).encode())}).encode())
 
