@@ -17,20 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import equinox as eqx
 import numpy as np
 
-__all__ = [
-    "AbstractPart",
-    "Bound",
-    "Uncertified",
-    "chain",
-    "cites",
-    "declared",
-    "is_ours",
-    "one_number",
-    "relying",
-    "said",
-    "said_bound",
-    "states",
-]
+__all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "relying", "states"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
