@@ -19,7 +19,6 @@ import numpy as np
 
 __all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "relying", "states"]
 
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 _relied: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("relied", default=None)
 
@@ -130,7 +129,7 @@ def said_bound(part: Any) -> Bound | None:
     return next((bound for bound in found if bound is not None), None)
 
 
-def chain(part: Any, kind: type[T] = AbstractPart) -> list[T]:  # type: ignore[assignment]
+def chain(part: Any, kind: Any = AbstractPart) -> list[Any]:
     """The part and all that it holds in its fields, in tuples and lists too; the outermost first.
 
     Only those of `kind`: parts, unless it says otherwise (the base class of a slot, or `object` for every record).

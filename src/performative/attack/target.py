@@ -58,6 +58,7 @@ def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
     """One local step a round, everyone present for examples; the plainest client inside for clients."""
     unit = read_unit(unit, algorithm)
     same: dict[str, Any] = {"local_steps": 1, "deploy": "never"}
+    holder: Any
     if unit == "client":
         scheme = algorithm.participation.without_work()
         same |= {"estimator": Minibatch(), "batch": Fixed(1), "rate": 1.0, "participation": scheme}

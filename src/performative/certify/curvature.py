@@ -54,7 +54,7 @@ def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, s
     sampled (`smooth` is False), L_data is also the largest |grad l(theta; z) - grad l(theta; z')| / |z - z'| over
     pairs of samples, labels included.
     """
-    known = declared(land.problem.loss, "curvature")
+    known: tuple[float, float, float] | None = declared(land.problem.loss, "curvature")
     if known is not None:
         return Curvature(*known, mu_exact=True, L_exact=True)
     if not land.dense:

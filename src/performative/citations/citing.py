@@ -101,7 +101,7 @@ def _of_config(config: Any) -> Iterator[Found]:
             yield from _of_config(held)
 
 
-def _kinds(name: str, above: type = AbstractPart) -> Iterator[type]:
+def _kinds(name: str, above: Any = AbstractPart) -> Iterator[Any]:
     """Classes of parts of this name that say what they rest on, of all that have been imported."""
     for kind in above.__subclasses__():
         if kind.__name__ == name and "references" in vars(kind):

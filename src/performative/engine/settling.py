@@ -36,8 +36,8 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Any, rate: floa
     plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel)
     steps = _steps(algorithm, problem.clients)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(point))
-    known = all(declared(part, "is_plain") for part in plain) and steps is not None
-    if not known or problem.clients * size**2 > _NUMBERS:
+    told = all(declared(part, "is_plain") for part in plain)
+    if not told or steps is None or problem.clients * size**2 > _NUMBERS:
         return None
     with jax.enable_x64(True):
         at = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), point)
