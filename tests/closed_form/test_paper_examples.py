@@ -7,7 +7,7 @@ import pytest
 
 import performative as pf
 from performative import solve
-from performative.engine.setup import on_device
+from performative.prepare import on_device
 from performative.risk import client_risks, decoupled_risk
 from performative.theory import Assumptions
 

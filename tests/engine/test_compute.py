@@ -15,7 +15,7 @@ from performative.engine.blocks import map_in_blocks
 from performative.engine.compute import Compute, InHalf
 from performative.engine.layout import Footprint
 from performative.engine.memory import bytes_of, peak_bytes
-from performative.engine.run import make_ready
+from performative.engine.ready import make_ready
 
 RNG = np.random.default_rng(0)
 

@@ -15,8 +15,8 @@ import numpy as np
 from performative.engine.audit import measure_risks
 from performative.engine.chunk import over_settings, record
 from performative.engine.keys import run_keys
-from performative.engine.round import federated_round
 from performative.engine.setup import init_state
+from performative.engine.simulated import federated_round
 
 # Functions of the same names stand in front of these modules.
 sweeping, running, driving = (import_module(f"performative.{name}") for name in ("sweep", "engine.run", "engine.drive"))

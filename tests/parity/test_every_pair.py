@@ -20,10 +20,10 @@ import performative as pf
 from performative.engine import loop, round
 from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.report import Setup
-from performative.engine.setup import init_state, on_device, prepare
+from performative.engine.setup import Setup, init_state, prepare
 from performative.families import Location
 from performative.participation import power_of_choice
+from performative.prepare import on_device
 from performative.types import ClientMemory, ServerMemory, State
 
 CLIENTS, COHORT, ROUNDS = 7, 5, 2

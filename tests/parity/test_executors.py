@@ -10,10 +10,11 @@ import performative as pf
 from performative.client_axis import take_rows
 from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.loop import one_client
 from performative.engine.round import open_round, run_dense, run_gathered
-from performative.engine.setup import init_state, on_device, prepare, read_theta
+from performative.engine.setup import init_state, prepare
+from performative.engine.steps import one_client
 from performative.participation import Selection
+from performative.prepare import on_device, read_theta
 from performative.types import Broadcast, Cohort
 
 CLIENTS, ROWS, FEATURES, STEPS = 6, 9, 4, 3

@@ -14,8 +14,9 @@ from performative.aggregators import Mean, Nova, Scaffold, ServerOpt
 from performative.config import load_experiment
 from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.round import federated_round, open_round, run_gathered
-from performative.engine.setup import init_state, on_device, prepare, read_theta
+from performative.engine.round import open_round, run_gathered
+from performative.engine.setup import init_state, prepare
+from performative.engine.simulated import federated_round
 from performative.estimators import (
     AdaptiveSize,
     ControlVariate,
@@ -27,6 +28,7 @@ from performative.estimators import (
     Prox,
 )
 from performative.optimisers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimiser
+from performative.prepare import on_device, read_theta
 from performative.testing.uses import compiled
 from performative.types import Broadcast, Cohort, Local, Upload
 

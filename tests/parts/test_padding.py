@@ -8,10 +8,10 @@ import pytest
 
 import performative as pf
 from performative.client_axis import client_axes
-from performative.engine.setup import on_device
 from performative.live.sources.population import Observed
 from performative.partition import NO_LABEL
 from performative.populations import Database, Mixture, Reweighted, Static, Strategic, shares, shifts
+from performative.prepare import on_device
 from performative.risk import client_risks
 
 RNG = np.random.default_rng(0)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine.setup import on_device
 from performative.families import ClassLocation, Location, Proportions, Slope
 from performative.populations.base import collect
+from performative.prepare import on_device
 from performative.reaction import Moments, Window
 from performative.risk import decoupled_risk
 from performative.testing.uses import slice_client

@@ -10,10 +10,11 @@ import performative as pf
 from performative.aggregators import Mean, PooledJacobian, Varp
 from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.round import federated_round
-from performative.engine.setup import init_state, on_device, prepare, read_theta
+from performative.engine.setup import init_state, prepare
+from performative.engine.simulated import federated_round
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled
+from performative.prepare import on_device, read_theta
 from performative.reaction import Experience, Sighting
 from performative.risk import decoupled_risk
 from performative.testing.uses import compiled, slice_client

@@ -8,10 +8,10 @@ import pytest
 
 import performative as pf
 from performative.clipping import clip_tree, clipped_sum
-from performative.engine.setup import on_device
 from performative.estimators import Clipped, Dice
 from performative.estimators.dice import needed_memory_clip
 from performative.noise import GRID
+from performative.prepare import on_device
 from performative.types import Batch, Broadcast, Local
 
 ROWS, WIDTH = 13, 4

@@ -201,7 +201,7 @@ def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) 
     """What `run` would refuse later, said here with the key that it is about."""
     import jax.numpy as jnp
 
-    from performative.engine.setup import check_fit, check_rows, on_device, read_theta
+    from performative.prepare import check_fit, check_rows, on_device, read_theta
 
     weights = np.asarray(problem.client_weights)
     with blame("algorithm.participation"):

@@ -18,9 +18,9 @@ from performative.client_axis import client_axes
 from performative.demo.outcome import Model, Outcome
 from performative.engine import run
 from performative.engine.programs import cache_compilations
-from performative.engine.setup import on_device
 from performative.history import History
 from performative.participation import SchemeTwo
+from performative.prepare import on_device
 from performative.problem import Problem
 from performative.recipes import fedavg, p_fedavg
 from performative.risk import decoupled_risk

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float
 from performative.aggregators import Mean
 from performative.algorithm import Algorithm
 from performative.channels import Plain
-from performative.engine.setup import on_device
 from performative.estimators import Minibatch
 from performative.participation import LocalWork
+from performative.prepare import on_device
 from performative.problem import Problem
 from performative.risk import client_risks
 

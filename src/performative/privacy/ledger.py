@@ -1,5 +1,6 @@
 """What a run has spent, round by round, and when it has to stop."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -25,7 +26,8 @@ _COARSE = 1e-3
 class Ledger:
     """The books of one run, kept in its checkpoint's folder where it has one.
 
-    `wasted` counts rounds whose noise was drawn and lost: they were spent all the same.
+    `wasted` counts rounds whose noise was drawn and lost: they were spent all the same. `seen` says what looks at
+    more than published models, and voids the guarantee.
     """
 
     @checked
@@ -37,11 +39,15 @@ class Ledger:
         folder: Path | str | None = None,
         theta: Any = None,
         unseen_rows: bool = False,
+        seen: tuple[str, ...] = (),
     ):
         self.privacy = privacy
         self.guarantee: Guarantee = guarantee(
             problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows
         )
+        if seen:  # more than models is shown to somebody's code
+            void = (*self.guarantee.why, *seen)
+            self.guarantee = dataclasses.replace(self.guarantee, releases=(), why=void)
         if privacy.epsilon is not None and not self.guarantee.certified:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
         self.secure = privacy.noise == "secure"

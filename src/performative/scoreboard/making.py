@@ -11,9 +11,9 @@ import numpy as np
 from performative.algorithm import Algorithm
 from performative.arguments import checked
 from performative.engine import run
-from performative.engine.setup import read_theta
 from performative.errors import check_counts
 from performative.history import History
+from performative.prepare import read_theta
 from performative.problem import Problem
 from performative.scoreboard.bench import Bench, Gain, performative_risk
 from performative.scoreboard.result import COLUMNS, Line, Scoreboard, Way
