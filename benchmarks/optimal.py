@@ -15,7 +15,7 @@ CLIENTS, GOODS, WINDOW, SAMPLES, ROUNDS = 100, 10, 50, 500, 20
 
 def _seconds(name: str, algorithm: pf.Algorithm, problem: pf.Problem, best: dict[str, float]):
     def run():
-        history = pf.run(problem, algorithm, ROUNDS, record_theta="last", **LEAN)
+        history = pf.run(problem, algorithm, ROUNDS, record=pf.Record(theta="last"), **LEAN)
         best[name] = min(best.get(name, float("inf")), history.meta["seconds"])
         return history.theta
 

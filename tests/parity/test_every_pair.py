@@ -136,7 +136,7 @@ class Traces:
 
     def __init__(self, monkeypatch):
         self.count = 0
-        client_round, one_client = loop.client_round, loop.one_client
+        client_round, one_client = steps.client_round, executor_loop.one_client
 
         def counted(*args):
             self.count += 1

@@ -215,7 +215,9 @@ UNEVEN = pf.Problem(pf.losses.squared, Gaussian(RNG.standard_normal((5, 2)), RNG
 
 def test_varp_with_everyone_present_is_the_mean():
     runs = [
-        pf.run(UNEVEN, pf.p_fedavg(0.1, local_steps=2, aggregator=part), 6, dtype="float64", risk=False).theta
+        pf.run(
+            UNEVEN, pf.p_fedavg(0.1, local_steps=2, aggregator=part), 6, dtype="float64", record=pf.Record(risks=False)
+        ).theta
         for part in (Mean(), Varp())
     ]
     np.testing.assert_allclose(runs[1], runs[0], rtol=1e-12, atol=1e-14)

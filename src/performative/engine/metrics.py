@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from performative.aggregators import weighted_sum
 from performative.engine.cohorts import finite_rows, present
 from performative.engine.totals import Total, sum_of
-from performative.record import Metric, Record, View
+from performative.record import Metric, Record
 from performative.types import Cohort, Theta, Upload, masked_mean, squared_norm
 
 
@@ -33,31 +33,31 @@ def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
     return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
 
 
-def consensus(view: View) -> Array:
+def consensus(view: Any) -> Array:
     return consensus_error(view.cohort, view.upload)
 
 
-def server_levels(view: View) -> dict[str, Array]:
+def server_levels(view: Any) -> dict[str, Array]:
     """The aggregator's own."""
     aggregator = view.algorithm.aggregator
     return aggregator.levels(view.upload.to_aggregate(), view.cohort, view.weights, view.server.before.aggregator)
 
 
-def world_metrics(view: View) -> dict[str, Array]:
+def world_metrics(view: Any) -> dict[str, Array]:
     """How clients' worlds moved, in the mean over those who were heard."""
     return masked_mean(view.upload.drift, view.cohort.active)
 
 
-def elapsed(view: View) -> Array:
+def elapsed(view: Any) -> Array:
     return view.time
 
 
-def uploads(view: View) -> Total:
+def uploads(view: Any) -> Total:
     """Of all who were asked, also those whose update was left out."""
     return sum_of(present(view.asked).astype(jnp.int32), view.time.dtype)
 
 
-def client_counts(view: View) -> dict[str, Total]:
+def client_counts(view: Any) -> dict[str, Total]:
     """What estimators and channels count, of all who were asked."""
     here = present(view.asked)
     return {
@@ -66,7 +66,7 @@ def client_counts(view: View) -> dict[str, Total]:
     }
 
 
-def nonfinite_updates(view: View) -> Array:
+def nonfinite_updates(view: Any) -> Array:
     return jnp.sum(present(view.asked) & ~finite_rows(view.upload), dtype=jnp.int32)
 
 

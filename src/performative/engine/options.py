@@ -64,10 +64,10 @@ def read_options(
 
 
 # Where each keyword of old has gone, and under what name.
-_RECORD = {"record_theta": "theta", "every": "every", "risk": "risks", "consensus": "consensus",
+RECORD_NAMES = {"record_theta": "theta", "every": "every", "risk": "risks", "consensus": "consensus",
            "stable": "stable", "optimal": "optimal", "limit": "limit"}  # fmt: skip
 _CHECKPOINT = {"checkpoint_every": "every", "resume": "resume"}
-OLD = (*_RECORD, *_CHECKPOINT, "at_once", "progress")
+OLD = (*RECORD_NAMES, *_CHECKPOINT, "at_once", "progress")
 
 
 def _read_old(
@@ -79,7 +79,7 @@ def _read_old(
         if name not in taken:
             raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}.{nearest(name, taken)}")
     forms = []
-    if for_record := {_RECORD[name]: value for name, value in old.items() if name in _RECORD}:
+    if for_record := {RECORD_NAMES[name]: value for name, value in old.items() if name in RECORD_NAMES}:
         record = dataclasses.replace(record, **for_record)
         forms.append(f"record=pf.Record({', '.join(f'{name}=...' for name in for_record)})")
     if for_folder := {_CHECKPOINT[name]: value for name, value in old.items() if name in _CHECKPOINT}:
