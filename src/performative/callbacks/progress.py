@@ -45,4 +45,6 @@ def _note(news: News) -> str:
     last = {name: found[name][..., -1] if name in news.records else found[name] for name in _SHOWN if name in found}
     if "distance_to_stable" in last:
         last.pop("performative_risk", None)
-    return ", ".join(f"{name.replace('_', ' ')} {np.mean(values):.4g}" for name, values in last.items())
+    digits = {"epsilon": 3}
+    shown = {name.replace("_", " "): f"{np.mean(values):.{digits.get(name, 4)}g}" for name, values in last.items()}
+    return ", ".join(f"{name} {figure}" for name, figure in shown.items())
