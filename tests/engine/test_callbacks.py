@@ -116,7 +116,7 @@ def test_an_error_in_a_callback_leaves_the_checkpoint_and_the_run_goes_on(tmp_pa
 def test_csv_holds_every_record(tmp_path):
     path = tmp_path / "run.csv"
     history = run(6, [pf.callbacks.CSV(path)], record=pf.Record(risks=2))
-    rows = list(csv.DictReader(path.open()))
+    rows = list(csv.DictReader(path.read_text().splitlines()))
     assert len(rows) == 2 * 7
     mine = [float(row["uploads"]) for row in rows if row["repeat"] == "1"]
     rounds = [int(row["round"]) for row in rows if row["repeat"] == "1"]
@@ -128,7 +128,7 @@ def test_sweeps_have_an_axis_of_settings(tmp_path):
     swept = pf.sweep(PROBLEM, SOME, {"rate": [0.1, 0.2]}, 5, 1.0, 0, 3, callbacks=[listener, pf.callbacks.CSV(path)])
     assert listener.news[0].settings == [{"rate": 0.1}, {"rate": 0.2}]
     np.testing.assert_array_equal(listener.joined("uploads")[1], swept.histories[1]["uploads"])
-    assert len(list(csv.DictReader(path.open()))) == 2 * 3 * 6
+    assert len(list(csv.DictReader(path.read_text().splitlines()))) == 2 * 3 * 6
     stopped = pf.sweep(PROBLEM, SOME, {"rate": [0.1, 0.2]}, 50, 1.0, callbacks=[pf.callbacks.Stop(lambda news: True)])
     assert [h.status for h in stopped.histories] == ["stopped"] * 2 and np.all(np.isfinite(stopped.scores()))
 

@@ -1,5 +1,6 @@
 """A metric of one's own is recorded like ours: in the compiled loop, in checkpoints, sweeps and the live federation."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -163,8 +164,6 @@ def test_what_is_no_metric_is_refused(message, metric):
 
 
 def test_a_metric_may_hold_numbers_of_its_own():
-    import equinox as eqx
-
     class Gap(eqx.Module):
         point: jax.Array
 
@@ -186,11 +185,19 @@ def private(record=None, callbacks=(), **promise):
     return pf.run(TABLE, PRIVATE, 4, theta=0.0, record=record, callbacks=callbacks, privacy=pf.Privacy(1e-5, **promise))
 
 
+class Sees(eqx.Module):
+    name: str = eqx.field(static=True)
+
+    def __call__(self, view):
+        getattr(view, self.name)
+        return view.theta
+
+
 def test_with_privacy_a_metric_sees_published_models_only():
     seen = private(pf.Record(risks=False, metrics={"square": square}))
     assert seen.meta["privacy"]["epsilon"] == private().meta["privacy"]["epsilon"] != "infinite"
     for name in ("upload", "cohort", "clients", "server", "problem", "time", "asked", "previous"):
-        metric = {"sees": lambda view, name=name: (getattr(view, name), view.theta)[1]}
+        metric = {"sees": Sees(name)}
         with pytest.raises(ValueError, match=rf"metric 'sees': view\.{name}: with privacy= .* published models only"):
             private(pf.Record(risks=False, metrics=metric))
     # Not even by asking whether it is there.

@@ -129,7 +129,7 @@ def drive(
     if secure:
         most = max(1, min(most, _SECRET_BYTES // (watch.every * bytes_of_secrets(fixed, start, watch))))
     stops = [checkpoint_every, *calls.every]
-    if calls.users and not points:
+    if calls.users and not points and not any(stops):
         stops.append(max(1, rounds // _LOOKS))
     fixed_length = chunk_length(rounds, watch.every, points, stops)
     brief = rounds * copies * size * algorithm.steps < _BRIEF

@@ -16,7 +16,7 @@ from performative.client_axis import client_axes, take_clients
 from performative.engine.client import init_client
 from performative.engine.clock import Clock
 from performative.engine.compute import ALL_AT_ONCE, Compute
-from performative.engine.metrics import own_metrics
+from performative.engine.metrics import is_own, own_metrics
 from performative.engine.programs import same_function
 from performative.engine.sharding import filled, map_rows, place
 from performative.engine.totals import zero_total
@@ -38,7 +38,7 @@ class Setup(eqx.Module):
     weights: Numbers
     tables: PyTree
     clock: Clock
-    metrics: dict[str, Metric]
+    metrics: dict[str, Metric] = eqx.field(default_factory=dict)
     compute: Compute = ALL_AT_ONCE
     mesh: Mesh | None = eqx.field(static=True, default=None)
     clients: tuple[str, ...] = eqx.field(static=True, default=())
@@ -64,13 +64,16 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
     problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
     algorithm = dataclasses.replace(algorithm, name="", from_data=())
     record, tables = Record() if record is None else record, algorithm.participation.tables(weights)
+    for name in record.metrics:
+        if is_own(name):
+            raise ValueError(f"metrics: {name!r} is recorded already; give yours another name.")
     metrics = own_metrics(record) | {name: _known(metric) for name, metric in record.metrics.items()}
     return Setup(problem, algorithm, weights, tables, clock, metrics, clients=record.clients, cohorts=record.cohorts)
 
 
 def _known(metric: Metric) -> Metric:
     """With a function that has been seen before, where it is the same: what was compiled for that one serves."""
-    return eqx.tree_at(lambda m: m.function, metric, same_function(metric.function), is_leaf=callable)
+    return eqx.tree_at(lambda m: m.function, metric, same_function(metric.function, "metric"), is_leaf=callable)
 
 
 def on_mesh(setup: Setup, dtype: Any, mesh: Mesh) -> Setup:
