@@ -21,6 +21,7 @@ from performative import (
     schedules,
     tables,
     theory,
+    types,
 )
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
@@ -154,6 +155,7 @@ __all__ = [
     "sweep",
     "tables",
     "theory",
+    "types",
     "whole",
 ]
 

@@ -18,6 +18,7 @@ PAGES = {
     "attack": "attack",
     "audit": "audit",
     "batches": "batches",
+    "callbacks": "record",
     "cases": "cases",
     "certify": "certify",
     "channels": "channels",
@@ -47,6 +48,7 @@ PAGES = {
     "privacy": "privacy",
     "problem": "problem",
     "recipes": "recipes",
+    "record": "record",
     "report": "report",
     "schedules": "schedules",
     "scoreboard": "scoreboard",
@@ -56,6 +58,7 @@ PAGES = {
     "tables": "networks",
     "testing": "testing",
     "theory": "theory",
+    "types": "types",
 }
 
 

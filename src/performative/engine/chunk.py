@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from performative.engine.blocks import map_in_blocks
@@ -33,9 +34,9 @@ class Span(eqx.Module):
     repeats and rows of the cohort.
     """
 
-    count: Int[Array, ""]
-    rounds: Int[Array, ""]
-    limit: Float[Array, ""]
+    count: Int[Array | np.ndarray, ""]
+    rounds: Int[Array | np.ndarray, ""]
+    limit: Float[Array | np.ndarray, ""]
     secrets: Secrets | None = None
 
 

@@ -136,7 +136,7 @@ def drive(
     length = min(most, fixed_length or (total if brief else max(1, total // _LOOKS)))
     capacity = 1 << ((most if fixed_length is None else length) - 1).bit_length()
     scale = 1.0 + np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(start)))
-    bound = jnp.asarray(min((limit * scale) ** 2, float(jnp.finfo(dtype).max)), dtype)
+    bound = np.asarray(min((limit * scale) ** 2, float(jnp.finfo(dtype).max)), dtype)
     shared = weights if weights.ndim == 1 else weights.mean(axis=0)
     ids, expected = audit_clients(np.asarray(shared), mesh) if points else (np.zeros(0, np.int32), np.zeros(0))
     measured = everywhere((jnp.asarray(ids), jnp.asarray(expected, dtype)), mesh)
@@ -184,7 +184,7 @@ def drive(
                 ledger.write(reached)
             if secure:
                 secrets = draw_secrets(fixed, start, watch, reached - done * watch.every, capacity * watch.every)
-            span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), bound, secrets)
+            span = Span(np.asarray(count, np.int32), np.asarray(rounds, np.int32), bound, secrets)
             span = everywhere(span, mesh)
             looked = time.perf_counter()
             state, rows = step((fixed, span), state, watch, capacity)
