@@ -12,7 +12,7 @@ import performative as pf
 from benchmarks import references
 
 # The references record the model alone, so ours leaves out what costs a pass of its own.
-LEAN = {"risk": False, "consensus": False, "progress": False}
+LEAN = {"record": pf.Record(risks=False, consensus=False), "callbacks": [pf.callbacks.Progress(False)]}
 
 
 def alternate(functions: dict, rounds: int) -> dict[str, float]:
@@ -141,15 +141,16 @@ def _partial(scheme, label: str) -> dict:
 
 
 def _seconds_a_round(problem, algorithm, rounds: int = 500, chunks: int = 6) -> float:
-    from performative.engine.chunk import Frozen, Span, Targets, Watch, run_chunk
+    from performative.engine.chunk import Frozen, Span, Watch, run_chunk
     from performative.engine.drive import first_state
-    from performative.engine.run import repeat_keys
-    from performative.engine.setup import on_device, prepare, read_theta
+    from performative.engine.options import repeat_keys
+    from performative.engine.setup import prepare
+    from performative.prepare import on_device, read_theta
 
     setup = on_device(prepare(problem, algorithm, pf.Clock()), jnp.float32)
     start = read_theta(problem, 0.0, jnp.float32)
-    fixed, watch = Frozen(setup, Targets(), repeat_keys(0, 1)), Watch(1, True, "gather")
-    state = first_state(fixed, start, True)
+    fixed, watch = Frozen(setup, repeat_keys(0, 1)), Watch(1, True)
+    state, _ = first_state(fixed, start, True)
     span = Span(jnp.asarray(rounds, jnp.int32), jnp.asarray(rounds * chunks, jnp.int32), jnp.asarray(1e20))
     times = []
     for _ in range(chunks):

@@ -39,7 +39,7 @@ def _ours(x, y, cohort: int):
 
     def run(rounds: int, **options):
         # One chunk: the clock starts when the data are on the device and the program is there.
-        return pf.run(problem, algorithm, rounds, theta=theta, record_theta="last", **LEAN, **options)
+        return pf.run(problem, algorithm, rounds, theta=theta, record=pf.Record(theta="last"), **LEAN, **options)
 
     return run
 

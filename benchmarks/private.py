@@ -29,7 +29,7 @@ def private_step() -> dict:
 
     def timed(name: str):
         def run():
-            history = pf.run(problem, algorithms[name], ROUNDS, record_theta="last", **LEAN)
+            history = pf.run(problem, algorithms[name], ROUNDS, record=pf.Record(theta="last"), **LEAN)
             best[name] = min(best.get(name, float("inf")), history.meta["seconds"])
             return jax.tree.leaves(history.theta)[0]
 

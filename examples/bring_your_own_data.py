@@ -83,7 +83,14 @@ method = dict(
     batch=pf.Fixed(16),
     participation=pf.SchemeTwo(3),  # three banks a round, whichever
 )
-once = pf.run(ordinary, pf.fedavg(**method), rounds=120, theta=np.zeros(len(features) + 1), repeats=5, risk=False)
+once = pf.run(
+    ordinary,
+    pf.fedavg(**method),
+    rounds=120,
+    theta=np.zeros(len(features) + 1),
+    repeats=5,
+    record=pf.Record(risks=False),
+)
 pooled = LogisticRegression().fit(train[features], train["default"])
 
 
@@ -115,7 +122,7 @@ problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardize=False) f
 # kept apart a model gets wrong, before they know it and after they have answered to it.
 
 # %%
-again = pf.run(problem, pf.p_fedavg(**method, deploy="round"), rounds=120, repeats=5, risk=False)
+again = pf.run(problem, pf.p_fedavg(**method, deploy="round"), rounds=120, repeats=5, record=pf.Record(risks=False))
 errors = pf.Problem(pf.losses.zero_one, kept_apart.population, kept_apart.weights)
 share_wrong = partial(decoupled_risk, errors, jnp.asarray(errors.weights))  # of a model, and the one that was deployed
 mistakes = jax.jit(jax.vmap(jax.vmap(share_wrong)))  # for all repeats and rounds

@@ -64,7 +64,7 @@ def learn(theta, network, **options):
     """Five of twenty clients a round, each 10 local steps on batches of 16 images."""
     problem = pf.Problem(pf.losses.cross_entropy(network), population, weights)
     algorithm = pf.fedavg(0.3, local_steps=10, batch=pf.Fixed(16), participation=pf.SchemeTwo(5))
-    return pf.run(problem, algorithm, rounds=20, theta=theta, risk=False, consensus=False, **options)
+    return pf.run(problem, algorithm, rounds=20, theta=theta, record=pf.Record(risks=False, consensus=False), **options)
 
 
 def share_read(history, network):
@@ -87,7 +87,7 @@ print(f"{sum(leaf.size for leaf in jax.tree.leaves(theta)):,} numbers; {shares['
 # %% [markdown]
 # How the work was laid out was chosen by `run`. On a CPU convolutions become matrix products, and clients take turns,
 # because one product uses all cores by itself. On a GPU clients compute side by side, as many as memory holds.
-# `at_once=` overrules that; the result is the same up to rounding.
+# `clients_at_once=` overrules that; the result is the same up to rounding.
 
 # %%
 print("compute:", history.meta["compute"])

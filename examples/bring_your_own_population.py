@@ -118,7 +118,7 @@ stable, once = (np.asarray(point) for point in (certificate.stable, certificate.
 algorithm = pf.p_fedavg(
     pf.schedules.harmonic(40.0, 40.0), local_steps=4, batch=pf.Fixed(16), participation=pf.SchemeTwo(3), deploy="round"
 )
-history = pf.run(problem, algorithm, rounds=200, theta=start, repeats=5, stable=stable)
+history = pf.run(problem, algorithm, rounds=200, theta=start, repeats=5, record=pf.Record(stable=stable))
 print(history)
 
 # %% [markdown]

@@ -195,13 +195,12 @@ def test_bad_values_of_parts(message, call):
 @pytest.mark.parametrize(
     ("message", "options"),
     [
-        (r'executor must be "dense", "gather", "sharded", "loop" or None; got \'fast\'', {"executor": "fast"}),
+        (r'executor must be "dense", "gather", "sharded", "loop".*got \'fast\'', {"executor": "fast"}),
         (r'dtype must be "float32", "float64" or "bfloat16"; got \'float16\'', {"dtype": "float16"}),
-        (r'record_theta must be "all" or "last".*got \'some\'', {"record_theta": "some"}),
         (r"theta must have shape \(\) to fit this population; got \(2,\)", {"theta": np.zeros(2)}),
         (r"theta must be finite", {"theta": np.nan}),
-        (r"stable must have the shape of theta", {"stable": np.zeros(2)}),
-        (r"resume=True needs checkpoint=", {"resume": True}),
+        (r"stable must have the shape of theta", {"record": pf.Record(stable=np.zeros(2))}),
+        (r"callbacks must be called with .*; got 3", {"callbacks": [3]}),
     ],
 )
 def test_bad_options_of_a_run(message, options):
@@ -349,7 +348,16 @@ WRONG_TYPES = {
     "pf.run(P, 3, 2)": "algorithm must be a pf.Algorithm, .*; got int",
     "pf.run(P, A, 1.5, theta=0.0)": "rounds must be a whole number >= 1; got 1.5",
     "pf.run(P, A, 2, theta=0.0, seed=0.5)": "seed must be a whole number from 0 to .*; got 0.5",
-    "pf.run(P, A, 2, theta=0.0, risk=-1)": "risk must be True, False or a whole number of points; got -1",
+    "pf.Record(risks=-1)": "risks must be True, False or a whole number of points; got -1",
+    "pf.Record(theta='some')": 'theta must be "all" or "last".*got \'some\'',
+    "pf.Record(clients='loss')": "clients must be a list of names",
+    "pf.Record(cohorts=True, every=2)": "every round has its own cohort, so every must be 1; got 2",
+    "pf.Record(metrics={'a b': abs})": "a name must be a word",
+    "pf.Record(metrics={'a': 3})": "'a' must be a pf.Metric, or a function of the view; got 3",
+    "pf.Metric(3)": "function must be called with a view",
+    "pf.Metric(abs, 'sum')": 'kind must be "level" or "total"; got \'sum\'',
+    "pf.Checkpoint(3)": "checkpoint must be the path of a folder; got 3",
+    "pf.callbacks.Stop(3)": "condition must be a function of the news; got 3",
 }
 SCRIPT = """
 import json, sys

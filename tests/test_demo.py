@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from performative import cases
 from performative.cli import app
 from performative.demo.solve import _measure
-from performative.engine.setup import on_device
+from performative.prepare import on_device
 
 
 @pytest.fixture(scope="module")

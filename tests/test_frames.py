@@ -73,8 +73,7 @@ def test_training_on_a_frame_comes_near_the_exact_stable_point():
         pf.p_fedavg(rate=pf.schedules.harmonic(10.0, 20.0), batch=pf.Fixed(64)),
         rounds=400,
         theta=np.zeros(3),
-        stable=stable,
-        risk=False,
+        record=pf.Record(stable=stable, risks=False),
     )
     assert history["distance_to_stable"][0, -1] < 0.05 * np.linalg.norm(stable)
 

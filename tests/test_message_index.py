@@ -62,5 +62,5 @@ def test_a_warning_points_at_the_users_line():
     """Through wrappers that check arguments, and however deep inside it was given."""
     problem = performative.Problem(performative.losses.squared, performative.populations.Gaussian([1.0], 3.0, 1.0))
     with pytest.warns(PerformativeWarning, match="run-diverged") as told:
-        performative.run(problem, performative.p_fedavg(5.0), 200, theta=1.0, risk=False)
+        performative.run(problem, performative.p_fedavg(5.0), 200, theta=1.0, record=performative.Record(risks=False))
     assert {warning.filename for warning in told} == {__file__}

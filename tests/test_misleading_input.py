@@ -48,7 +48,9 @@ def test_shapes_clocks_and_nests_that_do_not_fit():
     mixed = pf.Problem(pf.losses.squared, pf.populations.Contaminated(PROBLEM.population, 0.1, outlier))
     refused("outlier's samples have shape", pf.run, mixed, pf.p_fedavg(rate=0.1), 2, theta=0.0)
     refused("compute must not be negative", pf.Clock, -1.0, 0.0)
-    refused("stable must be finite", pf.run, PROBLEM, pf.p_fedavg(rate=0.1), 2, theta=0.0, stable=np.nan)
+    refused(
+        "stable must be finite", pf.run, PROBLEM, pf.p_fedavg(rate=0.1), 2, theta=0.0, record=pf.Record(stable=np.nan)
+    )
     refused("LocalWork inside LocalWork", pf.LocalWork, pf.LocalWork(pf.Full(), [1, 1, 1, 1]), [1, 1, 1, 1])
     x, y = np.ones((2, 4, 1)), np.asarray([[0, 1, 0, 1], [1, 0, 1, 0]])
     moved = pf.Problem(pf.losses.logistic(0.1), pf.populations.Reweighted(x, y, 1.0))

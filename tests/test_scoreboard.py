@@ -208,7 +208,7 @@ def test_the_majority_is_that_of_those_who_are_trained_on():
 
 
 def test_repeats_that_diverge_are_left_out_and_named():
-    board = quick(problem_of(*people(0)), {"wild": STEPS(1e9)}, ROUNDS, repeats=REPEATS, limit=10.0)
+    board = quick(problem_of(*people(0)), {"wild": STEPS(1e9)}, ROUNDS, repeats=REPEATS, record=pf.Record(limit=10.0))
     assert any("wild: 4 of 4 repeats diverged" in note for note in board.notes)
     assert np.isnan(board["wild"].values["accuracy"]) and not board.detectable
 

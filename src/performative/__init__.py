@@ -6,6 +6,7 @@ from performative import (
     aggregators,
     attack,
     batches,
+    callbacks,
     cases,
     channels,
     estimators,
@@ -20,6 +21,7 @@ from performative import (
     schedules,
     tables,
     theory,
+    types,
 )
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
@@ -29,7 +31,7 @@ from performative.compare import compare
 from performative.deploy import Every
 from performative.domains import Ball, Box
 from performative.drift import average_drift
-from performative.engine import Clock, estimate_memory, run
+from performative.engine import Checkpoint, Clock, estimate_memory, run
 from performative.history import History
 from performative.participation import (
     Available,
@@ -60,6 +62,7 @@ from performative.recipes import (
     profl,
     scaffold,
 )
+from performative.record import Metric, Record
 from performative.scoreboard import Scoreboard, scoreboard
 from performative.skew import selection_skew
 from performative.solve import (
@@ -79,6 +82,7 @@ __all__ = [
     "Ball",
     "Box",
     "Certificate",
+    "Checkpoint",
     "Clock",
     "Cost",
     "Cyclic",
@@ -88,11 +92,13 @@ __all__ = [
     "Full",
     "History",
     "LocalWork",
+    "Metric",
     "Plan",
     "Poisson",
     "PowerOfChoice",
     "Privacy",
     "Problem",
+    "Record",
     "SchemeOne",
     "SchemeTwo",
     "Scoreboard",
@@ -104,6 +110,7 @@ __all__ = [
     "attack",
     "average_drift",
     "batches",
+    "callbacks",
     "cases",
     "certify",
     "channels",
@@ -148,6 +155,7 @@ __all__ = [
     "sweep",
     "tables",
     "theory",
+    "types",
     "whole",
 ]
 

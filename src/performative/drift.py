@@ -10,12 +10,14 @@ import numpy as np
 from performative.aggregators import Mean, Scaffold
 from performative.algorithm import Algorithm
 from performative.arguments import checked
+from performative.callbacks import Progress
 from performative.channels import Plain
 from performative.engine.run import run
 from performative.errors import check_counts
 from performative.facts import chain, cites
 from performative.participation import AbstractParticipation, Full, LocalWork
 from performative.problem import Problem
+from performative.record import Record
 
 __all__ = ["Drift", "average_drift"]
 
@@ -51,9 +53,16 @@ def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: i
     server = Scaffold() if any(isinstance(part, Scaffold) for part in chain(algorithm.aggregator)) else Mean()
     plain = dataclasses.replace(algorithm, participation=everyone, aggregator=server, channel=Plain())
     history = run(
-        problem, plain, rounds=1, theta=theta, seed=seed, repeats=repeats, dtype="float64", risk=False, consensus=False,
-        progress=False,
-    )  # fmt: skip
+        problem,
+        plain,
+        rounds=1,
+        theta=theta,
+        seed=seed,
+        repeats=repeats,
+        dtype="float64",
+        record=Record(risks=False, consensus=False),
+        callbacks=[Progress(False)],
+    )
     moves = [leaf[:, 1] - leaf[:, 0] for leaf in jax.tree.leaves(history.theta)]
     each = np.concatenate([move.reshape(repeats, -1) for move in moves], axis=1)
     with jax.enable_x64(True):

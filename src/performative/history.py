@@ -33,7 +33,11 @@ class History:
     participation: mean weight that each client really had, [repeats, N], to hold against `weights`; None where
                    everyone always takes part
     stopped_at:    the round at which a repeat left the numbers or the limit, -1 where it did not, [repeats]
-    meta:          algorithm, config, seed, executor, precision, versions, device, seconds
+    meta:          algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" where a
+                   callback ended the run; "metrics" with kind, label and unit of one's own
+    clients:       what `Record(clients=...)` asked for, {name: [repeats, records, N]}; NaN for who was absent
+    cohorts:       with `Record(cohorts=True)` who took part: "client", "weight" and "steps", [repeats, records, rows];
+                   an empty row has client -1
     """
 
     theta: Any
@@ -45,14 +49,19 @@ class History:
     participation: np.ndarray | None
     stopped_at: np.ndarray
     meta: dict[str, Any]
+    clients: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    cohorts: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def status(self) -> str:
         """ "completed"; "diverged" where at least one repeat left the numbers or the limit; "failed" where the model
-        never moved, or no longer did (`meta["failed"]` says why)."""
+        never moved, or no longer did (`meta["failed"]` says why); "stopped" where a callback ended the run
+        (`meta["stopped_by"]` says which)."""
         if np.any(self.stopped_at >= 0):
             return "diverged"
-        return "failed" if "failed" in self.meta else "completed"
+        if "failed" in self.meta:
+            return "failed"
+        return "stopped" if "stopped_by" in self.meta else "completed"
 
     @property
     def repeats(self) -> int:
@@ -91,6 +100,8 @@ class History:
             data[name] = (("repeat", times, *axes), leaf)
         data |= {name: (("repeat", "round"), values) for name, values in self.records.items()}
         data |= {name: (("repeat", "risk_round"), values) for name, values in self.risks.items()}
+        data |= {f"clients.{name}": (("repeat", "round", "client"), values) for name, values in self.clients.items()}
+        data |= {f"cohorts.{name}": (("repeat", "round", "row"), values) for name, values in self.cohorts.items()}
         data["weights"] = (("client",), self.weights)
         if self.participation is not None:
             data["participation"] = (("repeat", "client"), self.participation)
@@ -142,6 +153,8 @@ class History:
             participation=arrays["participation"].to_numpy() if "participation" in arrays else None,
             stopped_at=arrays["stopped_at"].to_numpy(),
             meta=json.loads(data.attrs["meta"]),
+            clients=_under("clients.", arrays),
+            cohorts=_under("cohorts.", arrays),
         )
 
     def plot(self, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
@@ -149,6 +162,10 @@ class History:
         from performative.plotting import plot_history
 
         return plot_history(self, quantity, ax, label)
+
+
+def _under(prefix: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): a.to_numpy() for name, a in arrays.items() if name.startswith(prefix)}
 
 
 def _quote(key: str) -> str:

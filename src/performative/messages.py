@@ -289,6 +289,12 @@ MESSAGES: dict[str, Message] = {
         "Give the population the count that `pf.partition.tables` or `pf.tables.write` returned with the table.",
     ),
     # Runs
+    "old-keyword": Message(
+        "warning",
+        "`pf.run`, `pf.sweep` and [run] of a file: an argument that has moved to `pf.Record`, `pf.Checkpoint`,"
+        " `clients_at_once` or `pf.callbacks.Progress`.",
+        "Write the form that the message names; the old one still does the same.",
+    ),
     "function-made-anew": Message(
         "warning",
         "The same lines made a loss function again and again, holding other values each time; each is compiled anew.",

@@ -54,10 +54,10 @@ def plot_history(history: "History", quantity: str | None = None, ax: Any = None
     if len(finite) > 1:
         low, high = np.nanquantile(finite, BAND, axis=0)
         ax.fill_between(rounds, low, high, color=line.get_color(), alpha=0.2, linewidth=0, zorder=2)
-    if _wants_log(name, finite):
+    if history.meta.get("metrics", {}).get(name, {}).get("kind") != "total" and _wants_log(name, finite):
         ax.set_yscale("log")
     ax.set_xlabel("round")
-    ax.set_ylabel(_LABELS.get(name, name.replace("_", " ")))
+    ax.set_ylabel(_axis_label(name, history.meta.get("metrics", {}).get(name, {})))
     if len(ax.get_lines()) > 1:
         ax.legend()
     return ax
@@ -139,6 +139,12 @@ def _pick(history: "History", quantity: str | None) -> str:
             f"Recorded are: {', '.join(sorted(there))}."
         )
     return quantity
+
+
+def _axis_label(name: str, facts: dict[str, Any]) -> str:
+    """In words; a metric of one's own by its label and unit."""
+    words = facts.get("label") or _LABELS.get(name, name.replace("_", " "))
+    return f"{words} [{facts['unit']}]" if facts.get("unit") else words
 
 
 def _wants_log(name: str, values: np.ndarray) -> bool:

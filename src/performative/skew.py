@@ -13,12 +13,12 @@ from performative.algorithm import Algorithm
 from performative.arguments import checked
 from performative.client_axis import client_axes
 from performative.engine.clock import Clock
-from performative.engine.report import Setup
 from performative.engine.round import measure_losses
-from performative.engine.setup import check_fit, on_device, prepare, read_theta
+from performative.engine.setup import Setup, prepare
 from performative.errors import check_counts
 from performative.facts import cites
 from performative.participation import AbstractParticipation, Selection
+from performative.prepare import check_fit, on_device, read_theta
 from performative.problem import Problem
 from performative.risk import client_risks
 from performative.solve.landscape import survey

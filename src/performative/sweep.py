@@ -17,25 +17,19 @@ from performative.engine.cautions import caution_before, judge
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
+from performative.engine.executors import AbstractExecutor, pick_executor
 from performative.engine.layout import choose_compute
-from performative.engine.programs import cache_compilations, same_function
-from performative.engine.run import (
-    check_executor,
-    check_limit,
-    find_targets,
-    pick_executor,
-    read_clock,
-    read_dtype,
-    read_points,
-    read_record_theta,
-    repeat_keys,
-    review,
-)
-from performative.engine.setup import check_fit, check_length, check_owners, on_device, place_start, prepare, read_theta
-from performative.errors import check_counts, check_flags, nearest
+from performative.engine.options import Options, read_options, repeat_keys
+from performative.engine.programs import cache_compilations
+from performative.engine.ready import about, find_points, with_distances, with_known_loss
+from performative.engine.run import review
+from performative.engine.setup import Setup, prepare
+from performative.errors import check_counts, nearest
 from performative.history import History
 from performative.messages import tell
+from performative.prepare import check_fit, check_length, check_owners, on_device, place_start, read_theta
 from performative.problem import Problem
+from performative.record import Record
 
 if TYPE_CHECKING:
     import xarray
@@ -83,7 +77,7 @@ def _label(value: Any) -> Any:
 
 
 def _score(history: History, metric: Metric) -> float:
-    if history.status != "completed":
+    if history.status not in ("completed", "stopped"):
         return float("inf")
     values = metric(history) if callable(metric) else history[metric][:, -1]
     return float(np.mean(values))
@@ -98,18 +92,13 @@ def sweep(
     seed: int = 0,
     repeats: int = 1,
     *,
-    stable: Any = None,
-    optimal: Any = None,
-    record_theta: str = "all",
-    every: int = 1,
-    risk: bool | int = False,
-    consensus: bool = True,
+    record: Record | None = None,
+    callbacks: Sequence[Any] = (),
     clock: Clock | None = None,
     dtype: str | None = None,
-    executor: str | None = None,
-    at_once: int | None = None,
-    limit: float = 1e8,
-    progress: bool | None = None,
+    executor: str | AbstractExecutor | None = None,
+    clients_at_once: int | None = None,
+    **old: Any,
 ) -> Sweep:
     """Run every combination of the values in `over`, with the same seeds for all (common random numbers).
 
@@ -117,72 +106,78 @@ def sweep(
     "population.sensitivity", "weights", "domain" on the problem; "algorithm" or "problem" for the whole, "rounds" for
     a number of rounds of its own. A list of {name: value} holds settings that are no grid. Settings that differ in
     numbers only run as one compiled program; a value that sets a shape (K, E, n) or chooses code gets a program of its
-    own. `stable` and `optimal` are the points to measure distances to, as in `run`.
+    own. The rest as in `run`, but for `record`: left out, no risks are measured. Callbacks see each program by itself.
     """
-    check_counts(rounds=rounds, repeats=repeats, every=every)
+    check_counts(rounds=rounds, repeats=repeats)
     settings = _read_settings(over)
     lengths = [setting.get("rounds", rounds) for setting in settings]
     for length in lengths:
         check_counts(rounds=length)
-    check_limit(limit)
-    check_flags("sweep", consensus=consensus)
-    check_executor(executor)
-    if at_once is not None:
-        check_counts(at_once=at_once)
+    options = read_options(
+        "sweep", Record(risks=False), record, callbacks, clock, dtype, executor, clients_at_once, old
+    )
     check_owners(problem, algorithm)
-    precision, points, clock = read_dtype(dtype), read_points(risk), read_clock(clock)
-    if executor in ("loop", "sharded"):
-        raise ValueError(f'sweep runs settings side by side; use pf.run(..., executor="{executor}") on one of them.')
-    with jax.enable_x64(precision == jnp.float64):
-        cache_compilations()
-        problem = dataclasses.replace(problem, loss=same_function(problem.loss))
-        start = read_theta(problem, theta, precision)
-        ready, whole = [], []
-        found: dict[int, Any] = {}  # settings that share a problem share its points
-        for setting in settings:
-            here, how = problem, algorithm
-            for name, value in setting.items():
-                if name != "rounds":
-                    here, how = set_by_name(here, how, name, value)
-            place_start(on_device(here, precision), start, given=True)
-            if id(here) not in found:
-                found[id(here)] = find_targets(here, start, stable, optimal)
-            check_length(setting.get("rounds", rounds), how)
-            ready.append((prepare(here, how, clock, consensus), found[id(here)]))
-            whole.append((here, how))
-        histories: dict[int, History] = {}
-        groups = _same_program(ready, lengths)
-        for group in groups:
-            first = on_device(ready[group[0]][0], precision)
-            check_fit(first.problem, start)
-            here, how = whole[group[0]]
-            length = lengths[group[0]]
-            how.estimator.check(here, start, how.batch)
-            caution_before(here, how)
-            compute, _ = choose_compute(first, start, repeats * len(group), at_once, half=dtype == "bfloat16")
-            # Before they are stacked: what marks the leaves that vary must have the same layout.
-            laid_out = [(dataclasses.replace(ready[i][0], compute=compute), ready[i][1]) for i in group]
-            fixed = _stack(laid_out, repeat_keys(seed, repeats), precision)
-            watch = Watch(every, read_record_theta(record_theta), pick_executor(executor, how))
-            state, chunks, seconds = drive(
-                fixed, start, watch, length,
-                points=points, limit=limit, label=f"{how.name} x {len(group)}", progress=progress,
-            )  # fmt: skip
-            memories = state.clients.estimator, state.server.aggregator
-            for place, i in enumerate(group):
-                notes = review(*whole[i], *jax.tree.map(lambda leaf, place=place: leaf[place], memories))
-                for note in notes:
-                    tell(f"setting {i}: {note}")
-                meta = {
-                    "algorithm": whole[i][1].name,
-                    "config": describe(whole[i][1]),
-                    "setting": describe(settings[i]),
-                    "seed": seed,
-                    "dtype": str(first.weights.dtype),
-                    "seconds": round(seconds / len(group), 4),
-                    "compute": str(compute),
-                } | ({"notes": notes} if notes else {})
-                histories[i] = judge(write_history(fixed, start, watch, length, chunks, state, meta, place))
+    chosen = pick_executor(executor, algorithm)
+    if chosen.name == "sharded" or not chosen.compiled:
+        name = chosen.name or type(chosen).__name__
+        raise ValueError(f'sweep runs settings side by side; use pf.run(..., executor="{name}") on one of them.')
+    with jax.enable_x64(options.precision == jnp.float64):
+        return _sweep(problem, algorithm, settings, lengths, theta, seed, repeats, options)
+
+
+def _sweep(
+    problem: Problem, algorithm: Algorithm, settings: list[dict[str, Any]], lengths: list[int], theta: Any, seed: int,
+    repeats: int, options: Options,
+) -> Sweep:  # fmt: skip
+    """Prepare every setting, drive those that share a program together, write a history each."""
+    cache_compilations()
+    record, precision = options.record, options.precision
+    problem = with_known_loss(problem)
+    start = read_theta(problem, theta, precision)
+    ready, whole = [], []
+    found: dict[int, Any] = {}  # settings that share a problem share its points
+    for setting, length in zip(settings, lengths, strict=True):
+        here, how = problem, algorithm
+        for name, value in setting.items():
+            if name != "rounds":
+                here, how = set_by_name(here, how, name, value)
+        place_start(on_device(here, precision), start, given=True)
+        if id(here) not in found:
+            found[id(here)] = find_points(here, start, record)
+        check_length(length, how)
+        ready.append(with_distances(prepare(here, how, options.clock, record), found[id(here)]))
+        whole.append((here, how))
+    histories: dict[int, History] = {}
+    groups = _same_program(ready, lengths)
+    for group in groups:
+        first = on_device(ready[group[0]], precision)
+        check_fit(first.problem, start)
+        here, how = whole[group[0]]
+        length = lengths[group[0]]
+        how.estimator.check(here, start, how.batch)
+        caution_before(here, how)
+        copies = repeats * len(group)
+        compute, _ = choose_compute(first, start, copies, options.clients_at_once, half=options.half)
+        # Before they are stacked: what marks the leaves that vary must have the same layout.
+        laid_out = [dataclasses.replace(ready[i], compute=compute) for i in group]
+        fixed = _stack(laid_out, repeat_keys(seed, repeats), precision)
+        watch = Watch(record.every, record.theta == "all", pick_executor(options.executor, how))
+        driven = drive(
+            fixed, start, watch, length,
+            points=record.points, limit=record.limit, calls=options.calls,
+            about=about(how, seed, first, 0.0, compute) | {"label": f"{how.name} x {len(group)}"},
+            settings=[settings[i] for i in group],
+        )  # fmt: skip
+        memories = driven.state.clients.estimator, driven.state.server.aggregator
+        for place, i in enumerate(group):
+            notes = review(*whole[i], *jax.tree.map(lambda leaf, place=place: leaf[place], memories))
+            for note in notes:
+                tell(f"setting {i}: {note}")
+            meta = about(whole[i][1], seed, first, driven.seconds / len(group), compute)
+            meta |= {"setting": describe(settings[i])} | ({"notes": notes} if notes else {})
+            meta |= {} if driven.stopped_by is None else {"stopped_by": driven.stopped_by}
+            history = write_history(fixed, start, watch, length, driven.chunks, driven.state, meta, driven.first, place)
+            histories[i] = judge(history)
     return Sweep(_values(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
 
 
@@ -212,11 +207,11 @@ def _values(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return values
 
 
-def _same_program(ready: list[tuple[Any, Any]], lengths: list[int]) -> list[list[int]]:
+def _same_program(ready: list[Setup], lengths: list[int]) -> list[list[int]]:
     """Indices of settings that share structure, shapes, static fields and the number of rounds."""
     groups: dict[Any, list[int]] = {}
-    for i, pair in enumerate(ready):
-        leaves, structure = jax.tree.flatten(pair)
+    for i, setup in enumerate(ready):
+        leaves, structure = jax.tree.flatten(setup)
         shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) if _is_number(leaf) else leaf for leaf in leaves)
         groups.setdefault((structure, shapes, lengths[i]), []).append(i)
     return list(groups.values())
@@ -226,17 +221,17 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array))
 
 
-def _stack(pairs: list[tuple[Any, Any]], keys: Any, dtype: Any) -> Frozen:
+def _stack(setups: list[Setup], keys: Any, dtype: Any) -> Frozen:
     """Leaves that differ get a leading axis of settings, the others stay shared."""
-    columns = list(zip(*(jax.tree.leaves(pair) for pair in pairs), strict=True))
-    structure = jax.tree.structure(pairs[0])
+    columns = list(zip(*(jax.tree.leaves(setup) for setup in setups), strict=True))
+    structure = jax.tree.structure(setups[0])
     values, axes = [], []
     for column in columns:
         varies = _is_number(column[0]) and not all(c is column[0] or np.array_equal(c, column[0]) for c in column)
         values.append(np.stack([np.asarray(c) for c in column]) if varies else column[0])
         axes.append(0 if varies else None)
-    setup, targets = on_device(jax.tree.unflatten(structure, values), dtype)
-    return Frozen(setup, targets, keys, jax.tree.unflatten(structure, axes), len(pairs))
+    setup = on_device(jax.tree.unflatten(structure, values), dtype)
+    return Frozen(setup, keys, jax.tree.unflatten(structure, axes), len(setups))
 
 
 def set_by_name(problem: Problem, algorithm: Algorithm, name: str, value: Any) -> tuple[Problem, Algorithm]:

@@ -12,6 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+# For authors of parts.
+__all__ = [
+    "Batch",
+    "Broadcast",
+    "ClientMemory",
+    "Cohort",
+    "Estimate",
+    "Local",
+    "Secrets",
+    "ServerMemory",
+    "State",
+    "Upload",
+]
+
 Theta = PyTree
 Memory = PyTree
 World = PyTree
@@ -246,6 +260,8 @@ class ClientMemory(eqx.Module):
 
 
 class ServerMemory(eqx.Module):
+    """All that the server remembers between rounds besides the model; None where a part has no memory."""
+
     participation: Memory
     aggregator: Memory
 

@@ -18,6 +18,7 @@ PAGES = {
     "attack": "attack",
     "audit": "audit",
     "batches": "batches",
+    "callbacks": "record",
     "cases": "cases",
     "certify": "certify",
     "channels": "channels",
@@ -49,6 +50,7 @@ PAGES = {
     "privacy": "privacy",
     "problem": "problem",
     "recipes": "recipes",
+    "record": "record",
     "report": "report",
     "schedules": "schedules",
     "scoreboard": "scoreboard",
@@ -58,6 +60,7 @@ PAGES = {
     "tables": "networks",
     "testing": "testing",
     "theory": "theory",
+    "types": "types",
 }
 
 

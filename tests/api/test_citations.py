@@ -134,7 +134,7 @@ def test_problems_recipes_and_histories():
     assert _keys(pf.cite(problem)) == {"brown2022stateful", "jin2024performative"}
     assert pf.cite(pf.scaffold) == pf.cite("scaffold")
     algorithm = pf.fedexp(0.1, participation=pf.SchemeOne(1), deploy=pf.Every(2))
-    history = pf.run(problem, algorithm, rounds=2, theta=0.0, risk=False)
+    history = pf.run(problem, algorithm, rounds=2, theta=0.0, record=pf.Record(risks=False))
     assert _keys(pf.cite(history)) == _keys(pf.cite(algorithm)) > {"jhunjhunwala2023fedexp", "li2020convergence"}
 
 

@@ -100,7 +100,7 @@ def test_canaries_run_the_same_rounds_as_run():
     target = read_target(algorithm, 5, None)
     scores = run_coins(target, coins, rows=5, rounds=7, relation="replace", seed=3)
     problem = pf.Problem(OneHot(STRETCH * 2.0), pf.populations.Database(np.where(coins, 1, -1) * np.arange(1.0, 6.0)))
-    history = pf.run(problem, target.algorithm, 7, theta=jnp.zeros(5), seed=3, risk=False)
+    history = pf.run(problem, target.algorithm, 7, theta=jnp.zeros(5), seed=3, record=pf.Record(risks=False))
     np.testing.assert_allclose(scores[0], -history.final[0], rtol=1e-5, atol=1e-6)
 
 

@@ -110,7 +110,7 @@ def test_the_call_that_is_suggested_goes_where_it_says(strong):
     logs = [one.log for one in report.clients]
     fits = [audit.fit(log, "linear") for log in logs]
     problem = audit.fitted_problem(logs, fits, pf.losses.squared, np.array(report.prospect.weights), rows=2000)
-    settings = {"theta": report.prospect.here, "seed": 0, "progress": False}
+    settings = {"theta": report.prospect.here, "seed": 0}
     retrained = pf.run(problem, eval(report.advice.otherwise[1], {"pf": pf}), rounds=40, **settings)
     np.testing.assert_allclose(retrained.theta[0, -1], found.stable, rtol=1e-3)
     optimised = pf.run(problem, eval(report.advice.code, {"pf": pf}), rounds=120, repeats=4, **settings)

@@ -62,7 +62,7 @@ MISTAKES = {
     "box upside down": ("lo = -9", "lo = 10", "problem.domain", "lo <= hi"),
     "theta of a wrong shape": ("theta = 0.0", "theta = [0.0, 1.0]", "run.theta", "must have shape ()"),
     "unknown precision": ("theta = 0.0", 'dtype = "float16"', "run.dtype", "got 'float16'"),
-    "point that is no point": ("theta = 0.0", 'stable = "sovle"', "run.stable", "got 'sovle'"),
+    "point that is no point": ("theta = 0.0", 'record = { stable = "sovle" }', "run.record.stable", "got 'sovle'"),
     "no such file": ("[0.2, 0.3, 0.5]", '{ file = "w.npy" }', "problem.weights.file", "there is no file"),
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ noise_multiplier = 4.0
 MORE
 [run]
 rounds = 40
-risk = false
+record = { risks = false }
 PRIVACY
 """
 PRIVACY = "[privacy]\ndelta = 1e-5\n"

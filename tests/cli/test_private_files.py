@@ -44,7 +44,7 @@ rate = 0.05
 batch = { name = "Poisson", rate = 0.3, n_max = 6 }
 [run]
 rounds = 4
-risk = false
+record = { risks = false }
 """
 
 

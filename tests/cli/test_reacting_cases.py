@@ -34,7 +34,7 @@ batch = { name = "Fixed", n = 20 }
 MORE
 [run]
 rounds = 7
-risk = false
+record = { risks = false }
 dtype = "float64"
 """
 

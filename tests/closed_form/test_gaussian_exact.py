@@ -34,7 +34,16 @@ def test_monte_carlo_agrees_with_the_recursion(participation, scheme, k, E, n, d
         participation=participation,
     )  # fmt: skip
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, SENSITIVITY, SCALE), WEIGHTS)
-    history = pf.run(problem, algorithm, rounds=ROUNDS, theta=4.0, seed=3, repeats=REPEATS, dtype="float64", risk=False)
+    history = pf.run(
+        problem,
+        algorithm,
+        rounds=ROUNDS,
+        theta=4.0,
+        seed=3,
+        repeats=REPEATS,
+        dtype="float64",
+        record=pf.Record(risks=False),
+    )
     assert exact.mean[0] == 4.0 and exact.variance[0] == 0.0
     for samples, known in ((history.theta, exact.mean), ((history.theta - STABLE) ** 2, exact.mse)):
         error = samples.std(axis=0)[1:] / np.sqrt(REPEATS)

@@ -49,7 +49,12 @@ def test_drift_with_noise_unequal_work_and_control_variates():
 def test_the_spread_of_risks_between_clients():
     """f_i(theta) = ((theta (1 - eps_i) - m_i)^2 + scale^2) / 2."""
     history = pf.run(
-        gaussian(REACTING, 0.7), pf.p_fedavg(0.1, participation=pf.SchemeTwo(2)), 6, theta=0.3, risk=3, dtype="float64"
+        gaussian(REACTING, 0.7),
+        pf.p_fedavg(0.1, participation=pf.SchemeTwo(2)),
+        6,
+        theta=0.3,
+        record=pf.Record(risks=3),
+        dtype="float64",
     )
     theta = history.theta[0][history.risk_rounds]
     each = (np.square(np.outer(theta, 1 - REACTING) - M) + 0.49) / 2
@@ -68,7 +73,7 @@ def test_the_spread_of_risks_between_clients():
 )
 def test_the_step_of_the_server_is_recorded(aggregator, estimator):
     algorithm = pf.p_fedavg(ETA, aggregator=aggregator, estimator=estimator)
-    history = pf.run(gaussian(STATIC), algorithm, 1, theta=0.5, dtype="float64", risk=False)
+    history = pf.run(gaussian(STATIC), algorithm, 1, theta=0.5, dtype="float64", record=pf.Record(risks=False))
     delta = ETA * (M - 0.5)
     stretch = P @ delta**2 / (2 * ((P @ delta) ** 2 + 1e-3))
     assert 1 < stretch < 50
@@ -95,7 +100,13 @@ class TestCyclesOfLocalWork:
             participation=pf.Cyclic([list(group) for group in self.GROUPS]),
         )  # fmt: skip
         history = pf.run(
-            problem, algorithm, rounds, theta=0.5, repeats=repeats, dtype="float64", risk=False, record_theta="last"
+            problem,
+            algorithm,
+            rounds,
+            theta=0.5,
+            repeats=repeats,
+            dtype="float64",
+            record=pf.Record(risks=False, theta="last"),
         )
         return history.theta[:, -1]
 
@@ -149,7 +160,9 @@ def test_a_rejected_client_is_waited_for_and_counted():
     mean = np.asarray([1.0, 2.0, 1e200])  # its square is no number, and neither is its gradient's
     problem = pf.Problem(broken_far_out, pf.populations.Gaussian(mean, 0.0, 0.0))
     clock = pf.Clock(compute=[1.0, 1.0, 10.0], communication=1.0)
-    history = pf.run(problem, pf.p_fedavg(0.1), 3, theta=0.0, clock=clock, dtype="float64", risk=False, stable=1.5)
+    history = pf.run(
+        problem, pf.p_fedavg(0.1), 3, theta=0.0, clock=clock, dtype="float64", record=pf.Record(risks=False, stable=1.5)
+    )
     assert history["broken_updates"][0].tolist() == [0, 1, 2, 3]
     assert history["uploads"][0].tolist() == [0, 3, 6, 9]
     assert history["time"][0].tolist() == [0, 11, 22, 33]
@@ -162,7 +175,7 @@ def broken_far_out(theta, z):
 def test_the_recorded_server_step_is_that_of_evened_updates():
     tau = [5, 1, 3, 2]
     algorithm = pf.p_fedavg(ETA, participation=pf.LocalWork(pf.Full(), tau), aggregator=Nova(Extrapolate()))
-    history = pf.run(gaussian(STATIC), algorithm, 1, theta=0.5, dtype="float64", risk=False)
+    history = pf.run(gaussian(STATIC), algorithm, 1, theta=0.5, dtype="float64", record=pf.Record(risks=False))
     delta = (1 - (1 - ETA) ** np.asarray(tau)) * (M - 0.5) * (P @ tau) / tau
     step = max(1.0, P @ delta**2 / (2 * ((P @ delta) ** 2 + 1e-3)))
     np.testing.assert_allclose(history["server_step"][0, 1], step, rtol=1e-12)

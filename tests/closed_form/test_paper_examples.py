@@ -7,7 +7,7 @@ import pytest
 
 import performative as pf
 from performative import solve
-from performative.engine.setup import on_device
+from performative.prepare import on_device
 from performative.risk import client_risks, decoupled_risk
 from performative.theory import Assumptions
 
@@ -58,7 +58,9 @@ def test_the_divergent_instance_of_proposition_2_8(eps_bar):
     with pytest.warns(UserWarning, match="repels.*repelling-point"):
         assert float(solve.stable_point(problem)) == pytest.approx(-2.0)
     with pytest.warns(UserWarning, match="run-diverged"):
-        history = pf.run(problem, pf.p_fedavg(rate=0.5), rounds=150, theta=0.5, repeats=2, risk=False)
+        history = pf.run(
+            problem, pf.p_fedavg(rate=0.5), rounds=150, theta=0.5, repeats=2, record=pf.Record(risks=False)
+        )
     assert history.status == "diverged"
 
 

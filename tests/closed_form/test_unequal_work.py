@@ -23,7 +23,13 @@ def final(eps, rounds=2000, mean=M, weights=P, theta=0.5, rate=ETA, repeats=1, *
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(mean, eps, 0.0), weights)
     algorithm = pf.p_fedavg(rate, **parts)
     history = pf.run(
-        problem, algorithm, rounds, theta=theta, repeats=repeats, dtype="float64", risk=False, consensus=False
+        problem,
+        algorithm,
+        rounds,
+        theta=theta,
+        repeats=repeats,
+        dtype="float64",
+        record=pf.Record(risks=False, consensus=False),
     )
     return history.theta[:, -1]
 
@@ -167,7 +173,7 @@ def test_scaffold_removes_the_drift_of_unequal_curvature():
         ({"estimator": ControlVariate(Minibatch()), "aggregator": Scaffold()}, truth),
     ):
         algorithm = pf.fedavg(ETA, local_steps=E, **parts)
-        history = pf.run(problem, algorithm, 300, theta=0.0, dtype="float64", risk=False)
+        history = pf.run(problem, algorithm, 300, theta=0.0, dtype="float64", record=pf.Record(risks=False))
         np.testing.assert_allclose(history.theta[:, -1], point, rtol=1e-9)
     assert abs(w @ slope / np.sum(w) - truth) > 0.1
 

@@ -72,7 +72,9 @@ def exact(member, data, rounds):
 def paths(aggregator, data):
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(*DATA[data], 0.0), WEIGHTS)
     algorithm = pf.p_fedavg(ETA, local_steps=E, participation=pf.SchemeTwo(K), aggregator=aggregator)
-    history = pf.run(problem, algorithm, ROUNDS, theta=START, repeats=REPEATS, seed=2, risk=False, dtype="float64")
+    history = pf.run(
+        problem, algorithm, ROUNDS, theta=START, repeats=REPEATS, seed=2, record=pf.Record(risks=False), dtype="float64"
+    )
     return np.asarray(history.theta)
 
 

@@ -22,11 +22,23 @@ def gaussian(eps, **options):
 def test_a_batch_beyond_every_table():
     says = r"Fixed\(8\) draws 8 rows a step with replacement, from tables of at most 7 rows.*\[batch-exceeds-table\]"
     with pytest.warns(UserWarning, match=says) as said:
-        pf.run(TABLES, pf.p_fedavg(0.1, batch=pf.Fixed(8)), 1, risk=False, progress=False)
+        pf.run(
+            TABLES,
+            pf.p_fedavg(0.1, batch=pf.Fixed(8)),
+            1,
+            record=pf.Record(risks=False),
+            callbacks=[pf.callbacks.Progress(False)],
+        )
     assert len(said) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pf.run(TABLES, pf.p_fedavg(0.1, batch=pf.Fixed(7)), 1, risk=False, progress=False)
+        pf.run(
+            TABLES,
+            pf.p_fedavg(0.1, batch=pf.Fixed(7)),
+            1,
+            record=pf.Record(risks=False),
+            callbacks=[pf.callbacks.Progress(False)],
+        )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +54,15 @@ def test_divergence_comes_with_a_rate(eps, options, says):
     with pytest.warns(
         UserWarning, match=rf"3 of 3 repeats diverged, the first at .*; .*{says}.*\[run-diverged"
     ) as said:
-        history = pf.run(gaussian(eps), pf.p_fedavg(**options), 200, theta=5.0, repeats=3, risk=False, progress=False)
+        history = pf.run(
+            gaussian(eps),
+            pf.p_fedavg(**options),
+            200,
+            theta=5.0,
+            repeats=3,
+            record=pf.Record(risks=False),
+            callbacks=[pf.callbacks.Progress(False)],
+        )
     assert history.status == "diverged" and len(said) == 1
 
 
@@ -50,12 +70,24 @@ def test_risk_that_grows_because_steps_are_too_long():
     """Features of a hundred: logistic steps are bounded, so nothing diverges, and the model is worthless."""
     far = pf.Problem(pf.losses.logistic(0.001), pf.populations.Strategic(100 * X, Y, 0.0))
     with pytest.warns(UserWarning, match=r"performative risk ended at \d+.*the start had 0.693.*\[rate-too-large\]"):
-        history = pf.run(far, pf.p_fedavg(1.0, batch=pf.batches.Whole()), 5, risk=1, progress=False)
+        history = pf.run(
+            far,
+            pf.p_fedavg(1.0, batch=pf.batches.Whole()),
+            5,
+            record=pf.Record(risks=1),
+            callbacks=[pf.callbacks.Progress(False)],
+        )
     assert history.status == "completed"
     limit = settling_rate(far, pf.p_fedavg(1.0), np.zeros(2), 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        slow = pf.run(far, pf.p_fedavg(0.9 * limit, batch=pf.batches.Whole()), 5, risk=1, progress=False)
+        slow = pf.run(
+            far,
+            pf.p_fedavg(0.9 * limit, batch=pf.batches.Whole()),
+            5,
+            record=pf.Record(risks=1),
+            callbacks=[pf.callbacks.Progress(False)],
+        )
     assert slow["performative_risk"][0, -1] < 0.7 < history["performative_risk"][0, -1]
 
 
@@ -66,14 +98,23 @@ def test_updates_that_were_left_out():
 
     problem = pf.Problem(half, pf.populations.Gaussian([1.0, 100.0], 0.1, 0.1))
     with pytest.warns(UserWarning, match=r"5 of 10 updates were not finite and were left out.*\[nonfinite-updates\]"):
-        history = pf.run(problem, pf.p_fedavg(0.1), 5, theta=0.0, risk=False, progress=False)
+        history = pf.run(
+            problem,
+            pf.p_fedavg(0.1),
+            5,
+            theta=0.0,
+            record=pf.Record(risks=False),
+            callbacks=[pf.callbacks.Progress(False)],
+        )
     assert history.status == "completed" and history.final[0] < 1.2
 
 
 def test_a_run_in_which_nobody_takes_part_has_failed():
     nobody = pf.participation.Available([1e-9, 1e-9])
     with pytest.warns(UserWarning, match=r"no client took part in any of the 3 rounds.*\[nothing-was-learned\]"):
-        history = pf.run(gaussian(0.5), pf.p_fedavg(0.1, participation=nobody), 3, theta=5.0, risk=False)
+        history = pf.run(
+            gaussian(0.5), pf.p_fedavg(0.1, participation=nobody), 3, theta=5.0, record=pf.Record(risks=False)
+        )
     assert history.status == "failed"
 
 

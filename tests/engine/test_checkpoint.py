@@ -23,8 +23,8 @@ folder, out = sys.argv[1], sys.argv[2]
 inner = pf.populations.Gaussian(np.arange(6.0), 0.6, 1.0)
 problem = pf.Problem(pf.losses.squared, pf.populations.Sluggish(inner, 0.3))
 algorithm = pf.p_fedavg(rate=pf.schedules.harmonic(5.0, 50.0), local_steps=2, participation=pf.SchemeOne(3))
-options = dict(rounds=2000, theta=0.0, repeats=2, checkpoint_every=10, resume=True)
-pf.run(problem, algorithm, checkpoint=folder, **options).save(out)
+options = dict(rounds=2000, theta=0.0, repeats=2, checkpoint=pf.Checkpoint(folder, every=10, resume=True))
+pf.run(problem, algorithm, **options).save(out)
 """
 
 
@@ -63,20 +63,25 @@ PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(3.0), 
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path):
-    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, risk=False)
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, record=pf.Record(risks=False))
     with pytest.raises(ValueError, match="already holds a run"):
-        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, risk=False)
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, record=pf.Record(risks=False))
     with pytest.raises(ValueError, match=r"algorithm\.rate\.value: 0\.1 -> 0\.2"):
-        pf.run(PROBLEM, pf.p_fedavg(rate=0.2), rounds=4, theta=0.0, checkpoint=tmp_path, resume=True, risk=False)
-    with pytest.raises(ValueError, match="resume=True needs checkpoint="):
-        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, resume=True, risk=False)
+        pf.run(
+            PROBLEM,
+            pf.p_fedavg(rate=0.2),
+            rounds=4,
+            theta=0.0,
+            checkpoint=pf.Checkpoint(tmp_path, resume=True),
+            record=pf.Record(risks=False),
+        )
 
 
 def test_a_finished_run_can_be_extended(tmp_path):
-    options = dict(theta=0.0, risk=False, dtype="float64")
+    options = dict(theta=0.0, record=pf.Record(risks=False), dtype="float64")
     algorithm = pf.p_fedavg(rate=0.1)
-    pf.run(PROBLEM, algorithm, rounds=4, checkpoint=tmp_path, checkpoint_every=2, **options)
-    longer = pf.run(PROBLEM, algorithm, rounds=8, checkpoint=tmp_path, checkpoint_every=2, resume=True, **options)
+    pf.run(PROBLEM, algorithm, rounds=4, checkpoint=pf.Checkpoint(tmp_path, every=2), **options)
+    longer = pf.run(PROBLEM, algorithm, rounds=8, checkpoint=pf.Checkpoint(tmp_path, every=2, resume=True), **options)
     np.testing.assert_array_equal(longer.theta, pf.run(PROBLEM, algorithm, rounds=8, **options).theta)
 
 
@@ -86,9 +91,8 @@ def test_no_pickle_and_nothing_half_written(tmp_path):
         pf.p_fedavg(rate=0.1),
         rounds=6,
         theta=0.0,
-        checkpoint=tmp_path,
-        checkpoint_every=2,
-        risk=False,
+        checkpoint=pf.Checkpoint(tmp_path, every=2),
+        record=pf.Record(risks=False),
     )
     book = json.loads((tmp_path / "state.json").read_text())
     names = sorted(p.name for p in tmp_path.iterdir())
@@ -118,44 +122,47 @@ def test_models_with_any_keys_are_saved(tmp_path):
 
     problem = pf.Problem(loss, pf.populations.Database(np.zeros((2, 3))))
     start = {"a/b": np.float32(1), "c%2F": np.float32(2), "d.e": np.float32(3)}
-    history = pf.run(problem, pf.p_fedavg(0.1), 2, theta=start, risk=False)
+    history = pf.run(problem, pf.p_fedavg(0.1), 2, theta=start, record=pf.Record(risks=False))
     loaded = pf.History.load(history.save(tmp_path / "one.nc"))
     assert set(loaded.theta) == set(start) and all(np.all(loaded.theta[n] == history.theta[n]) for n in start)
     nested = {"a.b": np.float32(1), "a": {"b": np.float32(2)}}
-    history = pf.run(problem, pf.p_fedavg(0.1), 2, theta=nested, risk=False)
+    history = pf.run(problem, pf.p_fedavg(0.1), 2, theta=nested, record=pf.Record(risks=False))
     loaded = pf.History.load(history.save(tmp_path / "two.nc"))
     assert np.all(loaded.theta["a%2Eb"] == history.theta["a.b"])
     assert np.all(loaded.theta["a.b"] == history.theta["a"]["b"])
 
 
 def test_a_diverged_run_stays_where_it_ended(tmp_path):
-    options = {"rounds": 400, "theta": 1.0, "risk": 5, "checkpoint": tmp_path, "checkpoint_every": 7}
+    options = {"rounds": 400, "theta": 1.0, "record": pf.Record(risks=5)}
+    options["checkpoint"] = pf.Checkpoint(tmp_path, every=7, resume=True)
     with pytest.warns(UserWarning, match="run-diverged"):
         first = pf.run(PROBLEM, pf.p_fedavg(rate=9.0), **options)
     assert first.status == "diverged"
     with pytest.warns(UserWarning, match="run-diverged"):
-        assert same(first, pf.run(PROBLEM, pf.p_fedavg(rate=9.0), resume=True, **options))
+        assert same(first, pf.run(PROBLEM, pf.p_fedavg(rate=9.0), **options))
 
 
 def test_other_targets_are_another_run(tmp_path):
-    options = {"rounds": 4, "theta": 0.0, "risk": False, "checkpoint": tmp_path}
-    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), stable=2.0, **options)
-    with pytest.raises(ValueError, match=r"targets\.stable"):
-        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), stable=50.0, resume=True, **options)
+    options = {"rounds": 4, "theta": 0.0, "checkpoint": pf.Checkpoint(tmp_path, resume=True)}
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), record=pf.Record(risks=False, stable=2.0), **options)
+    with pytest.raises(ValueError, match=r"distance_to_stable\.function\.point"):
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), record=pf.Record(risks=False, stable=50.0), **options)
 
 
 def test_a_thinned_run_is_made_longer_only_at_a_record(tmp_path):
-    options = {"theta": 0.0, "risk": False, "every": 3, "checkpoint": tmp_path}
+    options = {"theta": 0.0, "record": pf.Record(risks=False, every=3)}
+    options["checkpoint"] = pf.Checkpoint(tmp_path, resume=True)
     pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=7, **options)
     with pytest.raises(ValueError, match="ended at round 7, which is no multiple of every=3"):
-        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=20, resume=True, **options)
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=20, **options)
 
 
 def test_a_run_does_not_go_back(tmp_path):
-    options = {"theta": 0.0, "risk": False, "checkpoint": tmp_path, "checkpoint_every": 2}
+    options = {"theta": 0.0, "record": pf.Record(risks=False)}
+    options["checkpoint"] = pf.Checkpoint(tmp_path, every=2, resume=True)
     pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=10, **options)
     with pytest.raises(ValueError, match="rounds=5: the run in the checkpoint is already at round 10"):
-        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=5, resume=True, **options)
+        pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=5, **options)
 
 
 def scaled_loss(scale):
@@ -166,9 +173,7 @@ def scaled_loss(scale):
 
 
 def test_another_closure_is_another_loss(tmp_path):
-    options = {"theta": 0.0, "risk": False, "checkpoint": tmp_path}
+    options = {"theta": 0.0, "record": pf.Record(risks=False), "checkpoint": pf.Checkpoint(tmp_path, resume=True)}
     pf.run(pf.Problem(scaled_loss(1.0), PROBLEM.population), pf.p_fedavg(rate=0.1), rounds=4, **options)
     with pytest.raises(ValueError, match=r"problem\.loss\.holds"):
-        pf.run(
-            pf.Problem(scaled_loss(7.0), PROBLEM.population), pf.p_fedavg(rate=0.1), rounds=8, resume=True, **options
-        )
+        pf.run(pf.Problem(scaled_loss(7.0), PROBLEM.population), pf.p_fedavg(rate=0.1), rounds=8, **options)

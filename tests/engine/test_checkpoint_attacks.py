@@ -16,9 +16,17 @@ HOLD = "import sys, time; from pathlib import Path; from performative.files impo
 HOLD += "with only_one(Path(sys.argv[1]), 'held'):\n    print('held', flush=True); time.sleep(60)"
 
 
-def run(folder, rounds=6, **options):
+def run(folder, rounds=6, resume=False, **options):
     algorithm = pf.p_fedavg(rate=0.1)
-    return pf.run(PROBLEM, algorithm, rounds, 0.0, checkpoint=folder, checkpoint_every=2, risk=False, **options)
+    return pf.run(
+        PROBLEM,
+        algorithm,
+        rounds,
+        0.0,
+        checkpoint=pf.Checkpoint(folder, every=2, resume=resume),
+        record=pf.Record(risks=False),
+        **options,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from performative.engine.blocks import map_in_blocks
 from performative.engine.compute import Compute, InHalf
 from performative.engine.layout import Footprint
 from performative.engine.memory import bytes_of, peak_bytes
-from performative.engine.run import make_ready
+from performative.engine.ready import make_ready
 
 RNG = np.random.default_rng(0)
 
@@ -67,7 +67,7 @@ SOME = pf.p_fedavg(0.1, local_steps=2, batch=pf.Fixed(2), participation=pf.Schem
 
 
 def run(problem=STRATEGIC, algorithm=SOME, rounds=3, **options):
-    return pf.run(problem, algorithm, rounds, **dict(risk=False, dtype="float64") | options)
+    return pf.run(problem, algorithm, rounds, **dict(record=pf.Record(risks=False), dtype="float64") | options)
 
 
 def assert_same_run(first, second, rtol=1e-12):
@@ -85,7 +85,7 @@ def all_at_once():
 
 @pytest.mark.parametrize("at_once", [1, pytest.param(3, marks=pytest.mark.slow), 5])
 def test_clients_in_turn_give_the_same_run(all_at_once, at_once):
-    history = run(repeats=2, at_once=at_once)
+    history = run(repeats=2, clients_at_once=at_once)
     assert_same_run(history, all_at_once)
     said = {1: "one client at a time", 3: "3 clients at once", 5: "all clients at once"}[at_once]
     assert history.meta["compute"].startswith(said)
@@ -96,13 +96,15 @@ def test_everyone_in_turn_with_a_memory():
     population = pf.populations.Sluggish(STRATEGIC.population, 0.3)
     problem = pf.Problem(STRATEGIC.loss, population)
     algorithm = pf.scaffold(0.1, local_steps=2, batch=pf.Fixed(2))
-    assert_same_run(run(problem, algorithm, at_once=2), run(problem, algorithm))
+    assert_same_run(run(problem, algorithm, clients_at_once=2), run(problem, algorithm))
 
 
 @pytest.mark.slow
 def test_a_sweep_in_turn_gives_the_same_runs():
     over = {"rate": [0.1, 0.2]}
-    sweeps = [pf.sweep(STRATEGIC, SOME, over, 3, repeats=2, dtype="float64", at_once=at_once) for at_once in (None, 2)]
+    sweeps = [
+        pf.sweep(STRATEGIC, SOME, over, 3, repeats=2, dtype="float64", clients_at_once=at_once) for at_once in (None, 2)
+    ]
     for usual, turns in zip(*(sweep.histories for sweep in sweeps), strict=True):
         assert_same_run(turns, usual)
         assert turns.meta["compute"].startswith("2 clients at once")
@@ -110,19 +112,19 @@ def test_a_sweep_in_turn_gives_the_same_runs():
 
 @pytest.mark.slow
 def test_a_run_in_turn_goes_on_from_its_checkpoint(tmp_path):
-    whole = run(rounds=6, at_once=2)
-    folder = dict(checkpoint=tmp_path, checkpoint_every=2, at_once=2)
+    whole = run(rounds=6, clients_at_once=2)
+    folder = dict(checkpoint=pf.Checkpoint(tmp_path, every=2, resume=True), clients_at_once=2)
     run(rounds=4, **folder)
-    resumed = run(rounds=6, resume=True, **folder)
+    resumed = run(rounds=6, **folder)
     np.testing.assert_array_equal(resumed.theta, whole.theta)
     # How a run is laid out is no part of what it is: it may go on with more or less memory.
-    other = run(rounds=8, resume=True, **folder | dict(at_once=None))
+    other = run(rounds=8, **folder | dict(clients_at_once=None))
     assert_same_run(other, run(rounds=8))
 
 
 def test_at_once_is_checked():
-    with pytest.raises(ValueError, match="at_once must be a whole number >= 1; got 0"):
-        run(at_once=0)
+    with pytest.raises(ValueError, match="clients_at_once must be a whole number >= 1; got 0"):
+        run(clients_at_once=0)
 
 
 def small_cnn(images=6, **options):
@@ -182,7 +184,7 @@ def test_short_memory_splits_a_run(monkeypatch, cnn_runs):
 
     assert pretend(1 << 40).meta["compute"].startswith("all clients at once")
     with jax.enable_x64(True):
-        setup, start, _ = make_ready(problem, algorithm, theta, pf.Clock(), True, jnp.float64)
+        setup, start, _ = make_ready(problem, algorithm, theta, pf.Clock(), pf.Record(), jnp.float64)
         footprint = layout.measure_footprint(layout.set_compute(setup, start, False), start, 1)
     room = footprint.standing + 2 * 3 * footprint.update + int(2.1 * 1.5 * footprint.client)
     split = pretend(room)

@@ -15,7 +15,7 @@ COUNTS = ("time", "uploads", "samples", "communications", "broken_updates")
 def seldom():
     """Three clients of which each is there in one round of four: some rounds have nobody."""
     algorithm = pf.fedexp(0.1, participation=pf.participation.Available(0.25))
-    return pf.run(PROBLEM, algorithm, 30, theta=2.0, repeats=3, risk=False)
+    return pf.run(PROBLEM, algorithm, 30, theta=2.0, repeats=3, record=pf.Record(risks=False))
 
 
 def test_nothing_is_recorded_before_the_first_round(seldom):
@@ -38,7 +38,7 @@ def test_a_round_with_nobody_has_no_levels(seldom):
 
 def test_the_executor_that_finds_errors_agrees():
     algorithm = pf.p_fedavg(0.1, participation=pf.participation.Available(0.25))
-    asked = {"rounds": 8, "theta": 2.0, "risk": False, "dtype": "float64"}
+    asked = {"rounds": 8, "theta": 2.0, "record": pf.Record(risks=False), "dtype": "float64"}
     one, other = (pf.run(PROBLEM, algorithm, executor=name, **asked) for name in ("gather", "loop"))
     np.testing.assert_allclose(one["consensus"], other["consensus"], atol=1e-12)
     assert np.isnan(one["consensus"]).sum() > 1

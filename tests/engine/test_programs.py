@@ -29,7 +29,13 @@ def compiled(call):
 
 
 def run(loss):
-    pf.run(pf.Problem(loss, POPULATION), pf.p_fedavg(rate=0.1), 3, 0.0, risk=False, stable=0.0, optimal=0.0)
+    pf.run(
+        pf.Problem(loss, POPULATION),
+        pf.p_fedavg(rate=0.1),
+        3,
+        0.0,
+        record=pf.Record(risks=False, stable=0.0, optimal=0.0),
+    )
 
 
 def test_a_lambda_that_is_written_anew_is_compiled_once():

@@ -34,7 +34,7 @@ def test_the_readme_shape_of_a_history():
 
 
 def test_distances_and_risks_are_what_they_say():
-    history = pf.run(PROBLEM, ALGORITHM, rounds=4, theta=0.0, dtype="float64", risk=4)
+    history = pf.run(PROBLEM, ALGORITHM, rounds=4, theta=0.0, dtype="float64", record=pf.Record(risks=4))
     stable, optimal = 2.0 / 0.5, 0.5 * 2.0 / 0.25
     np.testing.assert_allclose(history["distance_to_stable"], np.abs(history.theta - stable), rtol=1e-12)
     np.testing.assert_allclose(history["distance_to_optimal"], np.abs(history.theta - optimal), rtol=1e-12)
@@ -59,23 +59,25 @@ def test_a_repeat_is_the_same_however_many_there_are():
 
 @pytest.mark.slow
 def test_thinning_keeps_the_trajectory_and_adds_up_the_counts():
-    full = pf.run(PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", risk=False)
-    thin = pf.run(PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", every=3, risk=False)
+    full = pf.run(PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", record=pf.Record(risks=False))
+    thin = pf.run(PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", record=pf.Record(every=3, risks=False))
     assert thin.rounds.tolist() == [0, 3, 6, 7]
     np.testing.assert_allclose(thin.theta, full.theta[:, [0, 3, 6, 7]], rtol=1e-14)
     for name in ("time", "uploads", "samples", "communications"):
         np.testing.assert_allclose(thin[name], full[name][:, [0, 3, 6, 7]], rtol=1e-14)
-    last = pf.run(PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", every=3, risk=False, record_theta="last")
+    last = pf.run(
+        PROBLEM, ALGORITHM, rounds=7, theta=0.0, dtype="float64", record=pf.Record(every=3, risks=False, theta="last")
+    )
     np.testing.assert_allclose(last.theta, full.theta[:, [7]], rtol=1e-14)
     np.testing.assert_allclose(last["distance_to_stable"], thin["distance_to_stable"], rtol=1e-14)
 
 
 def test_other_numbers_do_not_compile_again():
-    pf.run(PROBLEM, ALGORITHM, rounds=16, theta=0.0, risk=False)
+    pf.run(PROBLEM, ALGORITHM, rounds=16, theta=0.0, record=pf.Record(risks=False))
     before = run_chunk._cached._cache_size()
     other = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS + 1.0, 0.3, 2.0))
     again = pf.p_fedavg(rate=0.2, local_steps=2, participation=pf.SchemeOne(3))
-    pf.run(other, again, rounds=13, theta=1.0, seed=5, risk=False)
+    pf.run(other, again, rounds=13, theta=1.0, seed=5, record=pf.Record(risks=False))
     assert run_chunk._cached._cache_size() == before
 
 
@@ -94,7 +96,7 @@ def test_divergence_is_a_named_result_that_stops_the_run():
 @pytest.mark.slow
 def test_each_repeat_is_judged_by_itself():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS - 2.0, 0.0, 1.0))
-    history = pf.run(problem, pf.p_fedavg(rate=0.1), rounds=3, theta=0.0, limit=0.05, repeats=64)
+    history = pf.run(problem, pf.p_fedavg(rate=0.1), rounds=3, theta=0.0, record=pf.Record(limit=0.05), repeats=64)
     assert 0 < np.sum(history.stopped_at >= 0) < 64
     assert history.rounds[-1] == 3
     outside = np.abs(history.theta) > 0.05
@@ -105,7 +107,7 @@ def test_each_repeat_is_judged_by_itself():
 def test_realised_participation_is_held_against_the_weights():
     weights = np.asarray([0.4, 0.3, 0.1, 0.1, 0.1])
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 1.0), weights=weights)
-    history = pf.run(problem, ALGORITHM, rounds=400, theta=0.0, repeats=8, risk=False)
+    history = pf.run(problem, ALGORITHM, rounds=400, theta=0.0, repeats=8, record=pf.Record(risks=False))
     assert history.participation is not None
     np.testing.assert_allclose(history.participation.sum(axis=1), 1.0, rtol=1e-5)
     draws = 3 * 400 * 8
@@ -115,11 +117,14 @@ def test_realised_participation_is_held_against_the_weights():
 
 def test_the_clock_counts_steps_messages_and_stragglers():
     clock = pf.Clock(compute=2.0, communication=5.0)
-    history = pf.run(PROBLEM, ALGORITHM, rounds=3, theta=0.0, clock=clock, risk=False)
+    history = pf.run(PROBLEM, ALGORITHM, rounds=3, theta=0.0, clock=clock, record=pf.Record(risks=False))
     np.testing.assert_allclose(history["time"][0], [0.0, 9.0, 18.0, 27.0])
     assert history["communications"][0].tolist() == [0, 2, 4, 6]
     waiting = pf.p_fedavg(rate=0.1, participation=pf.FirstK(2, pf.participation.UniformLatency(10.0)))
-    waited = pf.run(PROBLEM, waiting, rounds=200, theta=0.0, repeats=20, risk=False)["time"][:, -1] / 200 - 1.0
+    waited = (
+        pf.run(PROBLEM, waiting, rounds=200, theta=0.0, repeats=20, record=pf.Record(risks=False))["time"][:, -1] / 200
+        - 1.0
+    )
     # The second of five uniform times on (0, 10): mean 10 * 2/6, variance 100 * 2*4/(36*7).
     error = np.sqrt(100 * 8 / 252 / (200 * 20))
     assert abs(waited.mean() - 10 / 3) < 4 * error
@@ -131,14 +136,24 @@ def test_deployments_step_round_never_and_lazy_settle_where_they_should():
     quiet = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 0.0))
     for deploy, end in (("step", 4.0), ("round", 4.0), ("never", 3.0), (pf.Every(3), 4.0)):
         history = pf.run(
-            quiet, pf.p_fedavg(rate=0.3, deploy=deploy), rounds=300, theta=2.0, dtype="float64", risk=False
+            quiet,
+            pf.p_fedavg(rate=0.3, deploy=deploy),
+            rounds=300,
+            theta=2.0,
+            dtype="float64",
+            record=pf.Record(risks=False),
         )
         assert abs(history.theta[0, -1] - end) < 1e-9, deploy
-    static = pf.run(quiet, pf.fedavg(rate=0.3), rounds=150, theta=2.0, dtype="float64", risk=False)
+    static = pf.run(quiet, pf.fedavg(rate=0.3), rounds=150, theta=2.0, dtype="float64", record=pf.Record(risks=False))
     assert abs(static.theta[0, -1] - 3.0) < 1e-9
     # A lazy world responds to the model of the last multiple of three.
     lazy = pf.run(
-        quiet, pf.p_fedavg(rate=0.3, deploy=pf.Every(3)), rounds=5, theta=2.0, dtype="float64", risk=False
+        quiet,
+        pf.p_fedavg(rate=0.3, deploy=pf.Every(3)),
+        rounds=5,
+        theta=2.0,
+        dtype="float64",
+        record=pf.Record(risks=False),
     ).theta[0]
     for r in range(5):
         deployed = lazy[3 * (r // 3)]
@@ -165,7 +180,9 @@ def test_the_smallest_client_must_serve_the_batch():
     with pytest.raises(ValueError, match=r"Uniform\(n=4\).* only 2"):
         pf.run(problem, pf.p_fedavg(rate=0.1, batch=pf.Uniform(4)), rounds=1)
     for batch in (pf.Uniform(2), pf.Shuffled(2), pf.Fixed(8)):
-        history = pf.run(problem, pf.p_fedavg(rate=0.1, batch=batch), rounds=4, theta=[1.0], risk=False)
+        history = pf.run(
+            problem, pf.p_fedavg(rate=0.1, batch=batch), rounds=4, theta=[1.0], record=pf.Record(risks=False)
+        )
         np.testing.assert_allclose(history.theta[0, :, 0], 0.9 ** np.arange(5), rtol=1e-5)
 
 
@@ -173,16 +190,16 @@ def test_the_smallest_client_must_serve_the_batch():
 def test_divergence_stops_a_run_without_risks_too_and_at_the_same_record():
     runaway = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 3.0, 1.0))
     options = {"rounds": 20_000, "theta": 1.0}
-    without = pf.run(runaway, pf.p_fedavg(rate=0.9), risk=False, **options)
-    beside = pf.run(runaway, pf.p_fedavg(rate=0.9), risk=100, **options)
+    without = pf.run(runaway, pf.p_fedavg(rate=0.9), record=pf.Record(risks=False), **options)
+    beside = pf.run(runaway, pf.p_fedavg(rate=0.9), record=pf.Record(risks=100), **options)
     assert without.rounds[-1] == without.stopped_at[0] == beside.rounds[-1]
     np.testing.assert_array_equal(without.theta, beside.theta)
 
 
 def test_names_do_not_compile_again():
-    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=16, theta=0.0, risk=False)
+    pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=16, theta=0.0, record=pf.Record(risks=False))
     before = run_chunk._cached._cache_size()
-    pf.run(PROBLEM, pf.multi_agent_pp(rate=0.1), rounds=16, theta=0.0, risk=False)
+    pf.run(PROBLEM, pf.multi_agent_pp(rate=0.1), rounds=16, theta=0.0, record=pf.Record(risks=False))
     assert run_chunk._cached._cache_size() == before
 
 
@@ -194,7 +211,7 @@ def test_seeds_and_starts_are_checked():
         pf.run(boxed, ALGORITHM, rounds=1, theta=5.0)
     assert pf.run(boxed, ALGORITHM, rounds=1).theta[0, 0] == 1.0
     with pytest.raises(ValueError, match="limit must be a positive number"):
-        pf.run(PROBLEM, ALGORITHM, rounds=1, theta=0.0, limit=float("nan"))
+        pf.run(PROBLEM, ALGORITHM, rounds=1, theta=0.0, record=pf.Record(limit=float("nan")))
 
 
 def test_a_misspelt_slot_is_named():
@@ -208,7 +225,7 @@ def test_any_pytree_is_a_model():
 
     problem = pf.Problem(loss, Echo(MEANS))
     start = {"a": np.asarray(0.0), "b": np.ones(2)}
-    history = pf.run(problem, pf.p_fedavg(rate=0.1), rounds=3, theta=start, risk=2)
+    history = pf.run(problem, pf.p_fedavg(rate=0.1), rounds=3, theta=start, record=pf.Record(risks=2))
     assert history.theta["b"].shape == (1, 4, 2)
     assert set(history.to_xarray()) >= {"theta.a", "theta.b"}
 

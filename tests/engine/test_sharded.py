@@ -52,12 +52,12 @@ def everyone():
 def some():
     """5 draws with replacement from 16 clients, who look into tables and remember a control variate."""
     algorithm = pf.scaffold(**LOCAL, participation=pf.SchemeOne(5))
-    return strategic(16), algorithm, {"risk": False, "consensus": False}
+    return strategic(16), algorithm, {"record": pf.Record(risks=False, consensus=False)}
 
 
 def small():
     """As little to compile as there can be."""
-    more = {"rounds": 3, "risk": False, "consensus": False}
+    more = {"rounds": 3, "record": pf.Record(risks=False, consensus=False)}
     return pf.Problem(pf.losses.squared, gaussian(11)), pf.p_fedavg(rate=0.1), more
 
 
@@ -78,6 +78,7 @@ def network(participation, **options):
     return pf.Problem(pf.losses.cross_entropy(scores), population), algorithm, {"theta": theta, **options}
 
 
+IN_TURN = {"clients_at_once": 2}
 FAST = {"everyone": everyone, "some": some}
 SLOW = {
     "one client": lambda: (pf.Problem(pf.losses.squared, gaussian(1)), pf.p_fedavg(**LOCAL), {}),
@@ -85,8 +86,8 @@ SLOW = {
     "different rows": lambda: (
         strategic(16), pf.p_fedavg(**LOCAL | {"batch": pf.Uniform(3)}, participation=pf.SchemeTwo(8)), {}
     ),
-    "epochs, in turn": lambda: (strategic(20), pf.p_fedavg(**LOCAL | {"batch": pf.Shuffled(3)}), {"at_once": 2}),
-    "cohort in turn": lambda: (strategic(40), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(30)), {"at_once": 2}),
+    "epochs, in turn": lambda: (strategic(20), pf.p_fedavg(**LOCAL | {"batch": pf.Shuffled(3)}), IN_TURN),
+    "cohort in turn": lambda: (strategic(40), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(30)), IN_TURN),
     "different steps": lambda: (
         strategic(11),
         pf.p_fedavg(rate=0.1, batch=pf.Fixed(3), participation=pf.LocalWork(pf.Full(), np.arange(11) % 3 + 1)), {},
@@ -109,19 +110,20 @@ SLOW = {
     "windows": lambda: (pf.Problem(pf.losses.squared, gaussian(9)), pf.profl(**LOCAL, window=3), {}),
     "thinned": lambda: (
         strategic(11), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(3)),
-        {"rounds": 7, "every": 3, "record_theta": "last"},
+        {"rounds": 7, "record": pf.Record(risks=2, every=3, theta="last")},
     ),
     "diverging": lambda: (
-        pf.Problem(pf.losses.squared, gaussian(11)), pf.p_fedavg(rate=5.0), {"rounds": 40, "limit": 1e3}
+        pf.Problem(pf.losses.squared, gaussian(11)), pf.p_fedavg(rate=5.0),
+        {"rounds": 40, "record": pf.Record(risks=2, limit=1e3)},
     ),
     "box": lambda: (pf.Problem(pf.losses.squared, gaussian(11), domain=pf.Box(-1.0, 1.0)), pf.p_fedavg(**LOCAL), {}),
     "convolutions": lambda: network(pf.Full()),
-    "convolutions of some": lambda: network(pf.SchemeTwo(5), at_once=1),
+    "convolutions of some": lambda: network(pf.SchemeTwo(5), clients_at_once=1),
 }  # fmt: skip
 
 
 def options_of(more):
-    return {"rounds": 6, "repeats": 2, "dtype": "float64", "risk": 2, **more}
+    return {"rounds": 6, "repeats": 2, "dtype": "float64", "record": pf.Record(risks=2), **more}
 
 
 def gap(first, second):
@@ -183,20 +185,22 @@ def run_broken(folder, problem, algorithm, options):
     """Killed after its first checkpoint, then taken up again."""
     from performative.engine import processes
 
-    real = processes.Checkpoint.save
+    real = processes.RunFolder.save
 
     def save(books, state, chunks, notes):
         real(books, state, chunks, notes)
         raise KeyboardInterrupt
 
-    processes.Checkpoint.save = save
+    processes.RunFolder.save = save
     try:
-        pf.run(problem, algorithm, **options, checkpoint=folder)
+        pf.run(problem, algorithm, **options, checkpoint=pf.Checkpoint(folder, every=options["rounds"] // 2))
         raise RuntimeError("it was not killed")
     except KeyboardInterrupt:
         pass
-    processes.Checkpoint.save = real
-    return pf.run(problem, algorithm, **options, checkpoint=folder, resume=True)
+    processes.RunFolder.save = real
+    return pf.run(
+        problem, algorithm, **options, checkpoint=pf.Checkpoint(folder, every=options["rounds"] // 2, resume=True)
+    )
 
 
 def eight_devices(folder, names):
@@ -206,8 +210,9 @@ def eight_devices(folder, names):
         problem, algorithm, more = (FAST | SLOW)[name]()
         options, spy.programs = options_of(more), {}
         plain = pf.run(problem, algorithm, **options)
-        options |= {"executor": "sharded", "checkpoint_every": options["rounds"] // 2}
-        sharded = pf.run(problem, algorithm, **options, checkpoint=folder / name)
+        options |= {"executor": "sharded"}
+        kept = pf.Checkpoint(folder / name, every=options["rounds"] // 2)
+        sharded = pf.run(problem, algorithm, **options, checkpoint=kept)
         told[name] = {"gap": gap(plain, sharded), "executor": sharded.meta["executor"], **spy.facts}
         if name == "some":
             told[name]["resumed"] = same(sharded, run_broken(folder / "broken", problem, algorithm, options))
@@ -240,19 +245,23 @@ def two_processes(folder, number, port, *names):
         pf.tables.RowFile.read = real
         told[f"read, {name}"] = np.unique(np.concatenate([[], *read])).tolist()
     problem, algorithm, more = some()
-    options = options_of(more) | {"executor": "sharded", "checkpoint_every": 3, "resume": True}
-    whole = pf.run(problem, algorithm, **options, checkpoint=folder / "whole")
-    pf.run(problem, algorithm, **options | {"rounds": 3}, checkpoint=folder / "broken")
-    told["resumed"] = same(whole, pf.run(problem, algorithm, **options, checkpoint=folder / "broken"))
+    options = options_of(more) | {"executor": "sharded"}
+
+    def kept(name):
+        return pf.Checkpoint(folder / name, every=3, resume=True)
+
+    whole = pf.run(problem, algorithm, **options, checkpoint=kept("whole"))
+    pf.run(problem, algorithm, **options | {"rounds": 3}, checkpoint=kept("broken"))
+    told["resumed"] = same(whole, pf.run(problem, algorithm, **options, checkpoint=kept("broken")))
     for name, wrong in {
         "seed": {"seed": int(number)},
-        "folder": {"checkpoint": folder / number / "own"},
+        "folder": {"checkpoint": kept(f"{number}/own")},
         "privacy": {"privacy": pf.Privacy(1e-5)},
     }.items():
         if name == "folder" and number == "1":  # one process finds records where the other finds none
             wrong = {}
         try:
-            pf.run(problem, algorithm, **options | {"checkpoint": folder / "whole"} | wrong)
+            pf.run(problem, algorithm, **options | {"checkpoint": kept("whole")} | wrong)
         except ValueError as error:
             told[name] = str(error)
     (folder / f"told{number}.json").write_text(json.dumps(told))
@@ -354,14 +363,21 @@ def test_what_cannot_be_sharded_is_refused():
     problem = pf.Problem(pf.losses.squared, gaussian(3))
     with pytest.raises(ValueError, match=r'use pf\.run\(\.\.\., executor="sharded"\) on one of them'):
         pf.sweep(problem, pf.p_fedavg(rate=0.1), {"rate": [0.1, 0.2]}, rounds=2, executor="sharded")
-    with pytest.raises(ValueError, match='"gather", "sharded", "loop" or None; got \'shard\''):
+    with pytest.raises(ValueError, match=r'"gather", "sharded", "loop".*got \'shard\''):
         pf.run(problem, pf.p_fedavg(rate=0.1), rounds=2, executor="shard")
 
 
 def test_records_do_not_keep_the_buffer_of_their_chunk():
     from performative.engine.books import flatten_rows
 
-    rows = {"levels": {"a": np.zeros((2, 64))}, "counts": {}, "theta": np.zeros((2, 64, 3)), "sound": np.ones((2, 64))}
+    rows = {
+        "levels": {"a": np.zeros((2, 64))},
+        "totals": {},
+        "clients": {},
+        "cohorts": {},
+        "theta": np.zeros((2, 64, 3)),
+        "sound": np.ones((2, 64)),
+    }
     chunk = flatten_rows(rows, 1, 5)
     assert chunk["theta/0"].shape == (2, 5, 3)
     assert all(array.base is None for array in chunk.values())

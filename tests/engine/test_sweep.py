@@ -11,13 +11,13 @@ ALGORITHM = pf.p_fedavg(rate=pf.schedules.harmonic(5.0, 50.0), local_steps=2, pa
 
 def test_a_sweep_is_its_runs_in_as_few_programs_as_shapes():
     over = {"rate.scale": [1.0, 5.0], "population.sensitivity": [0.2, 0.5], "participation.k": [2, 3]}
-    sweep = pf.sweep(PROBLEM, ALGORITHM, over, rounds=12, theta=0.0, repeats=2, risk=3)
+    sweep = pf.sweep(PROBLEM, ALGORITHM, over, rounds=12, theta=0.0, repeats=2, record=pf.Record(risks=3))
     assert len(sweep.settings) == 8
     assert sweep.programs == 2  # K sets a shape, the rest are numbers
     place = sweep.settings.index({"rate.scale": 5.0, "population.sensitivity": 0.2, "participation.k": 3})
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.2, 1.0))
     algorithm = pf.p_fedavg(rate=pf.schedules.harmonic(5.0, 50.0), local_steps=2, participation=pf.SchemeOne(3))
-    alone = pf.run(problem, algorithm, rounds=12, theta=0.0, repeats=2, risk=3)
+    alone = pf.run(problem, algorithm, rounds=12, theta=0.0, repeats=2, record=pf.Record(risks=3))
     together = sweep.histories[place]
     np.testing.assert_allclose(alone.theta, together.theta, rtol=1e-6)
     for name in (*alone.records, *alone.risks):
@@ -58,9 +58,10 @@ def test_slips_are_named(over, message):
 
 def test_compare_pairs_by_seed():
     slow, fast = (
-        pf.run(PROBLEM, pf.p_fedavg(rate=rate), rounds=40, theta=0.0, repeats=50, risk=False) for rate in (0.01, 0.1)
+        pf.run(PROBLEM, pf.p_fedavg(rate=rate), rounds=40, theta=0.0, repeats=50, record=pf.Record(risks=False))
+        for rate in (0.01, 0.1)
     )
-    noisy = pf.run(PROBLEM, pf.p_fedavg(rate=0.0101), rounds=40, theta=0.0, repeats=50, risk=False)
+    noisy = pf.run(PROBLEM, pf.p_fedavg(rate=0.0101), rounds=40, theta=0.0, repeats=50, record=pf.Record(risks=False))
     result = pf.compare({"slow": slow, "fast": fast, "noisy": noisy})
     pairs = {(d.first, d.second): d for d in result.differences}
     assert pairs["slow", "fast"].verdict == "fast is smaller"
@@ -76,7 +77,9 @@ def test_compare_pairs_by_seed():
         pf.compare(
             {
                 "slow": slow,
-                "other": pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=2, theta=0.0, repeats=3, risk=False),
+                "other": pf.run(
+                    PROBLEM, pf.p_fedavg(rate=0.1), rounds=2, theta=0.0, repeats=3, record=pf.Record(risks=False)
+                ),
             }
         )
 
@@ -89,10 +92,14 @@ def testholm_is_the_textbook_correction():
 
 def test_each_setting_is_judged_by_its_own_weights():
     over = {"weights": [np.asarray([0.7, 0.1, 0.1, 0.1]), np.asarray([0.1, 0.1, 0.1, 0.7])]}
-    sweep = pf.sweep(PROBLEM, pf.p_fedavg(rate=0.1), over, rounds=4, theta=0.0, risk=2)
+    sweep = pf.sweep(PROBLEM, pf.p_fedavg(rate=0.1), over, rounds=4, theta=0.0, record=pf.Record(risks=2))
     for weights, together in zip(over["weights"], sweep.histories, strict=True):
         alone = pf.run(
-            pf.Problem(PROBLEM.loss, PROBLEM.population, weights), pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, risk=2
+            pf.Problem(PROBLEM.loss, PROBLEM.population, weights),
+            pf.p_fedavg(rate=0.1),
+            rounds=4,
+            theta=0.0,
+            record=pf.Record(risks=2),
         )
         np.testing.assert_allclose(together["performative_risk"], alone["performative_risk"], rtol=1e-5)
         np.testing.assert_allclose(together.weights, weights, rtol=1e-6)
@@ -110,7 +117,7 @@ def test_what_a_constructor_works_out_is_worked_out_again():
 
 
 def test_compare_refuses_what_diverged():
-    options = {"rounds": 60, "theta": 0.0, "repeats": 4, "risk": False}
+    options = {"rounds": 60, "theta": 0.0, "repeats": 4, "record": pf.Record(risks=False)}
     with pytest.warns(UserWarning, match="run-diverged"):
         settled, lost = (pf.run(PROBLEM, pf.p_fedavg(rate=rate), **options) for rate in (0.1, 50.0))
     assert lost.status == "diverged"
@@ -121,10 +128,12 @@ def test_compare_refuses_what_diverged():
 def test_settings_that_are_no_grid():
     other = pf.fedavg(rate=0.1, local_steps=2)
     settings = [{"participation.k": 3}, {"algorithm": other}, {"participation.k": 3, "rounds": 4, "rate.scale": 1.0}]
-    sweep = pf.sweep(PROBLEM, ALGORITHM, settings, rounds=8, theta=0.0, repeats=2, optimal=3.0)
+    sweep = pf.sweep(
+        PROBLEM, ALGORITHM, settings, rounds=8, theta=0.0, repeats=2, record=pf.Record(optimal=3.0, risks=False)
+    )
     assert sweep.settings == settings and sweep.programs == 3
     assert [len(history.rounds) for history in sweep.histories] == [9, 9, 5]
-    alone = pf.run(PROBLEM, other, rounds=8, theta=0.0, repeats=2, optimal=3.0)
+    alone = pf.run(PROBLEM, other, rounds=8, theta=0.0, repeats=2, record=pf.Record(optimal=3.0))
     np.testing.assert_allclose(alone["distance_to_optimal"], sweep.histories[1]["distance_to_optimal"], rtol=1e-6)
     assert sweep.histories[1].meta["algorithm"] == "fedavg"
     assert list(sweep.to_xarray()["rounds"].values) == ["", "", "4"]

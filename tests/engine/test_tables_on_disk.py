@@ -38,7 +38,7 @@ def assert_same(first, second):
 
 def run(x, y=Y, executor="gather", rounds=4, **options):
     problem = pf.Problem(LOSS, pf.populations.Static(x, y, COUNT))
-    options = {"theta": np.zeros(D), "repeats": 2, "risk": False} | options
+    options = {"theta": np.zeros(D), "repeats": 2, "record": pf.Record(risks=False)} | options
     return pf.run(problem, ALGORITHM, rounds, executor=executor, **options)
 
 
@@ -51,12 +51,12 @@ def test_the_same_bits_as_in_memory_by_one_read_a_step(tmp_path, monkeypatch):
 
     monkeypatch.setattr(RowFile, "read", counted)
     table, labels = on_disk(tmp_path, BYTES, scale=1 / 256), on_disk(tmp_path, Y)
-    found = run(table, labels, risk=2)
+    found = run(table, labels, record=pf.Record(risks=2))
     # Repeats, clients and samples at once, for features and labels, in 4 rounds of 3 steps; all rows for the risks.
     assert asked.count((2, 3, 4)) == 2 * 4 * 3
     assert {shape[-2:] for shape in asked if shape != (2, 3, 4)} == {(N, M)}
     assert {"decoupled_risk", "performative_risk", "risk_spread"} <= set(found.to_xarray())
-    assert_same(run(BYTES / 256, risk=2), found)
+    assert_same(run(BYTES / 256, record=pf.Record(risks=2)), found)
 
 
 def test_the_same_bits_where_everyone_computes(tmp_path):
@@ -71,9 +71,9 @@ def test_the_same_bits_by_every_executor(tmp_path, executor):
         (X, [on_disk(tmp_path, X)]),
         (BYTES / 256, [on_disk(tmp_path, BYTES, scale=1 / 256), Packed(BYTES, 1 / 256)]),
     ):
-        in_memory = run(array, executor=executor, risk=2)
+        in_memory = run(array, executor=executor, record=pf.Record(risks=2))
         for table in tables:
-            assert_same(in_memory, run(table, labels, executor=executor, risk=2))
+            assert_same(in_memory, run(table, labels, executor=executor, record=pf.Record(risks=2)))
 
 
 @pytest.mark.slow
@@ -111,14 +111,14 @@ def test_class_weights_follow_losses_of_rows_in_the_order_of_classes(tmp_path):
     runs = []
     for x in (X, OnDisk(tmp_path / "x.npy")):
         problem = pf.Problem(loss, pf.populations.Reweighted(x, np.sort(Y, axis=1), 2.0))
-        runs.append(pf.run(problem, ALGORITHM, rounds=3, theta=np.zeros((2, D)), risk=False))
+        runs.append(pf.run(problem, ALGORITHM, rounds=3, theta=np.zeros((2, D)), record=pf.Record(risks=False)))
     assert_same(*runs)
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_where_the_file_was_moved_and_not_where_it_changed(tmp_path):
     def go_on(path, rounds, resume):
-        return run(OnDisk(path), rounds=rounds, checkpoint=tmp_path / "run", checkpoint_every=2, resume=resume)
+        return run(OnDisk(path), rounds=rounds, checkpoint=pf.Checkpoint(tmp_path / "run", every=2, resume=resume))
 
     first, moved = on_disk(tmp_path, X).path, tmp_path / "moved.npy"
     go_on(first, 2, False)
@@ -157,7 +157,7 @@ population = pf.populations.Static(OnDisk(pixels, scale=1 / 255), OnDisk(labels)
 history = pf.run(
     pf.Problem(pf.losses.cross_entropy(model), population),
     pf.p_fedavg(rate=0.05, local_steps=10, batch=pf.Fixed(32), participation=pf.SchemeOne(10)),
-    rounds=8, theta=theta, risk=False, record_theta="last",
+    rounds=8, theta=theta, record=pf.Record(risks=False, theta="last"),
 )
 moved = float(sum(np.abs(v[0, -1] - theta[k]).max() for k, v in history.theta.items()))
 peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

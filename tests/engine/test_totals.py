@@ -48,7 +48,14 @@ def test_time_and_samples_of_a_run_are_exact(executor):
     rounds, every = (40, 20) if executor is None else (20, 20)
     algorithm = pf.p_fedavg(0.01, batch=pf.Fixed(1001), participation=pf.SchemeTwo(3))
     history = pf.run(
-        PROBLEM, algorithm, rounds, theta=0.0, every=every, clock=clock, risk=False, executor=executor, dtype="float32"
+        PROBLEM,
+        algorithm,
+        rounds,
+        theta=0.0,
+        record=pf.Record(every=every, risks=False),
+        clock=clock,
+        executor=executor,
+        dtype="float32",
     )
     assert history["time"][0].tolist() == [(2**20 + 1) * int(r) for r in history.rounds]
     assert history["samples"][0].tolist() == [3 * 1001 * int(r) for r in history.rounds]
@@ -58,11 +65,11 @@ def test_time_and_samples_of_a_run_are_exact(executor):
 
 
 def test_totals_go_on_where_a_run_was_cut(tmp_path):
-    asked = {"theta": 0.0, "repeats": 2, "risk": False, "every": 3, "clock": pf.Clock(0.1), "checkpoint_every": 6}
+    asked = {"theta": 0.0, "repeats": 2, "record": pf.Record(risks=False, every=3), "clock": pf.Clock(0.1)}
     algorithm = pf.p_fedavg(0.01, participation=pf.SchemeOne(2))
-    whole = pf.run(PROBLEM, algorithm, 24, checkpoint=tmp_path / "whole", **asked)
-    pf.run(PROBLEM, algorithm, 12, checkpoint=tmp_path / "parts", **asked)
-    parts = pf.run(PROBLEM, algorithm, 24, checkpoint=tmp_path / "parts", resume=True, **asked)
+    whole = pf.run(PROBLEM, algorithm, 24, checkpoint=pf.Checkpoint(tmp_path / "whole", every=6), **asked)
+    pf.run(PROBLEM, algorithm, 12, checkpoint=pf.Checkpoint(tmp_path / "parts", every=6), **asked)
+    parts = pf.run(PROBLEM, algorithm, 24, checkpoint=pf.Checkpoint(tmp_path / "parts", every=6, resume=True), **asked)
     np.testing.assert_array_equal(whole.participation, parts.participation)
     for name in whole.records:
         np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)

@@ -253,7 +253,7 @@ def test_curves_keep_few_points_and_their_places():
     import performative as pf
 
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([0.0, 1.0], 0.5, 1.0))
-    quiet = {"rounds": 1000, "theta": 0.0, "repeats": 2, "consensus": False, "progress": False}
+    quiet = {"rounds": 1000, "theta": 0.0, "repeats": 2, "record": pf.Record(consensus=False)}
     histories = {
         "a": pf.run(problem, pf.p_fedavg(0.1, local_steps=2), **quiet),
         "b": pf.run(problem, pf.p_fedavg(0.1, local_steps=3), **quiet),

@@ -22,8 +22,9 @@ import sys, numpy as np, performative as pf
 inner = pf.populations.Gaussian(np.arange(6.0), 0.6, 1.0)
 problem = pf.Problem(pf.losses.squared, pf.populations.Sluggish(inner, 0.3))
 algorithm = pf.p_fedavg(rate=0.05, local_steps=2, participation=pf.SchemeOne(3))
-options = dict(rounds=40_000, theta=0.0, checkpoint_every=50, resume=True, risk=False, record_theta="last")
-pf.run(problem, algorithm, checkpoint=sys.argv[1], **options).save(sys.argv[2])
+options = dict(rounds=40_000, theta=0.0, record=pf.Record(risks=False, theta="last"))
+folder = pf.Checkpoint(sys.argv[1], every=50, resume=True)
+pf.run(problem, algorithm, checkpoint=folder, **options).save(sys.argv[2])
 """
 
 
@@ -33,10 +34,8 @@ def run(folder, rounds=8, **options):
         pf.p_fedavg(0.1),
         rounds,
         0.0,
-        checkpoint=folder,
-        checkpoint_every=2,
-        risk=False,
-        resume=True,
+        checkpoint=pf.Checkpoint(folder, every=2, resume=True),
+        record=pf.Record(risks=False),
         **options,
     )
 
@@ -125,7 +124,9 @@ def test_two_thousand_runs_of_different_shapes_leave_the_process_as_it_was(survi
     for shape in range(2000):
         problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros((2, shape + 1)), 0.1, 1.0))
         with survived("a run of another shape, in one process"):
-            pf.run(problem, pf.p_fedavg(0.1), 1, theta=np.zeros(shape + 1), risk=False, consensus=False)
+            pf.run(
+                problem, pf.p_fedavg(0.1), 1, theta=np.zeros(shape + 1), record=pf.Record(risks=False, consensus=False)
+            )
         if shape >= 500:
             seen.append(standing())
     first, last = np.split(np.array(seen), 2)

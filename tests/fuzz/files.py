@@ -19,7 +19,14 @@ _ALGORITHM = {
     "channel": '{ name = "Sparse", k = 1 }',
     "aggregator": '{ name = "Nova", inner = { name = "Mean" } }',
 }
-_RUN = {"rounds": "2", "theta": "0.0", "seed": "0", "repeats": "2", "risk": "false", "dtype": '"float32"', "every": "1"}
+_RUN = {
+    "rounds": "2",
+    "theta": "0.0",
+    "seed": "0",
+    "repeats": "2",
+    "dtype": '"float32"',
+    "record": "{ risks = false, every = 1 }",
+}
 BASES = (
     {
         "problem": {"loss": '"squared"', "weights": "[0.2, 0.3, 0.5]", "domain": '{ name = "Box", lo = -5, hi = 5 }'},
@@ -30,7 +37,7 @@ BASES = (
     {
         "problem": {"case": '{ name = "quadratic", beta = 0.05, rows = 20 }'},
         "algorithm": {"recipe": '"pcsgd"', "rate": "0.1", "clip": "1.0", "noise_multiplier": "2.0"},
-        "run": {"rounds": "2", "risk": "false"},
+        "run": {"rounds": "2", "record": "{ risks = false }"},
         "privacy": {"delta": "1e-3", "epsilon": "5.0"},
     },
 )

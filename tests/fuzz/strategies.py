@@ -224,15 +224,19 @@ def algorithms(draw):
 
 
 OPTIONS = {
-    "seed": ("0", "1", "2**32 - 1", "!2**32", "np.int64(3)"), "repeats": SMALL, "every": SMALL,
-    "record_theta": ("'all'", "'last'"), "risk": ("True", "False", "1", "3"), "consensus": ("True", "False"),
+    "seed": ("0", "1", "2**32 - 1", "!2**32", "np.int64(3)"), "repeats": SMALL,
+    "record": (
+        "pf.Record(every=2)", "pf.Record(theta='last')", "pf.Record(risks=False)", "pf.Record(risks=3, every=4)",
+        "pf.Record(consensus=False)", "pf.Record(limit=10)", "pf.Record(limit=np.float64(3.0))",
+        "!pf.Record(stable=0.0)",
+        "!pf.Record(stable=np.zeros(2))", "!pf.Record(stable='solve')", "!pf.Record(optimal=np.zeros(2))",
+        "pf.Record(clients=('update_norm', 'loss'), cohorts=True)",
+    ),
     "clock": ("pf.Clock()", "pf.Clock([1.0, 2.0, 3.0], 0.5)", "!pf.Clock([1.0, 2.0])"),
     "dtype": ("'float32'", "'float64'", "'bfloat16'", "!'float16'", "!np.float32"),
-    "executor": ("'dense'", "'gather'", "'loop'", "'sharded'", "!'fast'"), "at_once": ("1", "2", "None"),
-    "stable": ("None", "!0.0", "!np.zeros(2)", "!'solve'"), "optimal": ("None", "!0.0", "!np.zeros(2)"),
-    "limit": ("1e8", "10", "np.float64(3.0)"), "progress": ("False", "None"),
+    "executor": ("'dense'", "'gather'", "'loop'", "'sharded'", "!'fast'"), "clients_at_once": ("1", "2", "None"),
+    "callbacks": ("[]", "[pf.callbacks.Progress(False)]"),
     "privacy": ("None", "pf.Privacy(1e-3)", "pf.Privacy(1e-3, epsilon=1.0)", "pf.Privacy(1e-3, unit='client')"),
-    "checkpoint_every": ("1", "None"), "resume": ("False", "!True"),
 }  # fmt: skip
 
 
@@ -264,7 +268,7 @@ OVER = (
 def sweeps(draw):
     draw(slip())
     problem, theta = draw(worlds())
-    names = ("seed", "repeats", "every", "risk", "clock", "dtype", "executor", "limit", "stable")
+    names = ("seed", "repeats", "record", "clock", "dtype", "executor")
     options = draw(call("", some=names, **{name: OPTIONS[name] for name in names}))[1:-1]
     tail = f", {options}" if options else ""
     return f"pf.sweep({problem}, {draw(algorithms())}, {draw(value(OVER))}, {draw(value(SMALL))}, {theta}{tail})"

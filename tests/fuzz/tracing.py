@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.engine.audit import measure_risks
-from performative.engine.chunk import over_settings, record
+from performative.engine.chunk import over_settings
 from performative.engine.keys import run_keys
-from performative.engine.round import federated_round
+from performative.engine.records import make_row
 from performative.engine.setup import init_state
+from performative.engine.simulated import federated_round
 
 # Functions of the same names stand in front of these modules.
 sweeping, running, driving = (import_module(f"performative.{name}") for name in ("sweep", "engine.run", "engine.drive"))
@@ -29,14 +30,14 @@ class Traced(Exception):
 
 def trace(fixed, start, watch, rounds, *, points=0, **_):
     """What `drive` would compile: the first state, one round and its record, the risks."""
-    executor = "gather" if watch.executor == "loop" else watch.executor
+    executor = watch.executor if watch.executor.compiled else "gather"
 
-    def program(setup, targets):
+    def program(setup):
         state = init_state(setup, start, not setup.algorithm.participation.everyone)
         after, report = federated_round(setup, state, run_keys(jax.random.key(0)), executor)
         looks = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one) for one in (state, after)]
         assert looks[0] == looks[1], "a round changes the shape or type of what it carries on"
-        return after, record(after, report, targets, watch, jnp.asarray(1.0, setup.weights.dtype))
+        return after, make_row(setup, after, report, watch.theta, jnp.asarray(1.0, setup.weights.dtype))
 
     state, _ = eqx.filter_eval_shape(over_settings, program, fixed)
     if points:

@@ -1,6 +1,6 @@
 """A run that each part can be put into: what its constructor lets through must run, or be refused by the run."""
 
-_RUN = "pf.run(pf.Problem({loss}, {population}), pf.p_fedavg({parts}), 2, risk=False{rest})"
+_RUN = "pf.run(pf.Problem({loss}, {population}), pf.p_fedavg({parts}), 2, record=pf.Record(risks=False){rest})"
 
 
 def _run(loss="pf.losses.squared", population="G", parts="rate=0.1", rest=""):
@@ -65,7 +65,7 @@ _SLOTS = {
     "pf.schedules": _run(parts="rate={}"),
     "pf.Every": _run(parts="rate=0.1, deploy={}"),
     "pf.Clock": "pf.run(P, A, 2, clock={})",
-    "pf.Privacy": "pf.run(TABLE, PRIVATE, 2, privacy={}, risk=False)",
+    "pf.Privacy": "pf.run(TABLE, PRIVATE, 2, privacy={}, record=pf.Record(risks=False))",
     "pf.Problem.from_frame": "pf.run({}, A, 2)",
     "pf.Problem": "pf.run({}, A, 2)",
     "pf.cases": "pf.run({}, A, 2)",

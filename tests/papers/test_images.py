@@ -35,7 +35,12 @@ def learn(images, model, rounds, rate, offset, local_steps, batch, repeats=1):
         estimator=pf.estimators.Preconditioned(pf.estimators.Minibatch(), pf.optimisers.Momentum(0.5)),
     )
     history = pf.run(
-        images.problem(network), algorithm, rounds, theta=theta, record_theta="last", risk=False, repeats=repeats
+        images.problem(network),
+        algorithm,
+        rounds,
+        theta=theta,
+        record=pf.Record(theta="last", risks=False),
+        repeats=repeats,
     )
     return history, jax.tree.map(lambda leaf: leaf[0], history.final)
 

@@ -17,7 +17,12 @@ def settle(algorithm, beta):
     """Where the repeats end: mean and its standard error."""
     problem = pf.cases.quadratic(beta, rows=1000)
     history = pf.run(
-        problem, algorithm, ROUNDS, theta=5.0, repeats=REPEATS, record_theta="last", every=ROUNDS, risk=False
+        problem,
+        algorithm,
+        ROUNDS,
+        theta=5.0,
+        repeats=REPEATS,
+        record=pf.Record(theta="last", every=ROUNDS, risks=False),
     )
     ends = history.final
     return ends.mean(), ends.std(ddof=1) / np.sqrt(REPEATS)
@@ -63,6 +68,8 @@ def test_a_federation_of_private_learners():
         pf.schedules.harmonic(10.0, 200.0), clip=1.0, memory_clip=1.0, noise_multiplier=1.0,
         local_steps=2, participation=pf.SchemeTwo(4),
     )  # fmt: skip
-    history = pf.run(problem, algorithm, 10_000, theta=0.0, repeats=32, record_theta="last", every=10_000, risk=False)
+    history = pf.run(
+        problem, algorithm, 10_000, theta=0.0, repeats=32, record=pf.Record(theta="last", every=10_000, risks=False)
+    )
     ends = history.final
     assert abs(ends.mean() + 2.0) < 4 * ends.std(ddof=1) / np.sqrt(32)

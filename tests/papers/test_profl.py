@@ -25,7 +25,15 @@ def distance(models, point):
 
 def loss(problem, algorithm, rounds, repeats=4, theta=None):
     """The performative risk at the end, mean over repeats."""
-    history = pf.run(problem, algorithm, rounds, theta=theta, repeats=repeats, progress=False, consensus=False)
+    history = pf.run(
+        problem,
+        algorithm,
+        rounds,
+        theta=theta,
+        repeats=repeats,
+        callbacks=[pf.callbacks.Progress(False)],
+        record=pf.Record(consensus=False),
+    )
     return float(np.mean(history["performative_risk"][:, -1]))
 
 
@@ -78,7 +86,11 @@ def test_table_1_losses_and_the_central_learner():
         algorithm = pf.profl(rate=0.01, window=WINDOW, local_steps=5, batch=SAMPLES)
         profl[alpha] = loss(problem, algorithm, 60, repeats=8)
         one_for_all = pf.run(
-            problem.pooled(), pf.pg(rate=0.01, window=WINDOW, batch=pf.Fixed(5000)), 300, repeats=4, progress=False
+            problem.pooled(),
+            pf.pg(rate=0.01, window=WINDOW, batch=pf.Fixed(5000)),
+            300,
+            repeats=4,
+            callbacks=[pf.callbacks.Progress(False)],
         )
         central[alpha] = float(np.mean(one_for_all["performative_risk"][:, -1]))
     np.testing.assert_allclose(list(profl.values()), list(printed.values()), atol=0.02)
@@ -129,7 +141,15 @@ def test_fewer_samples_at_the_same_loss():
     inner = pf.estimators.Performative(100)
     for name, estimator in (("all", inner), ("some", pf.estimators.AdaptiveSize(inner, tolerance=2000.0))):
         algorithm = pf.p_fedavg(estimator=estimator, **common)
-        runs[name] = pf.run(problem, algorithm, rounds, theta=1.5, repeats=2, progress=False, consensus=False)
+        runs[name] = pf.run(
+            problem,
+            algorithm,
+            rounds,
+            theta=1.5,
+            repeats=2,
+            callbacks=[pf.callbacks.Progress(False)],
+            record=pf.Record(consensus=False),
+        )
     drawn = {name: np.mean(history["samples"][:, -1]) for name, history in runs.items()}
     assert drawn["all"] == rounds * 5 * 10 * 1000 and drawn["some"] < drawn["all"] / 3
     losses = {name: np.mean(history["performative_risk"][:, -1]) for name, history in runs.items()}

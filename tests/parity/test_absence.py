@@ -11,8 +11,9 @@ import pytest
 import performative as pf
 from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.round import federated_round
-from performative.engine.setup import init_state, on_device, prepare, read_theta
+from performative.engine.setup import init_state, prepare
+from performative.engine.simulated import federated_round
+from performative.prepare import on_device, read_theta
 from performative.testing.uses import compiled
 
 pytestmark = pytest.mark.slow

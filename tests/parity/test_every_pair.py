@@ -17,13 +17,16 @@ import pytest
 from covering import covering_rows, pairs_of, product_of
 
 import performative as pf
-from performative.engine import loop, round
+from performative.engine import loop, round, simulated, steps
 from performative.engine.clock import Clock
+from performative.engine.executors import dense as executor_dense
+from performative.engine.executors import gather as executor_gather
+from performative.engine.executors import loop as executor_loop
 from performative.engine.keys import run_keys
-from performative.engine.report import Setup
-from performative.engine.setup import init_state, on_device, prepare
+from performative.engine.setup import Setup, init_state, prepare
 from performative.families import Location
 from performative.participation import power_of_choice
+from performative.prepare import on_device
 from performative.types import ClientMemory, ServerMemory, State
 
 CLIENTS, COHORT, ROUNDS = 7, 5, 2
@@ -136,7 +139,7 @@ class Traces:
 
     def __init__(self, monkeypatch):
         self.count = 0
-        client_round, one_client = loop.client_round, loop.one_client
+        client_round, one_client = steps.client_round, executor_loop.one_client
 
         def counted(*args):
             self.count += 1
@@ -164,11 +167,12 @@ class Traces:
 
             return jax.tree.map(lambda *leaves: jnp.stack(leaves), *[row(i) for i in range(len(cohort.ids))])
 
-        monkeypatch.setattr(loop, "client_round", counted)
-        monkeypatch.setattr(loop, "one_client", alone)
+        monkeypatch.setattr(steps, "client_round", counted)
+        monkeypatch.setattr(executor_loop, "one_client", alone)
         monkeypatch.setattr(loop, "open_one", round.open_round)
         monkeypatch.setattr(loop, "close_one", round.close_round)
-        monkeypatch.setattr(round, "_map_clients", one_by_one)
+        for executor in (executor_dense, executor_gather):
+            monkeypatch.setattr(executor, "map_clients", one_by_one)
         monkeypatch.setattr(round, "measure_losses", losses)
         monkeypatch.setattr(power_of_choice, "_first_distinct", DISTINCT)
 
@@ -178,7 +182,7 @@ def strong(state):
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)
 
 
-def rounds_of(setup, executors, step=round.federated_round, count=ROUNDS):
+def rounds_of(setup, executors, step=simulated.federated_round, count=ROUNDS):
     """The models of a few rounds by these executors. No array changes its shape or type."""
     start = strong(init_state(setup, jnp.asarray(0.5), False))
     keys = run_keys(jax.random.key(3))
@@ -227,7 +231,7 @@ def test_they_get_on(row, other, monkeypatch):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: name_of(row.values()))
 def test_whole_rounds_compiled(row):
     with jax.enable_x64(True):
-        models = rounds_of(setup_of(row), ("gather", "dense", "loop"), eqx.filter_jit(round.federated_round))
+        models = rounds_of(setup_of(row), ("gather", "dense", "loop"), eqx.filter_jit(simulated.federated_round))
     for executor in ("dense", "loop"):
         np.testing.assert_allclose(models[executor], models["gather"], rtol=1e-9, atol=1e-12, err_msg=executor)
 

@@ -9,11 +9,13 @@ import pytest
 import performative as pf
 from performative.client_axis import take_rows
 from performative.engine.clock import Clock
+from performative.engine.executors import Dense, Gather
 from performative.engine.keys import run_keys
-from performative.engine.loop import one_client
-from performative.engine.round import open_round, run_dense, run_gathered
-from performative.engine.setup import init_state, on_device, prepare, read_theta
+from performative.engine.round import open_round
+from performative.engine.setup import init_state, prepare
+from performative.engine.steps import one_client
 from performative.participation import Selection
+from performative.prepare import on_device, read_theta
 from performative.types import Broadcast, Cohort
 
 CLIENTS, ROWS, FEATURES, STEPS = 6, 9, 4, 3
@@ -34,7 +36,7 @@ PROBLEMS = {
     "reweighted": (pf.Problem(ENTROPY, REWEIGHTED, P), RNG.standard_normal((3, FEATURES))),
 }
 
-GATHER, DENSE = eqx.filter_jit(run_gathered), eqx.filter_jit(run_dense)
+GATHER, DENSE = eqx.filter_jit(Gather().run), eqx.filter_jit(Dense().run)
 
 
 def ready(problem, theta, **parts):
@@ -131,7 +133,9 @@ def test_trajectories_agree(name, participation, deploy):
     steps = 1 if isinstance(participation, pf.LocalWork) else 2
     algorithm = pf.p_fedavg(rate=0.2, local_steps=steps, batch=pf.Fixed(3), participation=participation, deploy=deploy)
     runs = {
-        executor: pf.run(problem, algorithm, 4, theta=theta, dtype="float64", executor=executor, risk=False)
+        executor: pf.run(
+            problem, algorithm, 4, theta=theta, dtype="float64", executor=executor, record=pf.Record(risks=False)
+        )
         for executor in ("gather", "dense", "loop")
     }
     for executor in ("dense", "loop"):
@@ -139,7 +143,9 @@ def test_trajectories_agree(name, participation, deploy):
         np.testing.assert_allclose(runs[executor].theta, runs["gather"].theta, rtol=1e-12)
         for record in ("consensus", "time", "uploads", "samples"):
             np.testing.assert_allclose(runs[executor][record], runs["gather"][record], rtol=1e-9, err_msg=record)
-    again = pf.run(problem, algorithm, 4, theta=theta, dtype="float64", executor="gather", risk=False)
+    again = pf.run(
+        problem, algorithm, 4, theta=theta, dtype="float64", executor="gather", record=pf.Record(risks=False)
+    )
     np.testing.assert_array_equal(again.theta, runs["gather"].theta)
 
 

@@ -49,7 +49,9 @@ SMALL = dict(window=3, batch=pf.Fixed(8), participation=pf.SchemeTwo(3))
 )
 def test_executors_agree(problem, algorithm):
     runs = {
-        executor: pf.run(problem, algorithm, 12, theta=1.0, dtype="float64", executor=executor, risk=False)
+        executor: pf.run(
+            problem, algorithm, 12, theta=1.0, dtype="float64", executor=executor, record=pf.Record(risks=False)
+        )
         for executor in ("gather", "dense", "loop")
     }
     for executor in ("dense", "loop"):
@@ -79,7 +81,7 @@ COMPANY = {
 def test_the_optimum_is_found_in_any_company(name):
     """On data of which 10 to 30 % are outliers, by a law of its own for each client."""
     algorithm = pf.profl(0.03, window=10, batch=pf.Fixed(200), estimator=robust(10), **COMPANY[name])
-    history = pf.run(BAD_PRICES, algorithm, 120, theta=0.5, repeats=3, dtype="float64", risk=False)
+    history = pf.run(BAD_PRICES, algorithm, 120, theta=0.5, repeats=3, dtype="float64", record=pf.Record(risks=False))
     stable, optimal = pf.stable_point(PRICES), pf.optimal_point(PRICES)
     late = history.theta[:, -10:].mean(axis=1)
     assert history.status == "completed" and np.all(np.isfinite(history.theta))
@@ -94,7 +96,7 @@ def robust(window, **more):
 def test_without_the_second_term_it_is_the_stable_point():
     """The data are the same: what the tests above find is not in the data alone."""
     algorithm = pf.p_fedavg(0.1, batch=pf.Fixed(200), estimator=pf.estimators.Filtered(pf.estimators.Minibatch()))
-    history = pf.run(BAD_PRICES, algorithm, 60, theta=0.5, dtype="float64", risk=False)
+    history = pf.run(BAD_PRICES, algorithm, 60, theta=0.5, dtype="float64", record=pf.Record(risks=False))
     stable, optimal = pf.stable_point(PRICES), pf.optimal_point(PRICES)
     assert np.abs(history.final - stable) < 0.1 * np.abs(stable - optimal)
 
@@ -105,10 +107,12 @@ def test_without_the_second_term_it_is_the_stable_point():
 @pytest.mark.slow
 def test_a_run_that_stopped_goes_on(tmp_path):
     algorithm = pf.profl(0.05, tolerance=100.0, **SMALL | {"batch": pf.Fixed(50)})
-    options = dict(theta=1.0, dtype="float64", risk=False, checkpoint_every=3)
-    pf.run(BAD_PRICES, algorithm, 6, checkpoint=tmp_path / "a", **options)
-    resumed = pf.run(BAD_PRICES, algorithm, 12, checkpoint=tmp_path / "a", resume=True, **options)
-    unbroken = pf.run(BAD_PRICES, algorithm, 12, checkpoint=tmp_path / "b", **options)
+    options = dict(theta=1.0, dtype="float64", record=pf.Record(risks=False))
+    pf.run(BAD_PRICES, algorithm, 6, checkpoint=pf.Checkpoint(tmp_path / "a", every=3), **options)
+    resumed = pf.run(
+        BAD_PRICES, algorithm, 12, checkpoint=pf.Checkpoint(tmp_path / "a", every=3, resume=True), **options
+    )
+    unbroken = pf.run(BAD_PRICES, algorithm, 12, checkpoint=pf.Checkpoint(tmp_path / "b", every=3), **options)
     np.testing.assert_array_equal(resumed.theta, unbroken.theta)
     for name, values in unbroken.records.items():
         np.testing.assert_array_equal(resumed[name], values, err_msg=name)
@@ -131,7 +135,7 @@ def test_sweeps_over_rates_and_over_what_is_inside():
     for axis in range(3):
         assert np.all(np.abs(np.diff(finals, axis=axis)) > 1e-9)  # each of the three matters
     place = sweep.settings.index({"rate": 0.05, "estimator.sparse": 0.2, "estimator.inner.rtol": 1e-6})
-    alone = pf.run(problem, algorithm(0.05, 0.2, 1e-6), 9, dtype="float64", risk=False)
+    alone = pf.run(problem, algorithm(0.05, 0.2, 1e-6), 9, dtype="float64", record=pf.Record(risks=False))
     np.testing.assert_allclose(sweep.histories[place].theta, alone.theta, rtol=1e-9)
 
 

@@ -44,7 +44,9 @@ SOON = [("pcsgd", "poisson, Scheme I, work"), ("dicesgd", "uniform, Scheme II, V
 def test_executors_agree(recipe, company):
     algorithm = RECIPES[recipe](**COMPANY[company])
     runs = {
-        executor: pf.run(PROBLEM, algorithm, 5, theta=1.0, dtype="float64", executor=executor, risk=False)
+        executor: pf.run(
+            PROBLEM, algorithm, 5, theta=1.0, dtype="float64", executor=executor, record=pf.Record(risks=False)
+        )
         for executor in ("gather", "dense", "loop")
     }
     assert np.all(runs["gather"]["clipped"][:, -1] > 0) and np.all(runs["gather"]["rejected"] == 0)
@@ -57,22 +59,26 @@ def test_executors_agree(recipe, company):
 @pytest.mark.slow
 def test_a_run_that_stopped_goes_on(tmp_path):
     algorithm = RECIPES["dicesgd"](**COMPANY["shuffled, client noise, round"])
-    options = dict(theta=1.0, dtype="float64", risk=False, checkpoint_every=3)
-    pf.run(PROBLEM, algorithm, 6, checkpoint=tmp_path / "a", **options)
-    resumed = pf.run(PROBLEM, algorithm, 12, checkpoint=tmp_path / "a", resume=True, **options)
-    np.testing.assert_array_equal(
-        resumed.theta, pf.run(PROBLEM, algorithm, 12, **options | {"checkpoint_every": None}).theta
-    )
+    options = dict(theta=1.0, dtype="float64", record=pf.Record(risks=False))
+    pf.run(PROBLEM, algorithm, 6, checkpoint=pf.Checkpoint(tmp_path / "a", every=3), **options)
+    resumed = pf.run(PROBLEM, algorithm, 12, checkpoint=pf.Checkpoint(tmp_path / "a", every=3, resume=True), **options)
+    np.testing.assert_array_equal(resumed.theta, pf.run(PROBLEM, algorithm, 12, **options).theta)
 
 
 @pytest.mark.slow
 def test_noise_and_clip_can_be_swept():
     algorithm = RECIPES["dicesgd"](batch=pf.Uniform(3))
     grid = {"estimator.noise_multiplier": [0.0, 2.0], "estimator.clip": [0.5, 1.0]}
-    found = pf.sweep(PROBLEM, algorithm, over=grid, rounds=4, theta=1.0, risk=False)
+    found = pf.sweep(PROBLEM, algorithm, over=grid, rounds=4, theta=1.0)
     for setting, history in zip(found.settings, found.histories, strict=True):
         estimator = pf.estimators.Dice(setting["estimator.clip"], 2.0, setting["estimator.noise_multiplier"])
-        alone = pf.run(PROBLEM, pf.p_fedavg(0.1, estimator=estimator, batch=pf.Uniform(3)), 4, theta=1.0, risk=False)
+        alone = pf.run(
+            PROBLEM,
+            pf.p_fedavg(0.1, estimator=estimator, batch=pf.Uniform(3)),
+            4,
+            theta=1.0,
+            record=pf.Record(risks=False),
+        )
         np.testing.assert_allclose(history.theta, alone.theta, rtol=1e-5)
 
 
@@ -82,7 +88,7 @@ def test_robust_optimal_and_private_for_clients():
     problem = pf.cases.pricing_demands(clients=4, goods=1, contamination=0.1)
     channel = pf.channels.ClippedNoise(0.5, 0.1)
     algorithm = pf.profl(0.05, window=5, batch=pf.Fixed(100), channel=channel)
-    history = pf.run(problem, algorithm, 60, risk=False, privacy=pf.Privacy(1e-5))
+    history = pf.run(problem, algorithm, 60, record=pf.Record(risks=False), privacy=pf.Privacy(1e-5))
     clean = pf.cases.pricing_demands(clients=4, goods=1)
     stable, optimal = pf.stable_point(clean), pf.optimal_point(clean)
     assert np.all(np.abs(history.final - optimal) < 0.5 * np.abs(history.final - stable))
@@ -93,6 +99,6 @@ def test_a_clipped_model_stops_at_the_lower_bound():
     """Where a full step would go below the least loss, it is cut to just reach it in the linear model."""
     table = pf.Problem(pf.losses.squared, pf.populations.Database(np.full((1, 3), 2.0)))
     algorithm = pf.p_fedavg(10.0, estimator=pf.estimators.ClippedModel())
-    theta = pf.run(table, algorithm, 3, theta=0.0, risk=False).theta[0]
+    theta = pf.run(table, algorithm, 3, theta=0.0, record=pf.Record(risks=False)).theta[0]
     # l = (theta - 2)^2 / 2 and |g|^2 = (theta - 2)^2: half of the way to 2 each time.
     np.testing.assert_allclose(theta, [0.0, 1.0, 1.5, 1.75], rtol=1e-6)

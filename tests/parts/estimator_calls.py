@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import performative as pf
-from performative.engine.setup import on_device
 from performative.populations.base import collect
+from performative.prepare import on_device
 from performative.testing.client_rules import spoil_rows
 from performative.testing.uses import compiled, slice_client
 from performative.types import Broadcast, Local
@@ -43,4 +43,4 @@ def short_run(estimator: Any, population: Any, rounds: int = 3, n: int = 400) ->
     """A few rounds of federated averaging with this estimator."""
     problem = pf.Problem(pf.losses.negative_revenue, population)
     algorithm = pf.p_fedavg(0.05, batch=pf.Fixed(n), estimator=estimator)
-    return pf.run(problem, algorithm, rounds, theta=1.0, risk=False)
+    return pf.run(problem, algorithm, rounds, theta=1.0, record=pf.Record(risks=False))

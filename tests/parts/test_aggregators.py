@@ -152,7 +152,9 @@ BETWEEN = np.sort(MEANS)[1:-1].mean()
 def test_where_robust_moves_settle(part, middle):
     # delta_i = eta (m_i - (1 - eps) theta): the move vanishes at middle(m) / (1 - eps).
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 0.0))
-    history = pf.run(problem, pf.p_fedavg(0.8, aggregator=part), 60, theta=0.0, risk=False, dtype="float64")
+    history = pf.run(
+        problem, pf.p_fedavg(0.8, aggregator=part), 60, theta=0.0, record=pf.Record(risks=False), dtype="float64"
+    )
     assert float(history.final[0]) == pytest.approx(2 * middle, rel=1e-6)
     mean = np.mean(MEANS) * 2
     assert abs(float(history.final[0]) - mean) > 200, "one client of seven drags the mean that far"
@@ -254,7 +256,7 @@ def test_fedexp_without_a_cap_diverges_under_performative_shift():
     paths = {}
     for cap in (1.0, 5.0, 1e9):
         algorithm = pf.p_fedavg(1.0, aggregator=Extrapolate(cap=cap))
-        history = pf.run(problem, algorithm, 60, theta=0.0, risk=False, dtype="float64", limit=1e40)
+        history = pf.run(problem, algorithm, 60, theta=0.0, record=pf.Record(risks=False, limit=1e40), dtype="float64")
         paths[cap] = np.asarray(history.theta)[0]
         np.testing.assert_allclose(paths[cap][:30], extrapolated(FEDEXP_MEAN, FEDEXP_EPS, 1.0, 29, cap), rtol=1e-6)
     assert abs(paths[1e9][-1] / paths[1e9][-2]) == pytest.approx(grows, rel=1e-6)

@@ -206,7 +206,7 @@ def test_poisson_differs_from_step_to_step_and_key_to_key():
 def test_an_empty_batch_moves_nothing():
     population = pf.populations.Database(np.arange(1.0, 5.0), pf.populations.shifts.Linear(0.1))
     problem = pf.Problem(pf.losses.squared, population)
-    history = pf.run(problem, pf.p_fedavg(0.5, batch=pf.Poisson(0.05, 4)), 40, theta=9.0, risk=False)
+    history = pf.run(problem, pf.p_fedavg(0.5, batch=pf.Poisson(0.05, 4)), 40, theta=9.0, record=pf.Record(risks=False))
     moves = np.diff(np.asarray(history.theta)[0])
     none = np.diff(np.asarray(history["samples"])[0]) == 0
     assert 20 < none.sum() < 40, "most of these batches are empty, with chance 0.81 each"

@@ -140,7 +140,14 @@ STABLE = MEAN.mean(axis=0) / 0.5
 
 def average(channel):
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, 0.5, 0.0))
-    history = pf.run(problem, pf.p_fedavg(0.1, channel=channel), 600, theta=np.zeros(3), risk=False, dtype="float64")
+    history = pf.run(
+        problem,
+        pf.p_fedavg(0.1, channel=channel),
+        600,
+        theta=np.zeros(3),
+        record=pf.Record(risks=False),
+        dtype="float64",
+    )
     return history, np.asarray(history.theta)[0, 100:].mean(axis=0)
 
 
@@ -188,7 +195,14 @@ TABLES = [np.asarray([1.0, 2.0, 6.0]), np.asarray([-4.0]), np.asarray([0.0, 1.0]
 @pytest.mark.parametrize("tables", [TABLES, np.asarray([[1.0, 2.0, 6.0], [0.0, 1.0, 5.0]])], ids=["ragged", "equal"])
 def test_whole_tables_are_gradient_descent(tables):
     problem = pf.Problem(pf.losses.squared, pf.populations.Database(tables, pf.populations.shifts.Linear(0.3)))
-    history = pf.run(problem, pf.p_fedavg(0.2, local_steps=3, batch=Whole()), 4, theta=2.0, risk=False, dtype="float64")
+    history = pf.run(
+        problem,
+        pf.p_fedavg(0.2, local_steps=3, batch=Whole()),
+        4,
+        theta=2.0,
+        record=pf.Record(risks=False),
+        dtype="float64",
+    )
     theta, path = 2.0, [2.0]
     for _ in range(4):
         ends = []

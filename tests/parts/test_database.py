@@ -164,7 +164,7 @@ def test_no_closed_form_is_claimed_where_there_is_none():
 def test_a_run_over_whole_tables_ends_at_the_stable_point():
     tables = RNG.standard_normal((2, 3, 2))
     problem = pf.Problem(pf.losses.squared, Database(tables, Linear([0.3, 0.6])))
-    history = pf.run(problem, pf.p_fedavg(0.5, batch=pf.Uniform(3)), 80, risk=False, dtype="float64")
+    history = pf.run(problem, pf.p_fedavg(0.5, batch=pf.Uniform(3)), 80, record=pf.Record(risks=False), dtype="float64")
     np.testing.assert_allclose(np.asarray(history.theta)[0, -1], pf.stable_point(problem), atol=1e-9)
 
 

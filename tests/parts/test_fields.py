@@ -70,7 +70,9 @@ def test_check_part_says_so_too():
 
 def test_a_declared_whole_number_is_part_of_the_program():
     problem = pf.Problem(pf.losses.squared, Declared([1.0, 2.0], terms=np.int64(2)))
-    history = pf.run(problem, pf.p_fedavg(0.1), 2, theta=0.0, risk=False, progress=False)
+    history = pf.run(
+        problem, pf.p_fedavg(0.1), 2, theta=0.0, record=pf.Record(risks=False), callbacks=[pf.callbacks.Progress(False)]
+    )
     # theta <- theta - 0.1 (theta - 1.5 - 0.1 (1 + theta)), from 0: the mean of both clients.
     np.testing.assert_allclose(history.theta[0], [0.0, 0.16, 0.16 - 0.1 * (0.16 - 1.5 - 0.1 * 1.16)], rtol=1e-6)
 

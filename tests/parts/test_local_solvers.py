@@ -13,9 +13,11 @@ import performative as pf
 from performative.aggregators import Mean, Nova, Scaffold, ServerOpt
 from performative.config import load_experiment
 from performative.engine.clock import Clock
+from performative.engine.executors import Gather
 from performative.engine.keys import run_keys
-from performative.engine.round import federated_round, open_round, run_gathered
-from performative.engine.setup import init_state, on_device, prepare, read_theta
+from performative.engine.round import open_round
+from performative.engine.setup import init_state, prepare
+from performative.engine.simulated import federated_round
 from performative.estimators import (
     AdaptiveSize,
     ControlVariate,
@@ -27,6 +29,7 @@ from performative.estimators import (
     Prox,
 )
 from performative.optimisers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimiser
+from performative.prepare import on_device, read_theta
 from performative.testing.uses import compiled
 from performative.types import Broadcast, Cohort, Local, Upload
 
@@ -51,7 +54,7 @@ def begin(problem, theta=0.0, **parts):
 @compiled
 def uploads(setup, state, keys):
     cohort, broadcast, _ = open_round(setup, state, keys)
-    return run_gathered(setup, cohort, broadcast, state.clients, keys)[1:]
+    return Gather().run(setup, cohort, broadcast, state.clients, keys)[1:]
 
 
 @compiled
@@ -205,12 +208,12 @@ def test_what_wraps_hands_on():
     """Counts, facts, checks and memories of the parts inside."""
     estimator = Preconditioned(ControlVariate(Prox(AdaptiveSize(Performative(5), 1.0), 0.1)), DAMPED)
     algorithm = pf.p_fedavg(0.05, estimator=estimator, aggregator=Scaffold(), batch=pf.Fixed(8), local_steps=3)
-    history = pf.run(GAUSSIAN, algorithm, 4, theta=1.0, risk=False)
+    history = pf.run(GAUSSIAN, algorithm, 4, theta=1.0, record=pf.Record(risks=False))
     assert np.all(np.isfinite(history.theta)) and {"samples", "infeasible"} < set(history.records)
     wrapped = Preconditioned(Prox(ControlVariate(Dice(0.1, 0.01, 0.0)), 0.1), DAMPED)
     algorithm = pf.p_fedavg(0.1, estimator=wrapped, aggregator=Scaffold(), batch=pf.Fixed(4))
     with pytest.warns(UserWarning, match=r"too small|grows faster") as said:
-        pf.run(GAUSSIAN, algorithm, 200, theta=30.0, risk=False)
+        pf.run(GAUSSIAN, algorithm, 200, theta=30.0, record=pf.Record(risks=False))
     assert any("[error-memory-grows]" in str(one.message) for one in said)
 
 

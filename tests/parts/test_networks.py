@@ -286,7 +286,7 @@ def test_resnet_learns():
     theta, network = pf.networks.resnet18((8, 8), 2, width=4)
     problem = pf.Problem(pf.losses.cross_entropy(network), pf.populations.Static(x, y))
     algorithm = pf.fedavg(0.03, local_steps=2, batch=pf.Fixed(16))
-    history = pf.run(problem, algorithm, rounds=30, theta=theta, risk=False)
+    history = pf.run(problem, algorithm, rounds=30, theta=theta, record=pf.Record(risks=False))
     final = jax.tree.map(lambda leaf: leaf[0], history.final)
     scores = jax.jit(jax.vmap(network, in_axes=(None, 0)))(final, x.reshape(-1, 8, 8).astype(np.float32))
     # 64 images that were seen: guessing is right about 50 % of them, with a standard error of 6 points.

@@ -93,7 +93,7 @@ def test_clients_that_work_more_count_for_more():
 
 
 def end(problem, algorithm, rounds=600, theta=0.5):
-    history = pf.run(problem, algorithm, rounds, theta=theta, repeats=8, risk=False)
+    history = pf.run(problem, algorithm, rounds, theta=theta, repeats=8, record=pf.Record(risks=False))
     late = history.theta[:, rounds // 2 :].mean(axis=1)
     return late.mean(), late.std(ddof=1) / np.sqrt(8)
 

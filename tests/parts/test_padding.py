@@ -8,10 +8,10 @@ import pytest
 
 import performative as pf
 from performative.client_axis import client_axes
-from performative.engine.setup import on_device
 from performative.live.sources.population import Observed
 from performative.partition import NO_LABEL
 from performative.populations import Database, Mixture, Reweighted, Static, Strategic, shares, shifts
+from performative.prepare import on_device
 from performative.risk import client_risks
 
 RNG = np.random.default_rng(0)
@@ -144,7 +144,7 @@ def test_padding_does_not_change_a_run():
     longer = np.pad(x, ((0, 0), (0, 4), (0, 0)), constant_values=np.nan)
     labels = np.pad(y, ((0, 0), (0, 4)), constant_values=NO_LABEL)
     runs = [
-        pf.run(pf.Problem(LOGISTIC, Static(*tables, count)), METHOD, 3, THETA, progress=False)
+        pf.run(pf.Problem(LOGISTIC, Static(*tables, count)), METHOD, 3, THETA, callbacks=[pf.callbacks.Progress(False)])
         for tables in ((x, y), (longer, labels))
     ]
     np.testing.assert_array_equal(runs[0].theta, runs[1].theta)

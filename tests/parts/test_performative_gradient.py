@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine.setup import on_device
 from performative.families import ClassLocation, Location, Proportions, Slope
 from performative.populations.base import collect
+from performative.prepare import on_device
 from performative.reaction import Moments, Window
 from performative.risk import decoupled_risk
 from performative.testing.uses import slice_client
@@ -95,7 +95,7 @@ def test_differentiating_the_samples_is_the_exact_gradient():
     problem = pf.Problem(pf.losses.logistic(0.1), pf.populations.Strategic(x, y, 0.7, features=(0, 2)))
     theta = np.asarray([0.3, -0.5, 0.2])
     algorithm = pf.p_fedavg(1.0, batch=pf.Uniform(8), estimator=pf.estimators.Performative(None, term="pathwise"))
-    history = pf.run(problem, algorithm, 1, theta=theta, dtype="float64", risk=False)
+    history = pf.run(problem, algorithm, 1, theta=theta, dtype="float64", record=pf.Record(risks=False))
     with jax.enable_x64(True):
         on = on_device(problem, jnp.float64)
         exact = jax.grad(lambda t: decoupled_risk(on, jnp.ones(1), t, t))(jnp.asarray(theta))
@@ -155,7 +155,7 @@ def test_directions_without_spread_are_left_out():
 def first_steps(estimator, rounds, deploy="step"):
     problem = pf.Problem(pf.losses.negative_revenue, pf.populations.Pricing([6.0, 7.0], [1.0, 3.0], 1.0))
     algorithm = pf.p_fedavg(0.05, batch=pf.Fixed(50), estimator=estimator, deploy=deploy)
-    return pf.run(problem, algorithm, rounds, theta=0.0, dtype="float64", risk=False).theta[0]
+    return pf.run(problem, algorithm, rounds, theta=0.0, dtype="float64", record=pf.Record(risks=False)).theta[0]
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_a_class_that_is_absent_is_as_it_was():
     problem = pf.Problem(pf.losses.logistic(0.1), population)
     common = {"rate": 0.1, "batch": pf.Fixed(50)}
     ends = [
-        pf.run(problem, how, 300, repeats=4, risk=False).theta[:, -50:].mean()
+        pf.run(problem, how, 300, repeats=4, record=pf.Record(risks=False)).theta[:, -50:].mean()
         for how in (pf.p_fedavg(**common), pf.pofl(window=25, **common))
     ]
     assert abs(ends[0] - ends[1]) < 0.05
@@ -204,7 +204,7 @@ def test_a_client_that_was_away_starts_over():
         algorithm = pf.p_fedavg(
             0.05, batch=pf.Fixed(50), local_steps=5, participation=pf.SchemeTwo(2), estimator=estimator
         )
-        return pf.run(problem, algorithm, 20, theta=0.0, dtype="float64", risk=False).theta[0]
+        return pf.run(problem, algorithm, 20, theta=0.0, dtype="float64", record=pf.Record(risks=False)).theta[0]
 
     always, never = model(None), model(5)
     assert np.all(np.isfinite(never)) and np.any(always != never)
@@ -252,7 +252,9 @@ def test_the_estimator_must_fit_the_population():
         pf.run(unknown, pf.pofl(0.1, window=5, batch=pf.Fixed(4)), 1, theta=0.0)
     given = pf.estimators.Performative(5, estimate=pf.families.Location())
     assert (
-        pf.run(unknown, pf.p_fedavg(0.1, batch=pf.Fixed(4), estimator=given), 2, theta=0.0, risk=False).status
+        pf.run(
+            unknown, pf.p_fedavg(0.1, batch=pf.Fixed(4), estimator=given), 2, theta=0.0, record=pf.Record(risks=False)
+        ).status
         == "completed"
     )
 

@@ -10,10 +10,11 @@ import performative as pf
 from performative.aggregators import Mean, PooledJacobian, Varp
 from performative.engine.clock import Clock
 from performative.engine.keys import run_keys
-from performative.engine.round import federated_round
-from performative.engine.setup import init_state, on_device, prepare, read_theta
+from performative.engine.setup import init_state, prepare
+from performative.engine.simulated import federated_round
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled
+from performative.prepare import on_device, read_theta
 from performative.reaction import Experience, Sighting
 from performative.risk import decoupled_risk
 from performative.testing.uses import compiled, slice_client
@@ -214,7 +215,9 @@ UNEVEN = pf.Problem(pf.losses.squared, Gaussian(RNG.standard_normal((5, 2)), RNG
 
 def test_varp_with_everyone_present_is_the_mean():
     runs = [
-        pf.run(UNEVEN, pf.p_fedavg(0.1, local_steps=2, aggregator=part), 6, dtype="float64", risk=False).theta
+        pf.run(
+            UNEVEN, pf.p_fedavg(0.1, local_steps=2, aggregator=part), 6, dtype="float64", record=pf.Record(risks=False)
+        ).theta
         for part in (Mean(), Varp())
     ]
     np.testing.assert_allclose(runs[1], runs[0], rtol=1e-12, atol=1e-14)

@@ -57,7 +57,9 @@ def test_a_table_of_the_papers_size_is_one_table():
 def test_the_quadratic_runs_to_its_stable_point():
     # Whole tables: nothing is random. (1 - a beta) = 1/2 a step of 0.5 leaves 3/4 of the gap.
     problem = pf.cases.quadratic(beta=0.05, rows=20)
-    history = pf.run(problem, pf.p_fedavg(0.5, batch=pf.Uniform(20)), 100, theta=5.0, risk=False, dtype="float64")
+    history = pf.run(
+        problem, pf.p_fedavg(0.5, batch=pf.Uniform(20)), 100, theta=5.0, record=pf.Record(risks=False), dtype="float64"
+    )
     np.testing.assert_allclose(np.asarray(history.theta)[0, -1], -2.0, atol=1e-9)
 
 

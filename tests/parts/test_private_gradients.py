@@ -8,10 +8,10 @@ import pytest
 
 import performative as pf
 from performative.clipping import clip_tree, clipped_sum
-from performative.engine.setup import on_device
 from performative.estimators import Clipped, Dice
 from performative.estimators.dice import needed_memory_clip
 from performative.noise import GRID
+from performative.prepare import on_device
 from performative.types import Batch, Broadcast, Local
 
 ROWS, WIDTH = 13, 4
@@ -197,7 +197,7 @@ def random_walks(channel=None, estimator=None, clients=3, rounds=4, seed=0, repe
         0.0 if estimator is None else 1.0, local_steps=steps,
         estimator=estimator or pf.estimators.Minibatch(), channel=channel or pf.channels.Plain(),
     )  # fmt: skip
-    return pf.run(problem, algorithm, rounds, theta=0.0, seed=seed, repeats=repeats, risk=False)
+    return pf.run(problem, algorithm, rounds, theta=0.0, seed=seed, repeats=repeats, record=pf.Record(risks=False))
 
 
 def test_noise_differs_between_clients_steps_rounds_repeats_and_seeds():

@@ -7,7 +7,6 @@ from client_samples import DRAWS, assert_normal, expectation, one_client, sample
 from scipy import stats
 
 import performative as pf
-from performative.engine.setup import on_device
 from performative.families import ClassLocation, Location, Slope
 from performative.populations import (
     Classes,
@@ -20,6 +19,7 @@ from performative.populations import (
 )
 from performative.populations.nodes import standard_nodes
 from performative.populations.shares import Constant
+from performative.prepare import on_device
 from performative.risk import client_risks
 
 pytestmark = pytest.mark.usefixtures("double_precision")

@@ -144,7 +144,7 @@ def test_a_run_trains_on_classes_as_often_as_their_weights_say(deploy):
     batch, rounds, start = 2000, 4, np.asarray([0.0, 1.0, 2.0])
     problem = pf.Problem(chosen, Reweighted(X, np.tile(np.arange(M) % K, (N, 1)), 1.5))
     algorithm = pf.p_fedavg(rate=1.0, batch=pf.Fixed(batch), deploy=deploy)
-    history = pf.run(problem, algorithm, rounds, theta=start, dtype="float64", risk=False)
+    history = pf.run(problem, algorithm, rounds, theta=start, dtype="float64", record=pf.Record(risks=False))
     models = history.theta[0]
     drawn = np.rint(-np.diff(models, axis=0) * N * batch)
     felt = models[:-1] if deploy == "round" else np.repeat(start[None], rounds, axis=0)
@@ -159,7 +159,7 @@ def test_a_run_trains_on_classes_as_often_as_their_weights_say(deploy):
 def test_tv_distance_is_the_mean_over_clients():
     algorithm = pf.p_fedavg(rate=0.5, local_steps=2, batch=pf.Fixed(4), deploy="round")
     problem = pf.Problem(LOSS, reweighted([4.0, 1.0]))
-    history = pf.run(problem, algorithm, 3, theta=THETA, dtype="float64", risk=False)
+    history = pf.run(problem, algorithm, 3, theta=THETA, dtype="float64", record=pf.Record(risks=False))
     each = []
     for client in range(N):
         mine = one_client(reweighted([4.0, 1.0]), client)

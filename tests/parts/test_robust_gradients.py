@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import performative as pf
-from performative.engine.setup import on_device
 from performative.estimators import AdaptiveSize, Filtered, Minibatch, Performative
 from performative.estimators.filtered import masked_median, top_direction
+from performative.prepare import on_device
 from performative.testing.uses import compiled
 
 ROWS, WIDTH = 512, 5  # one compilation serves batches of every size up to this

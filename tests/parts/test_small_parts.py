@@ -7,7 +7,7 @@ import pytest
 
 import performative as pf
 from performative.aggregators import Mean, weighted_sum
-from performative.engine.setup import on_device
+from performative.prepare import on_device
 from performative.types import Cohort, Upload
 
 THETA = {"a": jnp.asarray([3.0, -4.0]), "b": jnp.asarray(12.0)}

@@ -69,7 +69,14 @@ def test_the_choice_is_within_a_quarter_of_the_best_on_a_grid(communication, acc
 def test_the_prediction_is_what_a_run_does():
     cost = pf.Cost(communication=20.0)
     plan = pf.plan(PROBLEM, cost, 0.1, theta=0.0, batches=(4,))
-    history = pf.run(PROBLEM, plan.algorithm, 2 * plan.rounds, theta=0.0, repeats=1000, risk=False, consensus=False)
+    history = pf.run(
+        PROBLEM,
+        plan.algorithm,
+        2 * plan.rounds,
+        theta=0.0,
+        repeats=1000,
+        record=pf.Record(risks=False, consensus=False),
+    )
     error = np.sqrt(np.mean(np.square(history["distance_to_stable"]), axis=0))
     rounds = last_exit(error, history.rounds, 0.1)
     assert abs(rounds - plan.rounds) <= max(1, 0.1 * plan.rounds)
@@ -125,7 +132,13 @@ def test_vectors_are_planned_exactly_and_the_plan_does_what_it_says(name):
     plan = pf.plan(problem, pf.Cost(), accuracy, theta=start, local_steps=(1, 4), batches=(2,))
     assert plan.method == "exact recursion" and plan.reached <= accuracy
     history = pf.run(
-        problem, plan.algorithm, plan.rounds, theta=start, repeats=2000, risk=False, consensus=False, seed=5
+        problem,
+        plan.algorithm,
+        plan.rounds,
+        theta=start,
+        repeats=2000,
+        record=pf.Record(risks=False, consensus=False),
+        seed=5,
     )
     square = np.square(history["distance_to_stable"])
     exact = errors(look_around(problem, start), plan.choice.setting, plan.rounds, "step")
@@ -190,7 +203,7 @@ def test_privacy():
     spent = pf.privacy.spent(loose.choice.setting.noise, steps, 1e-5, batch=pf.Uniform(50), rows=2000)
     assert spent.epsilon <= 2.0
     assert "pf.plan chose" in pf.privacy.guarantee(problem, loose.algorithm).not_covered[0]
-    history = pf.run(problem, loose.algorithm, loose.rounds, theta=0.0, repeats=400, risk=False)
+    history = pf.run(problem, loose.algorithm, loose.rounds, theta=0.0, repeats=400, record=pf.Record(risks=False))
     error = np.sqrt(np.mean(np.square(history.final - pf.stable_point(problem))))
     assert error < 1.25 * 0.1  # what clipping adds is not in the prediction
     tight = pf.plan(problem, pf.Cost(), 0.01, privacy=pf.Privacy(delta=1e-5, epsilon=0.02), **how)
@@ -229,7 +242,9 @@ def test_the_first_to_answer_may_have_long_work():
     latency = pf.participation.Exponential(5.0)
     predicted = pf.Cost(step, communication=2.0, latency=latency).round_time("first", 8, 4, 1, np.full(10, 0.1))
     algorithm = pf.p_fedavg(0.01, local_steps=4, participation=pf.FirstK(8, latency))
-    history = pf.run(PROBLEM, algorithm, 400, theta=0.0, clock=pf.Clock(step, 2.0), risk=False, record_theta="last")
+    history = pf.run(
+        PROBLEM, algorithm, 400, theta=0.0, clock=pf.Clock(step, 2.0), record=pf.Record(risks=False, theta="last")
+    )
     spread = np.diff(history["time"][0])
     assert abs(predicted - spread.mean()) < 5 * spread.std() * np.sqrt(1 / 400 + 1 / 512)
 
@@ -269,9 +284,14 @@ def test_pilot_runs_on_a_problem_that_is_not_quadratic():
     plan = pf.plan(problem, pf.Cost(communication=20.0, sample=0.05), 0.15 * distance, theta=start)
     assert plan.method == "pilot runs"
     history = pf.run(
-        problem, plan.algorithm, 2 * plan.rounds, theta=start, seed=7, repeats=32, risk=False,
-        stable=pf.stable_point(problem),
-    )  # fmt: skip
+        problem,
+        plan.algorithm,
+        2 * plan.rounds,
+        theta=start,
+        seed=7,
+        repeats=32,
+        record=pf.Record(risks=False, stable=pf.stable_point(problem)),
+    )
     error = np.sqrt(np.mean(np.square(history["distance_to_stable"]), axis=0))
     rounds = last_exit(error, history.rounds, plan.accuracy)
     assert abs(rounds - plan.rounds) <= max(1, 0.25 * plan.rounds)

@@ -186,7 +186,7 @@ def test_what_cannot_be_certified_is_infinite_and_says_why(reason):
 def test_counts_are_out_of_reach_of_aggregators():
     """What carries no noise is not handed to the server's rule, in any run."""
     with pytest.raises(KeyError, match="clipped"):
-        pf.run(TABLE, pcsgd(aggregator=TellTale()), 1, theta=0.0, risk=False)
+        pf.run(TABLE, pcsgd(aggregator=TellTale()), 1, theta=0.0, record=pf.Record(risks=False))
 
 
 def test_published_losses_are_not_covered():

@@ -14,8 +14,10 @@ ALGORITHM = pf.pcsgd(0.1, clip=1.0, noise_multiplier=20.0, batch=pf.Uniform(3))
 DELTA = 1e-5
 
 
-def run(rounds, privacy, **options):
-    return pf.run(PROBLEM, ALGORITHM, rounds, theta=0.0, risk=False, privacy=privacy, **options)
+def run(rounds, privacy, checkpoint=None, checkpoint_every=None, resume=False, **options):
+    if checkpoint is not None:
+        options["checkpoint"] = pf.Checkpoint(checkpoint, checkpoint_every, resume)
+    return pf.run(PROBLEM, ALGORITHM, rounds, theta=0.0, record=pf.Record(risks=False), privacy=privacy, **options)
 
 
 def spent(rounds):
@@ -54,7 +56,9 @@ def test_a_run_stops_before_it_overspends():
     assert history["epsilon"][0, -1] == spent(12) <= budget
     assert "after 12 of 30 rounds" in history.meta["privacy"]["stopped"]
     # The rounds that were run are those of a run without a budget.
-    np.testing.assert_array_equal(history.theta, pf.run(PROBLEM, ALGORITHM, 12, theta=0.0, risk=False).theta)
+    np.testing.assert_array_equal(
+        history.theta, pf.run(PROBLEM, ALGORITHM, 12, theta=0.0, record=pf.Record(risks=False)).theta
+    )
 
 
 def test_a_budget_holds_across_resume(tmp_path):
@@ -133,9 +137,14 @@ def test_rounds_that_were_lost_before_the_first_checkpoint_are_not_forgotten(tmp
         run(8, pf.Privacy(DELTA), **options)
     with pytest.raises(ValueError, match="counts 5 rounds of another mechanism"):
         pf.run(
-            PROBLEM, pf.pcsgd(0.1, clip=1.0, noise_multiplier=9.0, batch=pf.Uniform(3)), 8, theta=0.0, risk=False,
-            privacy=pf.Privacy(DELTA, noise="secure"), **options,
-        )  # fmt: skip
+            PROBLEM,
+            pf.pcsgd(0.1, clip=1.0, noise_multiplier=9.0, batch=pf.Uniform(3)),
+            8,
+            theta=0.0,
+            record=pf.Record(risks=False),
+            privacy=pf.Privacy(DELTA, noise="secure"),
+            checkpoint=pf.Checkpoint(folder, every=4),
+        )
     with pytest.raises(ValueError, match="give privacy="):
         run(8, None, **options)
     history = run(8, pf.Privacy(DELTA, noise="secure"), **options)
@@ -146,7 +155,12 @@ def test_an_epsilon_of_zero_is_an_answer():
     """One row of a million, for a few rounds: delta alone pays for it."""
     problem = pf.Problem(pf.losses.squared, pf.populations.Database(np.zeros((1, 1_000_000), np.float32)))
     history = pf.run(
-        problem, pf.pcsgd(0.1, 1.0, 2.0, batch=pf.Uniform(1)), 5, theta=0.0, risk=False, privacy=pf.Privacy(DELTA)
+        problem,
+        pf.pcsgd(0.1, 1.0, 2.0, batch=pf.Uniform(1)),
+        5,
+        theta=0.0,
+        record=pf.Record(risks=False),
+        privacy=pf.Privacy(DELTA),
     )
     np.testing.assert_array_equal(history["epsilon"], np.zeros((1, 6)))
     assert history.meta["privacy"]["epsilon"] == 0.0
@@ -155,7 +169,10 @@ def test_an_epsilon_of_zero_is_an_answer():
 def test_secure_runs_hide_who_was_drawn():
     algorithm = pf.pcsgd(0.1, clip=1.0, noise_multiplier=2.0, batch=pf.Poisson(0.5, 3))
     first, second = (
-        pf.run(PROBLEM, algorithm, 20, theta=0.0, risk=False, privacy=pf.Privacy(DELTA, noise="secure")) for _ in "ab"
+        pf.run(
+            PROBLEM, algorithm, 20, theta=0.0, record=pf.Record(risks=False), privacy=pf.Privacy(DELTA, noise="secure")
+        )
+        for _ in "ab"
     )
     assert np.any(first["samples"] != second["samples"]) and first.meta["seed"] is None
 
@@ -170,7 +187,9 @@ def test_secure_runs_hide_who_was_drawn():
 )
 def test_noise_that_does_not_fit_the_grid_is_refused(algorithm, says):
     with pytest.raises(ValueError, match=says):
-        pf.run(PROBLEM, algorithm, 3, theta=0.0, risk=False, privacy=pf.Privacy(DELTA, noise="secure"))
+        pf.run(
+            PROBLEM, algorithm, 3, theta=0.0, record=pf.Record(risks=False), privacy=pf.Privacy(DELTA, noise="secure")
+        )
 
 
 def test_a_budget_that_has_room_for_nothing_is_refused():
@@ -181,7 +200,7 @@ def test_a_budget_that_has_room_for_nothing_is_refused():
 def test_no_budget_for_what_cannot_be_certified():
     with pytest.raises(ValueError, match="epsilon is infinite: the estimator Minibatch bounds no person's gradient"):
         pf.run(PROBLEM, pf.p_fedavg(0.1), 3, theta=0.0, privacy=pf.Privacy(DELTA, 1.0))
-    history = pf.run(PROBLEM, pf.p_fedavg(0.1), 3, theta=0.0, risk=False, privacy=pf.Privacy(DELTA))
+    history = pf.run(PROBLEM, pf.p_fedavg(0.1), 3, theta=0.0, record=pf.Record(risks=False), privacy=pf.Privacy(DELTA))
     np.testing.assert_array_equal(history["epsilon"], [[0.0, np.inf, np.inf, np.inf]])
     assert "bounds no person's gradient" in history.meta["privacy"]["why"][0]
 
@@ -192,7 +211,7 @@ def test_secure_noise_needs_noise():
 
 
 def test_the_progress_line_shows_epsilon(capsys):
-    run(6, pf.Privacy(DELTA), progress=True)
+    run(6, pf.Privacy(DELTA), callbacks=[pf.callbacks.Progress(True)])
     assert f"epsilon {spent(6):.3g}" in capsys.readouterr().err
 
 

@@ -89,7 +89,9 @@ def test_a_fitted_model_as_a_start_is_told():
     told = guarantee(problem(standardize=KNOWN), PRIVATE, theta=model).not_covered
     assert told == ("the start is a fitted LogisticRegression: whomever it was fitted to is not protected from that",)
     with pytest.warns(PerformativeWarning, match=r"the start is a fitted LogisticRegression.*\[privacy-not-covered\]"):
-        pf.run(problem(standardize=KNOWN), PRIVATE, 2, theta=model, risk=False, privacy=pf.Privacy(1e-5))
+        pf.run(
+            problem(standardize=KNOWN), PRIVATE, 2, theta=model, record=pf.Record(risks=False), privacy=pf.Privacy(1e-5)
+        )
     assert guarantee(problem(standardize=KNOWN), PRIVATE, theta=np.zeros(3)).not_covered == ()
 
 
@@ -110,9 +112,14 @@ def test_words_do_not_compile_again():
     from performative.engine.chunk import run_chunk
 
     made = problem(standardize=KNOWN)
-    pf.run(made, PRIVATE, 3, risk=False)
+    pf.run(made, PRIVATE, 3, record=pf.Record(risks=False))
     before = run_chunk._cached._cache_size()
-    pf.run(dataclasses.replace(made, from_data="x"), dataclasses.replace(PRIVATE, from_data="y"), 3, risk=False)
+    pf.run(
+        dataclasses.replace(made, from_data="x"),
+        dataclasses.replace(PRIVATE, from_data="y"),
+        3,
+        record=pf.Record(risks=False),
+    )
     assert run_chunk._cached._cache_size() == before
 
 

@@ -49,7 +49,9 @@ def test_every_executor_takes_it(executor):
     privacy = pf.Privacy(1e-5, noise="secure")
 
     def walk():
-        return pf.run(PROBLEM, algorithm, 3, theta=0.0, executor=executor, every=2, risk=False, privacy=privacy)
+        return pf.run(
+            PROBLEM, algorithm, 3, theta=0.0, executor=executor, record=pf.Record(every=2, risks=False), privacy=privacy
+        )
 
     first, second = walk(), walk()
     assert not np.any(first.theta[:, 1:] == second.theta[:, 1:])  # the seed does not decide it
@@ -60,8 +62,13 @@ def test_every_executor_takes_it(executor):
 def test_it_has_the_size_of_the_fast_noise():
     channel = pf.channels.ClippedNoise(0.5, 2.0)
     history = pf.run(
-        PROBLEM, pf.p_fedavg(0.0, channel=channel), 1, theta=0.0, repeats=4000, risk=False,
+        PROBLEM,
+        pf.p_fedavg(0.0, channel=channel),
+        1,
+        theta=0.0,
+        repeats=4000,
+        record=pf.Record(risks=False),
         privacy=pf.Privacy(1e-5, noise="secure"),
-    )  # fmt: skip
+    )
     expected = 2.0 * 0.5 / 4
     assert abs(np.std(history.theta[:, -1]) - expected) < 5 * expected / np.sqrt(2 * 4000)

@@ -9,8 +9,8 @@ from untold import Untold
 
 import performative as pf
 from performative import solve
-from performative.engine.setup import on_device
 from performative.populations import AbstractPopulation
+from performative.prepare import on_device
 from performative.risk import decoupled_risk
 
 

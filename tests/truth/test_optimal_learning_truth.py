@@ -38,7 +38,15 @@ def late_models(worlds, algorithm, rounds, repeats=REPEATS):
     """Means over the second half of each run, [worlds, repeats, d]; and the histories."""
     problems = [{"problem": problem} for problem, *_ in worlds]
     start = np.zeros_like(np.asarray(worlds[0][1])) if worlds[0][0].population.model_shape() else 0.0
-    found = pf.sweep(worlds[0][0], algorithm, problems, rounds, theta=start, repeats=repeats, consensus=False)
+    found = pf.sweep(
+        worlds[0][0],
+        algorithm,
+        problems,
+        rounds,
+        theta=start,
+        repeats=repeats,
+        record=pf.Record(consensus=False, risks=False),
+    )
     assert found.programs == 1
     paths = np.stack([np.asarray(history.theta) for history in found.histories])
     late = paths[:, :, rounds // 2 :].mean(axis=2)

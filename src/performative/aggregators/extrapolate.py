@@ -88,6 +88,6 @@ def mean_of_last_two(history: Any) -> PyTree:
     if len(rounds) < 2 or rounds[-1] - rounds[-2] != 1:
         raise ValueError(
             f"mean_of_last_two needs the models of the last two rounds; recorded are rounds {rounds[-3:].tolist()} "
-            'at the end. Run with record_theta="all".'
+            'at the end. Run with pf.Record(theta="all").'
         )
     return jax.tree.map(lambda leaf: (np.asarray(leaf)[:, -1] + np.asarray(leaf)[:, -2]) / 2, history.theta)

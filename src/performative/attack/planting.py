@@ -17,12 +17,15 @@ from performative.attack.report import Finding
 from performative.attack.target import STRETCH, Target, accounted, read_target
 from performative.draws import Epochs
 from performative.engine import Clock, Setup, federated_round, run_keys
-from performative.engine.run import pick_executor, repeat_keys
-from performative.engine.setup import init_state, on_device, prepare
+from performative.engine.executors import AbstractExecutor, pick_executor
+from performative.engine.options import repeat_keys
+from performative.engine.setup import init_state, prepare
 from performative.errors import check_counts
 from performative.facts import cites
 from performative.populations import Database
+from performative.prepare import on_device
 from performative.problem import Problem
+from performative.record import Record
 
 # Floats of gradients, noise and tables that runs side by side may hold.
 _FLOATS = 1 << 25
@@ -116,7 +119,9 @@ def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relatio
     tables[:, :each] = np.arange(1, each + 1) * np.where(coins, 1, -1 if relation == "replace" else 0)
     z = tables[:, :, None] if target.unit == "client" else tables[:, None]
     with jax.enable_x64(False):
-        setup = on_device(prepare(_problem(target, tables[0]), target.algorithm, Clock(), False), jnp.float32)
+        setup = on_device(
+            prepare(_problem(target, tables[0]), target.algorithm, Clock(), Record(consensus=False)), jnp.float32
+        )
         executor = pick_executor(None, target.algorithm)
         # Gradients of a batch for examples, messages of all clients for clients: both hold `each` numbers a row.
         block = max(1, min(runs, _FLOATS // (each * target.width)))
@@ -132,7 +137,7 @@ def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relatio
 
 
 @eqx.filter_jit
-def _runs(setup: Setup, z: Array, keys: Any, start: Array, rounds: Int[Array, ""], executor: str) -> Array:
+def _runs(setup: Setup, z: Array, keys: Any, start: Array, rounds: Int[Array, ""], executor: AbstractExecutor) -> Array:
     """The last models of runs on tables of their own, by the round that `pf.run` runs."""
 
     def one(table: Array, key: Any) -> Array:

@@ -18,12 +18,14 @@ from performative.attack.crafted import Neighbours, craft, default_relation, sco
 from performative.attack.report import Finding
 from performative.attack.target import STRETCH, Contrast, Target, accounted, problem_of, read_target
 from performative.batches import Uniform
+from performative.callbacks import Progress
 from performative.draws import Everyone
 from performative.engine import run
 from performative.errors import check_counts
 from performative.participation import Full
 from performative.privacy.certification import read_unit
 from performative.problem import Problem
+from performative.record import Record
 
 # Published models of one call of `run`: about 0.3 GB while they are scored.
 _MODELS = 5_000_000
@@ -197,9 +199,15 @@ def _collect(
             # Crafted data make a memory grow, and that is their purpose.
             warnings.simplefilter("ignore", UserWarning)
             history = run(
-                problem, target.algorithm, rounds, theta=0.0, seed=int(state), repeats=block,
-                risk=False, consensus=False, limit=1e15, progress=False,
-            )  # fmt: skip
+                problem,
+                target.algorithm,
+                rounds,
+                theta=0.0,
+                seed=int(state),
+                repeats=block,
+                record=Record(risks=False, consensus=False, limit=1e15),
+                callbacks=[Progress(False)],
+            )
         moves = -np.diff(np.asarray(history.theta, np.float64), axis=1)
         moves /= rate[: moves.shape[1]]  # a run that leaves the numbers ends early
         y = np.nan_to_num(moves * (target.size / target.clip))

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from performative.arguments import checked
+from performative.bars import progress_bar
 from performative.certify.certificate import Certificate
 from performative.certify.client_data import first_client
 from performative.certify.curvature import measure_curvature
@@ -18,8 +19,7 @@ from performative.certify.known_sensitivity import known_sensitivity
 from performative.certify.points import Points, find_points
 from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
 from performative.certify.training import chance_of_mistake, sampling_error, shows
-from performative.engine.progress import progress_bar
-from performative.engine.run import cache_compilations
+from performative.engine.programs import cache_compilations
 from performative.facts import cites, relying
 from performative.messages import PerformativeWarning
 from performative.problem import Problem

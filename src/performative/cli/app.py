@@ -130,7 +130,7 @@ def run(
             reporter.path("file", out)
         if result["status"] == "failed":
             raise Failure(history.meta["failed"], Exit.FAILED, result)
-        if result["status"] != "completed":
+        if result["status"] not in ("completed", "stopped"):
             first = min(int(r) for r in history.stopped_at if r >= 0)
             raise Failure(
                 f"{result['diverged']} of {result['repeats']} repeats diverged, the first at round {first}; "

@@ -50,10 +50,12 @@ def table(summary: dict[str, Any], title: str) -> Any:
     grid.add_column(f"after {summary['rounds']} rounds")
     grid.add_column("mean", justify="right")
     grid.add_column(f"95 % interval ({summary['repeats']} repeats)", justify="right")
-    for name in [n for n in _SHOWN if n in summary["final"]]:
+    own = {name: facts["label"] or name.replace("_", " ") for name, facts in summary.get("metrics", {}).items()}
+    labels = _SHOWN | own
+    for name in [n for n in labels if n in summary["final"]]:
         value = summary["final"][name]
         interval = "" if value["low"] is None else f"{value['low']:.4g} .. {value['high']:.4g}"
-        grid.add_row(_SHOWN[name], f"{value['mean']:.4g}", interval)
+        grid.add_row(labels[name], f"{value['mean']:.4g}", interval)
     return grid
 
 

@@ -13,13 +13,16 @@ from performative.algorithm import Algorithm
 from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.registry import recipes
+from performative.engine.checkpoint import Checkpoint, read_checkpoint
+from performative.engine.options import RECORD_NAMES
 from performative.errors import nearest
+from performative.messages import warn
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
+from performative.record import Record
 
-# Arguments of `run` that are not for [run]: problem, algorithm and privacy have tables of their own, and whether to go
-# on or to show a bar is asked for at the command line.
-_NOT_IN_RUN = ("problem", "algorithm", "privacy", "resume", "progress")
+# Arguments of `run` that have tables of their own, or none; whether to go on is asked for at the command line.
+_NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "callbacks", "checkpoint")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,16 +35,18 @@ class Experiment:
     algorithm: Algorithm
     options: dict[str, Any]
 
-    def run(self, **more: Any) -> Any:
-        """Solve for the points that the file asks to solve for, then run."""
+    def run(self, resume: bool = False, **more: Any) -> Any:
+        """Solve for the points that the file asks to solve for, then run. With `resume` go on from the checkpoint."""
         from performative.engine.run import run
 
         options = {**self.options, **more}
+        if resume and options.get("checkpoint") is not None:
+            options["checkpoint"] = dataclasses.replace(read_checkpoint(options["checkpoint"]), resume=True)
         try:
             for name in ("stable", "optimal"):
-                if isinstance(options.get(name), str):
-                    with blame(f"run.{name}"):
-                        options[name] = self._solve(name)
+                if isinstance(getattr(options["record"], name), str):
+                    with blame(f"run.record.{name}"):
+                        options["record"] = dataclasses.replace(options["record"], **{name: self._solve(name)})
             with blame("run", options, (ValueError,)):
                 return run(self.problem, self.algorithm, **options)
         except ConfigError as error:
@@ -123,14 +128,37 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
     if document["federation"] is not None:  # a model that a network carries is deployed once a round
         document["algorithm"].setdefault("deploy", "round")
     algorithm = _algorithm(builder, document["algorithm"])
-    options = builder.keywords(run, document["run"], "run", leave_out=_NOT_IN_RUN)
+    table, record, folder = _records(document["run"])
+    options = builder.keywords(run, table, "run", leave_out=_NOT_IN_RUN)
+    options["record"] = builder.call(Record, record, "run.record", leave_out=("metrics",))
     for name in ("stable", "optimal"):
-        if isinstance(options.get(name), str) and options[name] != "solve":
-            raise ConfigError(f'expected numbers or "solve"; got {options[name]!r}.', f"run.{name}")
+        point = getattr(options["record"], name)
+        if isinstance(point, str) and point != "solve":
+            raise ConfigError(f'expected numbers or "solve"; got {point!r}.', f"run.record.{name}")
+    if folder:
+        options["checkpoint"] = builder.call(Checkpoint, folder, "run.checkpoint", leave_out=("resume",))
     if document["privacy"] is not None:
         options["privacy"] = builder.call(Privacy, document["privacy"], "privacy")
     _check_fit(problem, algorithm, options)
     return Experiment(file, document["title"], problem, algorithm, options)
+
+
+def _records(table: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """[run] without its records and checkpoint, [run.record], [run.checkpoint]; keys of old go where they belong."""
+    rest, record, folder = dict(table), table.get("record", {}), table.get("checkpoint", {})
+    if not isinstance(record, dict):
+        raise ConfigError(f"expected a table such as {{every = 10}}; got {shown(record)}.", "run.record")
+    folder = folder if isinstance(folder, dict) else {"folder": folder}
+    for name in ("record", "checkpoint"):
+        rest.pop(name, None)
+    moved = [name for name in rest if name in (*RECORD_NAMES, "checkpoint_every", "at_once")]
+    record = record | {RECORD_NAMES[name]: rest.pop(name) for name in moved if name in RECORD_NAMES}
+    folder = folder | ({"every": rest.pop("checkpoint_every")} if "checkpoint_every" in moved else {})
+    rest |= {"clients_at_once": rest.pop("at_once")} if "at_once" in moved else {}
+    if moved:
+        where = "[run.record], [run.checkpoint] and clients_at_once"
+        warn("old-keyword", f"[run]: {', '.join(moved)} still work; their place is now in {where}.")
+    return rest, record, folder
 
 
 def read_problem(builder: Builder, table: dict[str, Any]) -> Problem:
@@ -201,7 +229,7 @@ def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) 
     """What `run` would refuse later, said here with the key that it is about."""
     import jax.numpy as jnp
 
-    from performative.engine.setup import check_fit, check_rows, on_device, read_theta
+    from performative.prepare import check_fit, check_rows, on_device, read_theta
 
     weights = np.asarray(problem.client_weights)
     with blame("algorithm.participation"):

@@ -18,11 +18,12 @@ from performative.client_axis import client_axes
 from performative.demo.outcome import Model, Outcome
 from performative.engine import run
 from performative.engine.programs import cache_compilations
-from performative.engine.setup import on_device
 from performative.history import History
 from performative.participation import SchemeTwo
+from performative.prepare import on_device
 from performative.problem import Problem
 from performative.recipes import fedavg, p_fedavg
+from performative.record import Record
 from performative.risk import decoupled_risk
 from performative.schedules import harmonic
 
@@ -44,11 +45,14 @@ def run_demo(quick: bool = False) -> Outcome:
     parts = {"local_steps": 5, "batch": Fixed(32), "participation": SchemeTwo(5)}
     histories = {
         recipe.__name__: run(
-            problem, recipe(harmonic(20.0, 100.0), **parts), rounds, repeats=seeds,
-            stable=stable.theta, optimal=optimal.theta,
+            problem,
+            recipe(harmonic(20.0, 100.0), **parts),
+            rounds,
+            repeats=seeds,
+            record=Record(stable=stable.theta, optimal=optimal.theta),
         )
         for recipe in (fedavg, p_fedavg)
-    }  # fmt: skip
+    }
     with _step("measuring"):
         models, scores, flipped = _measure_all(problem, histories, stable.theta, optimal.theta)
     distance = {name: history["distance_to_stable"].mean(axis=0) for name, history in histories.items()}

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Int
 
 from performative.client_axis import client_axes, take_rows
 from performative.engine.blocks import map_in_blocks
-from performative.engine.chunk import Frozen, Targets, over_settings
-from performative.engine.report import Setup
+from performative.engine.chunk import Frozen, over_settings
+from performative.engine.setup import Setup
 from performative.engine.sharding import filled, over_devices, whole
 from performative.problem import Problem
 from performative.risk import client_risks
@@ -60,7 +60,7 @@ def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: 
             "risk_spread": spread,
         }
 
-    def repeats(setup: Setup, targets: Targets, state: State) -> dict[str, Array]:
+    def repeats(setup: Setup, state: State) -> dict[str, Array]:
         return map_in_blocks(lambda s: one(setup, s), 0, setup.compute.in_turn, len(fixed.keys))(state)
 
     return whole(over_settings(repeats, fixed, state), fixed.setup.mesh)

@@ -7,38 +7,69 @@ import equinox
 import jax
 import numpy as np
 
+from performative.callbacks.news import News
 from performative.engine.chunk import Frozen, Watch
+from performative.engine.metrics import is_own
 from performative.history import History
+from performative.record import Metric
 from performative.types import Theta
 
 Chunk = dict[str, np.ndarray]
 
 
 def flatten_rows(rows: dict[str, Any], lead: int, count: int) -> Chunk:
-    """A chunk as a flat set of host arrays, cut to the rows that were filled: levels/x, counts/x, theta/0, sound."""
+    """A chunk as a flat set of host arrays, cut to the rows that were filled: levels/x, totals/x, theta/0, sound."""
     cut = (slice(None),) * lead + (slice(count),)
     flat = {f"levels/{name}": value for name, value in rows["levels"].items()}
-    flat |= {f"counts/{name}": total.value() for name, total in rows["counts"].items()}
+    flat |= {f"totals/{name}": total.value() for name, total in rows["totals"].items()}
+    flat |= {f"{kind}/{name}": value for kind in ("clients", "cohorts") for name, value in rows[kind].items()}
     flat |= {f"theta/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(rows["theta"]))}
     # Copied, since a cut that is a view would keep the whole buffer of its chunk.
     arrays = {name: np.array(np.asarray(value)[cut]) for name, value in flat.items()}
     return arrays | {"sound": np.asarray(rows["sound"])[cut].astype(bool)}
 
 
-def last_level(chunk: Chunk) -> str:
-    """The figure to watch, for the progress line."""
-    for name in ("levels/distance_to_stable", "risks/performative_risk"):
-        if name in chunk:
-            values = chunk[name][..., -1] if name.startswith("levels") else chunk[name]
-            return f"{name.split('/')[1].replace('_', ' ')} {np.mean(values):.4g}"
-    return ""
+def news_of(
+    chunks: list[Chunk], before: int, first: dict[str, np.ndarray], every: int, total: int, **told: Any
+) -> News:
+    """What callbacks are told after `chunks`, of which they know the records of the first `before`.
+
+    The start comes first where they know nothing.
+    """
+    new, reached = chunks[before:], min(sum(_count(chunk) for chunk in chunks) * every, total)
+    known = sum(_count(chunk) for chunk in chunks[:before])
+    rounds = np.minimum(np.arange(known + 1, known + 1 + sum(map(_count, new))) * every, total)
+    records: dict[str, np.ndarray] = {}
+    for name in chunks[0]:
+        kind, _, label = name.partition("/")
+        if kind not in ("levels", "totals"):
+            continue
+        values = np.concatenate([chunk[name] for chunk in new], axis=-1)
+        opening = np.broadcast_to(first.get(label, np.asarray(np.nan))[..., None], (*values.shape[:-1], 1))
+        if kind == "totals":
+            past = [chunk[name].sum(axis=-1, keepdims=True) for chunk in chunks[:before]]
+            values, opening = np.cumsum(values, axis=-1) + sum(past), np.zeros_like(opening)
+        records[label] = np.concatenate([opening, values], axis=-1) if not before else values
+    last = chunks[-1]
+    risks = {name.removeprefix("risks/"): value for name, value in last.items() if name.startswith("risks/")}
+    return News(
+        rounds=rounds if before else np.concatenate([[0], rounds]),
+        records=records, risks=risks, round=reached, total=total, **told,
+    )  # fmt: skip
+
+
+def _count(chunk: Chunk) -> int:
+    return chunk["sound"].shape[-1]
 
 
 def write_history(
     fixed: Frozen, start: Theta, watch: Watch, rounds: int, chunks: list[Chunk], state: Any, meta: dict[str, Any],
-    setting: int | None = None,
+    first: dict[str, np.ndarray], setting: int | None = None,
 ) -> History:  # fmt: skip
-    """Put the start in front, turn counts into running totals, name everything. `setting` picks one of a sweep's."""
+    """Put the start in front, add totals up, name everything. `setting` picks one of a sweep's.
+
+    `first` has the levels that exist before the first round.
+    """
 
     def pick(array: Any) -> np.ndarray:
         return np.asarray(array if setting is None else array[setting])
@@ -54,22 +85,27 @@ def write_history(
     sound, repeats = sound[:, :count], len(sound)
     at = np.minimum(np.arange(count + 1) * watch.every, rounds)
     records: dict[str, np.ndarray] = {}
+    each: dict[str, dict[str, np.ndarray]] = {"clients": {}, "cohorts": {}}
     for name in chunks[0]:
         kind, _, label = name.partition("/")
         if kind == "levels":
-            first = np.full((repeats, 1), _start_level(label, fixed, start, setting))
             values = joined(name)
-            records[label] = np.concatenate([first.astype(values.dtype), values], axis=1)
-        elif kind == "counts":
+            opening = pick(first[label])[:, None] if label in first else np.full((repeats, 1), np.nan)
+            records[label] = np.concatenate([opening.astype(values.dtype), values], axis=1)
+        elif kind == "totals":
             total = np.cumsum(joined(name), axis=1)
             records[label] = np.concatenate([np.zeros((repeats, 1)), total], axis=1)
+        elif kind in each:
+            values = joined(name)
+            empty = np.nan if kind == "clients" else -1 if label == "client" else 0
+            each[kind][label] = np.concatenate([np.full_like(values[:, :1], empty), values], axis=1)
     # One aggregation and one broadcast a round (Jin et al. 2024, Section 2.4).
     records["communications"] = np.tile(2 * at, (repeats, 1))
 
     leaves = []
-    for number, (first, last) in enumerate(zip(jax.tree.leaves(start), jax.tree.leaves(state.theta), strict=True)):
+    for number, (begin, last) in enumerate(zip(jax.tree.leaves(start), jax.tree.leaves(state.theta), strict=True)):
         if watch.theta:
-            opening = np.broadcast_to(np.asarray(first), (repeats, 1, *first.shape))
+            opening = np.broadcast_to(np.asarray(begin), (repeats, 1, *begin.shape))
             leaves.append(np.concatenate([opening, joined(f"theta/{number}")], axis=1))
         else:
             leaves.append(pick(last)[:, None])
@@ -77,6 +113,8 @@ def write_history(
     names = [name for chunk in audited[:1] for name in chunk if name.startswith("risks/")]
     risks = {n.removeprefix("risks/"): np.stack([pick(c[n]) for c in audited], axis=1) for n in names}
     counted = state.participation
+    executor = watch.executor.name or type(watch.executor).__name__
+    told = {name: facts for name, metric in fixed.setup.metrics.items() if (facts := _facts(name, metric))}
     return History(
         theta=jax.tree.unflatten(jax.tree.structure(start), leaves),
         rounds=at,
@@ -86,32 +124,24 @@ def write_history(
         weights=_setting_of(fixed, lambda setup: setup.weights, setting),
         participation=None if counted is None else jax.tree.map(pick, counted).value() / at[-1],
         stopped_at=np.where(sound.all(axis=1), -1, at[1:][np.argmax(~sound, axis=1)]),
-        meta={"executor": watch.executor, **versions(), **meta},
+        meta={"executor": executor, **versions(), **meta} | ({"metrics": told} if told else {}),
+        clients=each["clients"],
+        cohorts=each["cohorts"],
     )
+
+
+def _facts(name: str, metric: Metric) -> dict[str, Any] | None:
+    """What plots and reports say of a metric of the user's own."""
+    if is_own(name):
+        return None
+    return {"kind": metric.kind, "label": metric.label, "unit": metric.unit}
 
 
 def _setting_of(fixed: Frozen, where: Any, setting: int | None) -> np.ndarray:
     """A leaf of the setup as one setting of a sweep has it."""
     leaf = np.asarray(where(fixed.setup))
-    varied = fixed.axes is not None and where(fixed.axes[0]) == 0
+    varied = fixed.axes is not None and where(fixed.axes) == 0
     return leaf[setting] if varied else leaf
-
-
-def _start_level(label: str, fixed: Frozen, start: Theta, setting: int | None) -> float:
-    """The value of a level before the first round: NaN where only a round can have one."""
-    if not label.startswith("distance_to_"):
-        return float("nan")
-    name = label.removeprefix("distance_to_")
-    target = jax.tree.leaves(getattr(fixed.targets, name))
-    axes = [None] * len(target) if fixed.axes is None else _axes_of(getattr(fixed.axes[1], name), len(target))
-    points = [np.asarray(t if axis is None else t[setting]) for t, axis in zip(target, axes, strict=True)]
-    gaps = [np.asarray(s) - point for s, point in zip(jax.tree.leaves(start), points, strict=True)]
-    return float(np.sqrt(sum(np.sum(np.square(gap)) for gap in gaps)))
-
-
-def _axes_of(axes: Any, count: int) -> list[Any]:
-    leaves = jax.tree.leaves(axes, is_leaf=lambda axis: axis is None)
-    return leaves if len(leaves) == count else [None] * count
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ at a time holds the folder. No pickle is written or read.
 """
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -19,6 +20,7 @@ import jax
 import numpy as np
 
 from performative.describe import differences
+from performative.errors import check_counts, check_flags
 from performative.files import Damaged, digest_of, only_one, write_whole
 
 # Names of our own: nothing else in the folder is ever removed or read.
@@ -35,11 +37,36 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
     return digest_of(content)
 
 
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where a run keeps state and history, for `pf.run(..., checkpoint=...)`.
+
+    folder: written between chunks; a kill at any moment loses no finished one
+    every:  rounds between two checkpoints; None for 20 of them along the run
+    resume: go on with the run that is there, to the same bits
+    """
+
+    folder: str | os.PathLike[str]
+    every: int | None = None
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, (str, os.PathLike)):
+            raise ValueError(f"checkpoint must be the path of a folder; got {self.folder!r}.")
+        check_counts(**({} if self.every is None else {"checkpoint_every": self.every}))
+        check_flags("run", resume=self.resume)
+
+
+def read_checkpoint(checkpoint: Any) -> Checkpoint | None:
+    """A plain path is a folder."""
+    return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+
 def on_default_device(state: Any) -> Any:
     return jax.tree.map(jax.numpy.asarray, state)
 
 
-class Checkpoint:
+class RunFolder:
     """One run's folder. `identity` describes the run; a folder of another run is refused.
 
     Functions are told apart by name, code and what they hold; code that they call is not looked at.
@@ -54,19 +81,19 @@ class Checkpoint:
         self.resume = resume
 
     @contextlib.contextmanager
-    def held(self) -> Iterator["Checkpoint"]:
+    def held(self) -> Iterator["RunFolder"]:
         """The folder, for this process alone."""
         name = f"checkpoint={str(self.folder)!r}"
         with only_one(self.folder, f"{name}: another run is writing there; wait for it, or give another folder."):
             yield self.opened()
 
-    def opened(self) -> "Checkpoint":
+    def opened(self) -> "RunFolder":
         """The folder, checked; only then is what a killed run left half written taken away."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.book.exists() and not self.resume:
             raise ValueError(
                 f"checkpoint={str(self.folder)!r} already holds a run; "
-                "give resume=True to go on with it, or another folder."
+                "give resume=True (in pf.Checkpoint) to go on with it, or another folder."
             )
         for left in self.folder.iterdir():
             if _UNFINISHED.fullmatch(left.name):

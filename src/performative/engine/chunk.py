@@ -1,27 +1,22 @@
 """The compiled inner loop: many rounds, many repeats, many settings, in one program."""
 
-import operator
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from performative.engine.blocks import map_in_blocks
+from performative.engine.executors import AbstractExecutor, Gather
 from performative.engine.keys import run_keys
-from performative.engine.report import Report, Setup
-from performative.engine.round import federated_round
+from performative.engine.records import Report, add_totals, make_row, totals_of, view_of
+from performative.engine.setup import Setup
 from performative.engine.sharding import lay_out, whole
-from performative.engine.totals import is_total
-from performative.types import Secrets, State, squared_norm
-
-
-class Targets(eqx.Module):
-    """Points that distances are recorded to; None where one is not known."""
-
-    stable: PyTree = None
-    optimal: PyTree = None
+from performative.engine.simulated import federated_round
+from performative.engine.totals import Total
+from performative.types import Secrets, State
 
 
 class Watch(eqx.Module):
@@ -29,34 +24,7 @@ class Watch(eqx.Module):
 
     every: int = eqx.field(static=True, default=1)
     theta: bool = eqx.field(static=True, default=True)
-    executor: str = eqx.field(static=True, default="gather")
-
-
-def record(state: State, report: Report, targets: Targets, watch: Watch, limit: Array) -> dict[str, Any]:
-    """One row of the history: levels as they are now, counts since the last row, and whether the model is sound."""
-    levels = dict(report.levels)
-    for name in ("stable", "optimal"):
-        target = getattr(targets, name)
-        if target is not None:
-            gap = jax.tree.map(jnp.subtract, state.theta, target)
-            levels[f"distance_to_{name}"] = jnp.sqrt(squared_norm(gap))
-    return {
-        "levels": levels,
-        "counts": {"time": report.time, "uploads": report.uploads, **report.metrics},
-        "theta": state.theta if watch.theta else None,
-        # False where the model has left the numbers or the limit.
-        "sound": squared_norm(state.theta) <= limit,
-    }
-
-
-def add_reports(total: Report, last: Report) -> Report:
-    """Counts add up; levels are the last round's."""
-    return Report(
-        last.levels,
-        total.time + last.time,
-        total.uploads + last.uploads,
-        jax.tree.map(operator.add, total.metrics, last.metrics, is_leaf=is_total),
-    )
+    executor: AbstractExecutor = eqx.field(static=True, default=Gather())
 
 
 class Span(eqx.Module):
@@ -66,20 +34,19 @@ class Span(eqx.Module):
     repeats and rows of the cohort.
     """
 
-    count: Int[Array, ""]
-    rounds: Int[Array, ""]
-    limit: Float[Array, ""]
+    count: Int[Array | np.ndarray, ""]
+    rounds: Int[Array | np.ndarray, ""]
+    limit: Float[Array | np.ndarray, ""]
     secrets: Secrets | None = None
 
 
 class Frozen(eqx.Module):
     """What a chunk reads and does not change.
 
-    In a sweep of several `settings`, `axes` marks the leaves of setup and targets that vary (0) or are shared (None).
+    In a sweep of several `settings`, `axes` marks the leaves of the setup that vary (0) or are shared (None).
     """
 
     setup: Setup
-    targets: Targets
     keys: Any
     axes: Any = None
     settings: int | None = eqx.field(static=True, default=None)
@@ -97,44 +64,48 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
     lead = 1 if fixed.settings is None else 2
     first = state.round[(0,) * lead]
 
-    def once(state: State) -> tuple[State, Report]:
+    def once(state: State, look: Any) -> tuple[State, Any]:
+        """A round, and what `look(setup, after, report)` makes of it."""
         at = state.round[(0,) * lead] - first
         secrets = jax.tree.map(lambda leaf: leaf[at], span.secrets)
 
-        def repeats(setup: Setup, targets: Targets, state: State) -> Any:
+        def repeats(setup: Setup, state: State) -> Any:
             def one(keys: Any, state: State, secrets: Any) -> Any:
-                return federated_round(setup, state, keys, watch.executor, secrets)
+                after, report = federated_round(setup, state, keys, watch.executor, secrets)
+                return after, look(setup, after, report)
 
             return map_in_blocks(one, 0, setup.compute.in_turn, len(keys.select))(keys, state, secrets)
 
         return over_settings(repeats, fixed, state)
 
-    def note(state: State, report: Report) -> dict[str, Any]:
-        def repeats(setup: Setup, targets: Targets, state: State, report: Report) -> Any:
-            return jax.vmap(lambda state, report: record(state, report, targets, watch, span.limit))(state, report)
+    def row(setup: Setup, after: State, report: Report) -> dict[str, Any]:
+        return make_row(setup, after, report, watch.theta, span.limit)
 
-        return over_settings(repeats, fixed, state, report)
+    def totals(setup: Setup, after: State, report: Report) -> dict[str, Total]:
+        return totals_of(setup, view_of(setup, after, report))
 
-    def advance(i: Array, state: State) -> tuple[State, Report]:
-        """Rounds up to the next record: `every` of them, fewer at the end."""
-        state, report = once(state)
+    def advance(i: Array, state: State) -> tuple[State, dict[str, Any]]:
+        """Rounds up to the next record: `every` of them, fewer at the end. Levels are of the last one alone."""
         if watch.every == 1:
-            return state, report
+            return once(state, row)
 
         def again(_: Any, carry: Any) -> Any:
-            state, total = carry
-            state, report = once(state)
-            return state, add_reports(total, report)
+            state, before = carry
+            state, more = once(state, totals)
+            return state, add_totals(before, more)
 
         left = jnp.minimum(watch.every - 1, span.rounds - (first + i * watch.every + 1))
-        return jax.lax.fori_loop(0, left, again, (state, report))
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes["totals"])
+        state, before = jax.lax.fori_loop(0, left, again, (state, nothing))
+        state, last = once(state, row)
+        return state, last | {"totals": add_totals(before, last["totals"])}
 
     def body(i: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
         state, books = carry
-        state, report = advance(i, state)
-        return state, books.write(i, note(state, report))
+        state, line = advance(i, state)
+        return state, books.write(i, line)
 
-    shapes = jax.eval_shape(lambda s: note(*once(s)), state)
+    shapes = jax.eval_shape(lambda s: once(s, row)[1], state)
     # A traced trip count: one compilation serves chunks of every length up to the capacity.
     state, books = jax.lax.fori_loop(0, span.count, body, (state, Books(shapes, lead, capacity)))
     mesh = fixed.setup.mesh
@@ -179,17 +150,16 @@ class Books(eqx.Module):
 
 
 def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:
-    """function(setup, targets, *args), mapped over the settings of a sweep where there is one.
+    """function(setup, *args), mapped over the settings of a sweep where there is one.
 
     Leaves that differ between settings have a leading axis, all others are shared.
     """
     if fixed.settings is None:
-        return function(fixed.setup, fixed.targets, *args)
-    arrays, rest = eqx.partition((fixed.setup, fixed.targets), eqx.is_array)
+        return function(fixed.setup, *args)
+    arrays, rest = eqx.partition(fixed.setup, eqx.is_array)
 
     def one(arrays: Any, *args: Any) -> Any:
-        setup, targets = eqx.combine(arrays, rest)
-        return function(setup, targets, *args)
+        return function(eqx.combine(arrays, rest), *args)
 
     axes = (fixed.axes, *(0 for _ in args))
     return map_in_blocks(one, axes, fixed.setup.compute.in_turn, fixed.settings)(arrays, *args)

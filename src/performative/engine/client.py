@@ -39,13 +39,15 @@ def client_round(
     client: Int[Array, ""] | None = None,
     secrets: Secrets | None = None,
     compute: Compute = ALL_AT_ONCE,
+    asks_loss: bool = False,
 ) -> tuple[Upload, ClientMemory]:
     """E local steps of one client: deploy, sample, estimate, step, project.
 
         theta_i <- P(theta_i - eta_t v(theta_i; Z)),   Z ~ D_i(deployed),   t = round * E + e
 
     `population` is the client's own slice, `keys` its own keys, `client` its number. `steps` is tau_i <= E, None for
-    all E. `secrets` takes the place of noise that would come from the keys.
+    all E. `secrets` takes the place of noise that would come from the keys. With `asks_loss` the client tells
+    the mean loss of its batches.
     """
     E, deploy = algorithm.steps, algorithm.deploy
     loss, training_loss = compute.loss(problem.loss), compute.training_loss(problem.loss)
@@ -59,7 +61,7 @@ def client_round(
         world = population.deploy(world, broadcast.deployed, loss)
 
     expected = algorithm.batch.expected(population)
-    asks_loss = algorithm.participation.wants_loss
+    asks_loss = asks_loss or algorithm.participation.wants_loss
     known: dict[str, int] = {}  # counts that need not go through the loop
 
     def local(theta: Any, world: Any, e: Array) -> Local:

@@ -1,25 +1,30 @@
-"""The outer loop in Python: chunks of rounds, and between them books, risks, checkpoints and the progress bar."""
+"""The outer loop in Python: chunks of rounds, and between them risks, checkpoints and callbacks."""
 
 import functools
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
+from performative.callbacks.calls import Calls
+from performative.callbacks.news import News
+from performative.callbacks.progress import Progress
 from performative.engine.audit import audit_clients, measure_risks
-from performative.engine.books import Chunk, flatten_rows, last_level
-from performative.engine.checkpoint import Checkpoint
-from performative.engine.chunk import Frozen, Span, Targets, Watch, over_settings, run_chunk
+from performative.engine.books import Chunk, flatten_rows, news_of
+from performative.engine.checkpoint import RunFolder
+from performative.engine.chunk import Frozen, Span, Watch, over_settings, run_chunk
+from performative.engine.ledgers import published_names, with_epsilon
 from performative.engine.loop import loop_chunk
-from performative.engine.processes import agree, save_once, several
-from performative.engine.progress import progress_bar
-from performative.engine.report import Setup
+from performative.engine.processes import agree, from_all, save_once, several
+from performative.engine.records import levels_at_start
 from performative.engine.secrets import bytes_of_secrets, draw_secrets
-from performative.engine.setup import init_state
-from performative.engine.sharding import everywhere, from_host, lay_out, to_host
+from performative.engine.setup import Setup, init_state
+from performative.engine.sharding import everywhere, from_host, lay_out, to_host, whole
 from performative.types import State, Theta
 
 # Rows are copied to the host chunk by chunk; a chunk's buffer costs its whole size, however full it is.
@@ -36,24 +41,35 @@ _BRIEF = 1_000_000
 _COUNTERS = 1 << 27
 
 
+class Driven(NamedTuple):
+    """A run as it ended. `first` has the levels before the first round; `stopped_by` says which callback ended it."""
+
+    state: State
+    chunks: list[Chunk]
+    seconds: float
+    first: dict[str, np.ndarray]
+    stopped_by: str | None = None
+
+
 @eqx.filter_jit
-def first_state(fixed: Frozen, theta: Theta, counting: bool) -> State:
-    """Round 0 of every setting and repeat."""
+def first_state(fixed: Frozen, theta: Theta, counting: bool) -> tuple[State, dict[str, Array]]:
+    """Round 0 of every setting and repeat, and the levels that exist there."""
     lead = 1 if fixed.settings is None else 2
 
-    def repeats(setup: Setup, targets: Targets) -> State:
-        one = init_state(setup, theta, counting)
+    def repeats(setup: Setup) -> Any:
+        one = init_state(setup, theta, counting), levels_at_start(setup, theta)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(fixed.keys), *leaf.shape)), one)
 
-    return lay_out(over_settings(repeats, fixed), fixed.setup.weights.shape[-1], fixed.setup.mesh, lead)
+    state, levels = over_settings(repeats, fixed)
+    mesh = fixed.setup.mesh
+    return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(levels, mesh)
 
 
-def chunk_length(rounds: int, watch: Watch, points: int, checkpoint_every: int | None) -> int | None:
-    """Records between two measurements of risk or two checkpoints; None where neither is asked for."""
-    total = -(-rounds // watch.every)
+def chunk_length(rounds: int, every: int, points: int, stops: Sequence[int | None]) -> int | None:
+    """Records between two measurements of risk, checkpoints or calls; None where none of them is asked for."""
+    total = -(-rounds // every)
     lengths = [-(-total // points)] if points else []
-    if checkpoint_every is not None:
-        lengths.append(max(1, checkpoint_every // watch.every))
+    lengths += [max(1, stop // every) for stop in stops if stop is not None]
     return min(lengths, default=None)
 
 
@@ -65,30 +81,32 @@ def drive(
     *,
     points: int = 0,
     limit: float = 1e8,
-    label: str = "",
-    books: Checkpoint | None = None,
+    about: dict[str, Any] | None = None,
+    folder: RunFolder | None = None,
     checkpoint_every: int | None = None,
-    progress: bool | None = None,
+    calls: Calls | None = None,
     ledger: Any = None,
-) -> tuple[State, list[Chunk], float]:
-    """Run to the end, or to where every repeat has left the numbers. Returns state, chunks and seconds."""
-    began = time.perf_counter()
+    settings: list[dict[str, Any]] | None = None,
+) -> Driven:
+    """Run to the end, to where a callback stops it, or to where every repeat has become non-finite."""
+    began, about, calls = time.perf_counter(), about or {}, calls or Calls()
     lead = 1 if fixed.settings is None else 2
     copies = len(fixed.keys) * (fixed.settings or 1)
     weights, dtype = fixed.setup.weights, fixed.setup.weights.dtype
     algorithm = fixed.setup.algorithm
+    size = algorithm.participation.size(weights.shape[-1])
     counting = not algorithm.participation.everyone and copies * weights.shape[-1] <= _COUNTERS
     mesh, clients = fixed.setup.mesh, weights.shape[-1]
     if several(mesh) and jax.process_index() > 0:
-        progress = False
-    state = first_state(fixed, everywhere(start, mesh), counting)
+        calls = Calls([Progress(False)])
+    state, first = first_state(fixed, everywhere(start, mesh), counting)
     total = -(-rounds // watch.every)
     chunks: list[Chunk] = []
-    done, earlier = 0, 0.0
+    done, earlier, told = 0, 0.0, 0
     found = None
-    if books is not None:
+    if folder is not None:
         back = functools.partial(from_host, clients=clients, mesh=mesh, lead=lead)
-        found = books.load(to_host(state, clients, mesh, lead), back)
+        found = folder.load(to_host(state, clients, mesh, lead), back)
     if found is not None:
         state, chunks, notes = found
         done, earlier = notes["done"], notes["seconds"]
@@ -103,25 +121,62 @@ def drive(
     if several(mesh):
         agree("checkpoint: the records found", done, "Give a folder that all of them see.")
     floats = sum(leaf.size for leaf in jax.tree.leaves(start)) if watch.theta else 0
+    floats += len(fixed.setup.clients) * clients + (
+        3 * watch.executor.rows(size, clients) if fixed.setup.cohorts else 0
+    )
     most = max(1, min(total, _CHUNK_BYTES // (8 * (floats + 8) * copies)))
     secure = ledger is not None and ledger.secure
     if secure:
         most = max(1, min(most, _SECRET_BYTES // (watch.every * bytes_of_secrets(fixed, start, watch))))
-    fixed_length = chunk_length(rounds, watch, points, checkpoint_every)
-    brief = rounds * copies * algorithm.participation.size(weights.shape[-1]) * algorithm.steps < _BRIEF
+    stops = [checkpoint_every, *calls.every]
+    if calls.users and not points and not any(stops):
+        stops.append(max(1, rounds // _LOOKS))
+    fixed_length = chunk_length(rounds, watch.every, points, stops)
+    brief = rounds * copies * size * algorithm.steps < _BRIEF
     length = min(most, fixed_length or (total if brief else max(1, total // _LOOKS)))
     capacity = 1 << ((most if fixed_length is None else length) - 1).bit_length()
-    size = 1.0 + np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(start)))
-    bound = jnp.asarray(min((limit * size) ** 2, float(jnp.finfo(dtype).max)), dtype)
+    scale = 1.0 + np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(start)))
+    bound = np.asarray(min((limit * scale) ** 2, float(jnp.finfo(dtype).max)), dtype)
     shared = weights if weights.ndim == 1 else weights.mean(axis=0)
     ids, expected = audit_clients(np.asarray(shared), mesh) if points else (np.zeros(0, np.int32), np.zeros(0))
     measured = everywhere((jnp.asarray(ids), jnp.asarray(expected, dtype)), mesh)
     # By the program that measures along the run, so that it is compiled once.
     first_risk = measure_risks(fixed, state, *measured)["performative_risk"] if points and not chunks else None
-    step: Any = loop_chunk if watch.executor == "loop" else run_chunk
-    with progress_bar(label, rounds, progress) as update:
+    step: Any = run_chunk if watch.executor.compiled else loop_chunk
+    opening = {name: np.asarray(value) for name, value in first.items()}
+    published = None if ledger is None else published_names(fixed.setup)
+
+    def tell(chunks: list[Chunk], known: int) -> str | None:
+        """Call the callbacks; returns why to stop."""
+
+        def news() -> News:
+            seconds = earlier + time.perf_counter() - began
+            theta = jax.tree.map(np.asarray, state.theta)
+            made = news_of(
+                chunks,
+                known,
+                opening,
+                watch.every,
+                rounds,
+                theta=theta,
+                seconds=seconds,
+                about=about,
+                settings=settings,
+            )
+            return made if ledger is None else with_epsilon(made, ledger, len(fixed.keys))
+
+        reasons = calls.tell(news, published)
+        if several(mesh) and max(from_all(int(bool(reasons)))):
+            return reasons[0] if reasons else "a callback of the first process"
+        return reasons[0] if reasons else None
+
+    calls.begin(about, rounds)
+    stopped = None
+    try:
+        if chunks:
+            stopped, told = tell(chunks, 0), len(chunks)
         # What no repeat survives is not run again after a kill, either.
-        while done < total and (not chunks or np.any(chunks[-1]["sound"][..., -1])):
+        while stopped is None and done < total and (not chunks or np.any(chunks[-1]["sound"][..., -1])):
             count = min(length, total - done)
             reached = min((done + count) * watch.every, rounds)
             secrets = None
@@ -129,7 +184,7 @@ def drive(
                 ledger.write(reached)
             if secure:
                 secrets = draw_secrets(fixed, start, watch, reached - done * watch.every, capacity * watch.every)
-            span = Span(jnp.asarray(count, jnp.int32), jnp.asarray(rounds, jnp.int32), bound, secrets)
+            span = Span(np.asarray(count, np.int32), np.asarray(rounds, np.int32), bound, secrets)
             span = everywhere(span, mesh)
             looked = time.perf_counter()
             state, rows = step((fixed, span), state, watch, capacity)
@@ -146,16 +201,12 @@ def drive(
             if not chunks and first_risk is not None:
                 chunk["first_risk"] = np.asarray(first_risk)
             chunks.append(chunk)
-            if books is not None:
+            if folder is not None:
                 seconds = earlier + time.perf_counter() - began
                 notes = {"done": done, "round": reached, "seconds": seconds}
                 notes |= {} if ledger is None else {"ledger": ledger.told}
-                save_once(books, to_host(state, clients, mesh, lead), chunks, notes, mesh)
-            update(reached, functools.partial(progress_note, chunk, ledger, reached))
-    return state, chunks, earlier + time.perf_counter() - began
-
-
-def progress_note(chunk: Chunk, ledger: Any, reached: int) -> str:
-    """What the progress line says."""
-    spent = "" if ledger is None else f"epsilon {ledger.spent(reached).epsilon:.3g}"
-    return ", ".join(filter(None, (last_level(chunk), spent)))
+                save_once(folder, to_host(state, clients, mesh, lead), chunks, notes, mesh)
+            stopped, told = tell(chunks, told), len(chunks)
+    finally:
+        calls.close()
+    return Driven(state, chunks, earlier + time.perf_counter() - began, opening, stopped)

@@ -16,9 +16,8 @@ from performative.engine.compute import Compute, side_by_side
 from performative.engine.keys import run_keys
 from performative.engine.memory import bytes_of, peak_bytes
 from performative.engine.products import has_convolutions
-from performative.engine.report import Setup
 from performative.engine.round import open_round
-from performative.engine.setup import init_state
+from performative.engine.setup import Setup, init_state
 from performative.types import Theta
 
 # Below this many numbers in the model and samples in a round nothing is worth a look: tracing would cost more.

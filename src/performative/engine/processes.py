@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from performative.describe import describe
-from performative.engine.checkpoint import Checkpoint
+from performative.engine.checkpoint import RunFolder
 
 
 def several(mesh: Mesh | None) -> bool:
@@ -48,7 +48,7 @@ class Fetched:
         return np.asarray(leaf, dtype)[tuple(map(slice, self.shape))]
 
 
-def save_once(books: Checkpoint, state: Any, chunks: Any, notes: dict[str, Any], mesh: Mesh | None) -> None:
+def save_once(books: RunFolder, state: Any, chunks: Any, notes: dict[str, Any], mesh: Mesh | None) -> None:
     """Write a checkpoint. Of several processes the first one writes, and none goes on before it is there."""
     if not several(mesh) or jax.process_index() == 0:
         books.save(state, chunks, notes)

@@ -45,7 +45,7 @@ def let_go() -> bool:
     return True
 
 
-def same_function(function: Any) -> Any:
+def same_function(function: Any, what: str = "loss") -> Any:
     """The function that was seen before where this one is made from the same lines and holds the same: a program that
     was compiled for that one serves. A loss that holds other arrays in each call is compiled anew each time: said once.
     """
@@ -61,7 +61,7 @@ def same_function(function: Any) -> Any:
         known.append(weakref.ref(function))  # once is enough
         warn(
             "function-made-anew",
-            f"the loss {function.__qualname__!r} has been made {_MANY + 1} times, holding something else each time, "
+            f"the {what} {function.__qualname__!r} has been made {_MANY + 1} times, holding something else each time, "
             "and each is compiled again. Define it once, or make it an equinox module whose numbers are leaves.",
         )
     return function

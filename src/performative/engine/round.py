@@ -1,4 +1,4 @@
-"""One round of a federation, and the ways to run its clients."""
+"""The server's part of a round: choose and broadcast, then aggregate. The same in simulation and over a network."""
 
 import functools
 from typing import Any
@@ -6,27 +6,19 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+from jaxtyping import Array
 
-from performative.client_axis import client_axes, put_rows, take_clients, take_rows
-from performative.engine.client import client_round
+from performative.client_axis import client_axes, take_clients, take_rows
+from performative.engine.cohorts import reject_broken, spread_out, where_rows
 from performative.engine.keys import RunKeys
-from performative.engine.report import Report, Setup, reject_broken, report_round
-from performative.engine.sharding import fill_up, lay_out, map_rows
+from performative.engine.records import Report
+from performative.engine.setup import Setup
+from performative.engine.sharding import map_rows
 from performative.engine.totals import add_at
 from performative.errors import check_like
 from performative.participation import Selection
 from performative.risk import NODES
-from performative.types import (
-    Broadcast,
-    ClientMemory,
-    Cohort,
-    Memory,
-    Secrets,
-    ServerMemory,
-    State,
-    Upload,
-)
+from performative.types import Broadcast, ClientMemory, Cohort, Memory, ServerMemory, State, Upload
 
 
 def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, Memory]:
@@ -64,84 +56,6 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: in
     return jax.vmap(one, in_axes=(axes, 0, 0))(arrays, ids, worlds)
 
 
-def spread_out(cohort: Cohort, clients: int) -> Cohort:
-    """The same cohort with a row for every client, absent ones inactive."""
-
-    def place(rows: Array, empty: Any) -> Array:
-        return jnp.full((clients,), empty, rows.dtype).at[cohort.ids].set(rows, mode="drop")
-
-    here = jnp.ones_like(cohort.ids, dtype=bool) if cohort.active is None else cohort.active
-    steps = None if cohort.steps is None else place(cohort.steps, 1)
-    ids = jnp.arange(clients, dtype=cohort.ids.dtype)
-    return Cohort(ids, place(cohort.weight, 0), place(here, False), steps, cohort.elapsed)
-
-
-def run_dense(
-    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-    secrets: Secrets | None = None,
-) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
-    """Every client computes; nothing is gathered. Those that sit out keep their memory and weigh nothing."""
-    if not setup.algorithm.participation.everyone:
-        cohort = spread_out(cohort, setup.weights.shape[0])
-    population = setup.problem.population
-    upload, after = _map_clients(setup, population, client_axes(population), cohort, broadcast, memory, keys, secrets)
-    if cohort.active is not None:
-        after = _where_rows(cohort.active, after, memory)
-    return cohort, upload, after
-
-
-def run_gathered(
-    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-    secrets: Secrets | None = None,
-) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
-    """Only the K rows of the cohort compute; memory is updated in place at those rows."""
-    rows, axes = take_clients(setup.problem.population, cohort.ids)
-    mine = take_rows(memory, cohort.ids)
-    upload, after = _map_clients(setup, rows, axes, cohort, broadcast, mine, keys, secrets)
-    return cohort, upload, put_rows(memory, cohort.ids, after)
-
-
-def run_sharded(
-    setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-    secrets: Secrets | None = None,
-) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
-    """Over the devices of a mesh: as `dense` where everyone takes part, else as `gather`."""
-    assert setup.mesh is not None
-    cohort, secrets = fill_up(cohort, secrets, setup.weights.shape[0], setup.mesh)
-    run = run_dense if setup.algorithm.participation.everyone else run_gathered
-    return run(setup, cohort, broadcast, memory, keys, secrets)
-
-
-def _map_clients(
-    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys,
-    secrets: Secrets | None,
-) -> tuple[Upload, ClientMemory]:  # fmt: skip
-    arrays, rest = eqx.partition(population, eqx.is_array)
-
-    def one(
-        setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: Any, client: Array, mine: ClientMemory,
-        steps: Array | None, secrets: Secrets | None,
-    ) -> Any:  # fmt: skip
-        mine_keys = keys.of_client(broadcast.round, client)
-        whole = eqx.combine(rows, rest)
-        return client_round(
-            setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, secrets, setup.compute
-        )
-
-    bare = eqx.tree_at(lambda s: s.problem.population, setup, None)
-    lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)
-    shared = eqx.Partial(one, bare, broadcast, keys)
-    each = map_rows(shared, lead, setup.compute.at_once, cohort.ids.shape[0], setup.mesh)
-    return each(arrays, cohort.ids, memory, cohort.steps, secrets)
-
-
-def _where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
-    def pick(n: Array, o: Array) -> Array:
-        return jnp.where(active.reshape(active.shape + (1,) * (n.ndim - 1)), n, o)
-
-    return jax.tree.map(pick, new, old)
-
-
 def move_absent_worlds(
     setup: Setup, before: ClientMemory, after: ClientMemory, cohort: Cohort, broadcast: Broadcast
 ) -> ClientMemory:
@@ -159,7 +73,7 @@ def move_absent_worlds(
     react = map_rows(shared, lead, setup.compute.at_once, N, setup.mesh)
     present = spread_out(cohort, N).active
     assert present is not None
-    world = _where_rows(present, after.world, react(arrays, before.world))
+    world = where_rows(present, after.world, react(arrays, before.world))
     return ClientMemory(world, after.batch, after.estimator, after.channel)
 
 
@@ -172,10 +86,9 @@ def close_round(
     clients: ClientMemory,
     chosen: Memory,
 ) -> tuple[State, Report]:
-    """The aggregator turns uploads into a move; the books are brought up to date."""
+    """The aggregator turns uploads into a move."""
     algorithm, problem = setup.algorithm, setup.problem
-    asked = cohort
-    cohort, rejected = reject_broken(asked, upload)
+    asked, cohort = cohort, reject_broken(cohort, upload)
     chosen = algorithm.participation.observe(cohort, upload, chosen)
     move, aggregated = algorithm.aggregator.aggregate(
         state.theta, upload.to_aggregate(), cohort, setup.weights, state.server.aggregator
@@ -190,17 +103,4 @@ def close_round(
     if counts is not None:
         counts = add_at(counts, cohort.ids, cohort.weight)
     after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
-    return after, report_round(setup, asked, cohort, upload, state.server.aggregator, rejected)
-
-
-EXECUTORS = {"dense": run_dense, "gather": run_gathered, "sharded": run_sharded}
-
-
-def federated_round(
-    setup: Setup, state: State, keys: RunKeys, executor: str = "gather", secrets: Secrets | None = None
-) -> tuple[State, Report]:
-    """One round: choose, broadcast, run the clients, aggregate. `secrets` hold a row for each row of the cohort."""
-    cohort, broadcast, chosen = open_round(setup, state, keys)
-    cohort, upload, clients = EXECUTORS[executor](setup, cohort, broadcast, state.clients, keys, secrets)
-    after, report = close_round(setup, state, cohort, broadcast, upload, clients, chosen)
-    return lay_out(after, setup.weights.shape[0], setup.mesh), report
+    return after, Report(state, asked, cohort, upload)

@@ -36,7 +36,7 @@ def noise_of_client(algorithm: Algorithm, start: Theta) -> Secrets:
 def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Secrets:
     """The shapes of one round's noise: repeats, rows of the cohort, then what the part draws."""
     algorithm, clients = fixed.setup.algorithm, fixed.setup.weights.shape[-1]
-    rows = clients if watch.executor == "dense" else algorithm.participation.size(clients)
+    rows = watch.executor.rows(algorithm.participation.size(clients), clients)
     each = noise_of_client(algorithm, start)
     return jax.tree.map(lambda leaf: (len(fixed.keys), rows, *leaf.shape), each)
 

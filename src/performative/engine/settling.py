@@ -10,8 +10,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from performative.algorithm import Algorithm
-from performative.engine.setup import on_device
 from performative.facts import declared
+from performative.prepare import on_device
 from performative.problem import Problem
 from performative.risk import client_risks
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from performative.engine.checkpoint import Checkpoint
+from performative.engine.checkpoint import RunFolder
 from performative.files import Damaged, read_sealed, write_sealed, write_whole
 from performative.live.wire import decode, encode, flatten, unflatten
 
@@ -34,7 +34,7 @@ class ServerBooks:
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
         self.folder = Path(folder)
-        self.checkpoint = Checkpoint(folder, identity, resume).opened()
+        self.checkpoint = RunFolder(folder, identity, resume).opened()
         self.models = self.folder / "models"
         self.models.mkdir(exist_ok=True)
 

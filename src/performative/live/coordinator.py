@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from performative.engine.books import Chunk, flatten_rows, write_history
+from performative.callbacks.calls import Calls
+from performative.callbacks.news import News
+from performative.callbacks.progress import Progress
+from performative.engine.books import Chunk, flatten_rows, news_of, write_history
 from performative.engine.cautions import remedy
 from performative.engine.chunk import Frozen, Watch
-from performative.engine.loop import record_one
-from performative.engine.run import add_ledger, read_ledger
-from performative.engine.setup import check_length
+from performative.engine.ledgers import add_ledger, published_names, read_ledger, with_epsilon
 from performative.errors import check_counts
 from performative.files import only_one
 from performative.history import History
@@ -28,9 +29,10 @@ from performative.live.federation import Federation, Ready
 from performative.live.round import Outcome, live_round
 from performative.live.transport import AbstractTransport
 from performative.messages import warn
+from performative.prepare import check_length
 from performative.types import State
 
-_WATCH = Watch(1, True, "live")
+_WATCH = Watch(1, True)
 # Rounds at the end without a single answer after which a run counts as failed.
 _LAST = 3
 
@@ -55,22 +57,24 @@ def serve(
     resume: bool = False,
     rounds: int | None = None,
     on_round: Callable[[dict[str, Any]], None] | None = None,
+    callbacks: Sequence[Any] = (),
 ) -> History:
     """Run the rounds of a federation, each written down before the next begins, and return what was recorded.
 
     folder:   where checkpoint, models, events and history.nc are kept; with resume=True the run that is there goes on
     rounds:   instead of the federation's
     on_round: called with the facts of each round
+    callbacks: called after each round with its records, as in `pf.run`; `news.stop` ends the run
 
     `history.status` is "failed" where no round, or none of the last three, used an answer; `history.meta["failed"]`
     says why, and a warning does.
     """
     with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
-        ready = federation.ready
+        ready, calls = federation.ready, Calls([*callbacks, Progress(False)])
         books = ServerBooks(folder, ready.facts, resume)
         ledger = read_ledger(
             federation.privacy, federation.problem, federation.algorithm, books.checkpoint, federation.theta,
-            unseen_rows=federation.source is not None,
+            unseen_rows=federation.source is not None, seen=federation.record.looks_at() + calls.looks_at(),
         )  # fmt: skip
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
@@ -81,17 +85,27 @@ def serve(
         if int(live.state.round) > most:
             raise ValueError(f"rounds={most}: the run in {folder} is already at round {int(live.state.round)}.")
         run, diverged = began_with["run"], None
-        no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
         facts: dict[str, Any] = {"run": run, "rounds": most}
+        about = {"algorithm": federation.algorithm.name, "seed": federation.seed, "config": ready.facts["algorithm"]}
+        stopped: str | None = None
+
+        def tell(live: LiveState, known: int) -> str | None:
+            reasons = calls.tell(lambda: _news(ready, live, chunks, known, most, seconds, about, ledger), published)
+            return reasons[0] if reasons else None
+
+        published = None if ledger is None else published_names(ready.setup)
         try:
-            while int(live.state.round) < most and diverged is None:
+            calls.begin(about, most)
+            known = 0
+            if chunks:
+                stopped, known = tell(live, known), len(chunks)
+            while int(live.state.round) < most and diverged is None and stopped is None:
                 at, began = int(live.state.round), time.monotonic()
                 if ledger is not None:
                     ledger.write(at + 1)
                 outcome = live_round(federation, transport, books, run, live.state, live.accepted, int(live.version))
                 live, diverged = _advance(live, outcome, at), outcome.told.get("diverged")
-                row = record_one(live.state, outcome.report, ready.targets, _WATCH, no_limit)
-                chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], row), 1, 1))
+                chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], outcome.row), 1, 1))
                 seconds += time.monotonic() - began
                 notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
                 notes |= {} if ledger is None else {"ledger": ledger.told}
@@ -102,7 +116,8 @@ def serve(
                 books.tell_round(**facts, state="running", **told)
                 if on_round is not None:
                     on_round(told)
-            history = _history(ready, federation, live, chunks, most, seconds)
+                stopped, known = tell(live, known), len(chunks)
+            history = _history(ready, federation, live, chunks, most, seconds, stopped)
             if diverged is not None:
                 history = dataclasses.replace(history, stopped_at=np.asarray([int(live.state.round)]))
             history = _judge(history, read_rounds(folder, run))
@@ -117,6 +132,8 @@ def serve(
         except BaseException as error:
             books.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")
             raise
+        finally:
+            calls.close()
     if history.status == "failed":
         warn("nothing-was-learned", history.meta["failed"])
     if history.status == "diverged":
@@ -129,7 +146,7 @@ def serve(
 def _remedy(federation: Federation) -> str:
     with federation.precision():
         ready = federation.ready
-        return remedy(federation.problem, federation.algorithm, ready.start, ready.targets.stable)
+        return remedy(federation.problem, federation.algorithm, ready.start, ready.stable)
 
 
 def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
@@ -200,8 +217,24 @@ def _advance(live: LiveState, outcome: Outcome, at: int) -> LiveState:
     return LiveState(outcome.state, accepted, jnp.asarray(outcome.version, jnp.int32))
 
 
+def _news(
+    ready: Ready, live: LiveState, chunks: list[Chunk], known: int, rounds: int, seconds: float, about: dict[str, Any],
+    ledger: Any,
+) -> News:  # fmt: skip
+    theta = jax.tree.map(lambda leaf: np.asarray(leaf)[None], live.state.theta)
+    first = {name: np.asarray(value)[None] for name, value in ready.first.items()}
+    news = news_of(chunks, known, first, 1, rounds, theta=theta, seconds=seconds, about=about)
+    return news if ledger is None else with_epsilon(news, ledger, 1)
+
+
 def _history(
-    ready: Ready, federation: Federation, live: LiveState, chunks: list[Chunk], rounds: int, seconds: float
+    ready: Ready,
+    federation: Federation,
+    live: LiveState,
+    chunks: list[Chunk],
+    rounds: int,
+    seconds: float,
+    stopped: str | None,
 ) -> History:
     state = jax.tree.map(lambda leaf: np.asarray(leaf)[None], live.state)
     meta: dict[str, Any] = {
@@ -210,12 +243,15 @@ def _history(
         "seed": federation.seed,
         "dtype": str(ready.setup.weights.dtype),
         "seconds": round(seconds, 4),
+        "executor": "live",
     }
-    unheard = sum(int(np.sum(chunk[f"counts/{name}"])) for chunk in chunks for name in ("rejected", "missing"))
+    meta |= {} if stopped is None else {"stopped_by": stopped}
+    unheard = sum(int(np.sum(chunk[f"totals/{name}"])) for chunk in chunks for name in ("rejected", "missing"))
     if unheard:
         meta["notes"] = [
             f"{unheard} answers were missing or refused; their weight went to the other clients, so the weights are "
             "unbiased only if that had nothing to do with the data. `participation` holds what each client really had."
         ]
-    fixed = Frozen(ready.setup, ready.targets, None)
-    return write_history(fixed, ready.start, _WATCH, rounds, chunks, state, meta)
+    first = {name: np.asarray(value)[None] for name, value in ready.first.items()}
+    fixed = Frozen(ready.setup, None)
+    return write_history(fixed, ready.start, _WATCH, rounds, chunks, state, meta, first)

@@ -16,20 +16,21 @@ import numpy as np
 
 from performative.algorithm import Algorithm
 from performative.describe import describe
-from performative.engine.chunk import Targets
 from performative.engine.clock import Clock
 from performative.engine.keys import RunKeys, run_keys
 from performative.engine.layout import choose_compute
-from performative.engine.loop import one_client
-from performative.engine.report import Setup
+from performative.engine.options import check_seed, read_dtype, repeat_keys
+from performative.engine.ready import make_ready
+from performative.engine.records import levels_at_start
 from performative.engine.round import open_round
-from performative.engine.run import check_seed, make_ready, read_dtype, repeat_keys
 from performative.engine.secrets import check_grid
-from performative.engine.setup import init_state
+from performative.engine.setup import Setup, init_state
+from performative.engine.steps import one_client
 from performative.errors import check_counts
 from performative.facts import declared, said_bound
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
+from performative.record import Record
 from performative.types import Broadcast, ClientMemory, Cohort, State, Upload
 
 NOTHING = ClientMemory(None, None, None, None)
@@ -49,6 +50,8 @@ class Federation:
     source:        source(client) -> pf.live.Live, on the client's own machine: where its model goes and its rows come
                    from. None where the problem's population makes the data
     before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed
+    record:        pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model;
+                   no risks are measured: the server has no data
     """
 
     problem: Problem
@@ -65,6 +68,7 @@ class Federation:
     size: int | None = None
     source: Callable[[int], Any] | None = None
     before_deploy: Callable[[Any, dict[str, Any]], Any] | None = None
+    record: Record = dataclasses.field(default_factory=Record)
 
     def __post_init__(self) -> None:
         check_counts(rounds=self.rounds, quorum=self.quorum)
@@ -76,6 +80,10 @@ class Federation:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a finite number above 0; got {value!r}.")
+        if not isinstance(self.record, Record) or self.record.every != 1 or self.record.theta != "all":
+            raise ValueError(
+                f"record: a federation records every round and its model, pf.Record(...); got {self.record!r}."
+            )
         read_dtype(self.dtype)
         check_seed(self.seed)
         participation = self.algorithm.participation
@@ -121,11 +129,15 @@ class Ready:
 
     def __init__(self, federation: Federation):
         problem, algorithm = federation.problem, federation.algorithm
-        made = make_ready(problem, algorithm, federation.theta, Clock(), True, read_dtype(federation.dtype))
+        made = make_ready(
+            problem, algorithm, federation.theta, Clock(), federation.record, read_dtype(federation.dtype)
+        )
         self.start: Any = made[1]
         compute, _ = choose_compute(made[0], self.start, 1, half=federation.dtype == "bfloat16")
-        self.setup: Setup = dataclasses.replace(made[0], compute=compute)
-        self.targets: Targets = made[2]
+        guarded = federation.privacy is not None
+        self.setup: Setup = dataclasses.replace(made[0], compute=compute, guarded=guarded)
+        self.stable: Any = made[2]
+        self.first: dict[str, Any] = levels_at_start(self.setup, self.start)
         self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
         if federation.privacy is not None and federation.privacy.noise == "secure":
             check_grid(problem, algorithm, self.start)
@@ -140,6 +152,8 @@ class Ready:
             "dtype": str(self.setup.weights.dtype),
             "privacy": None if federation.privacy is None else dataclasses.asdict(federation.privacy),
         }
+        if federation.record.asks_losses:  # clients have to send them
+            facts["losses"] = True
         self.facts: dict[str, Any] = facts
         self.identity = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.engine.client import reach
-from performative.engine.loop import close_one, open_one
-from performative.engine.report import Report, leave_out
+from performative.engine.cohorts import leave_out
+from performative.engine.records import Report
 from performative.engine.secrets import client_secrets, secret_keys
+from performative.engine.steps import close_one, open_one, row_one
 from performative.engine.totals import as_total
 from performative.live.books import ServerBooks, same_model
 from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise, shares_noise
@@ -33,10 +34,10 @@ _NORM, _OUT_OF_LINE = 1e6, 1e3
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The state after a round, the clients whose answers were used, the version that was deployed in it."""
+    """The state after a round, its row of records, the clients whose answers were used, the version deployed in it."""
 
     state: State
-    report: Report
+    row: dict[str, Any]
     used: list[int]
     version: int
     told: dict[str, Any]
@@ -87,23 +88,24 @@ def live_round(
     _write_down(books, at, gathered, requests, silent=missing > 0)
     if race is not None:
         cohort = _first(ready, gathered, cohort, race)
+    no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
     after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
     if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays
         books.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
         after, told["idle"] = _stay(state, broadcast, state.theta), _why_idle(gathered, federation.quorum)
+    levels = row_one(ready.setup, after, report, True, no_limit)["levels"] if federation.before_deploy else {}
     if (reason := _beyond(ready, after)) is not None:
         books.note("diverged", at, reason=reason)
         after, used, told["diverged"] = _stay(state, broadcast, state.theta), [], reason
-    elif (reason := _why_not(federation, after, broadcast, told | {"levels": _numbers(report.levels)})) is not None:
+    elif (reason := _why_not(federation, after, broadcast, told | {"levels": _numbers(levels)})) is not None:
         books.note("not deployed", at, reason=reason)
         after, used, told["not_deployed"] = _stay(state, broadcast, broadcast.deployed), [], reason
         told["idle"] = f"the new model was not deployed: {reason}"
     told["used"] = len(used)
-    dtype = ready.setup.weights.dtype
+    row, dtype = row_one(ready.setup, after, report, True, no_limit), ready.setup.weights.dtype
     counts = {name: as_total(jnp.asarray(told[name], jnp.int32), dtype) for name in ("rejected", "missing")}
-    waited = as_total(jnp.asarray(gathered.seconds, dtype), dtype)
-    report = dataclasses.replace(report, metrics=report.metrics | counts, time=waited)
-    return Outcome(after, report, used, version, told)
+    row["totals"] |= counts | {"time": as_total(jnp.asarray(gathered.seconds, dtype), dtype)}
+    return Outcome(after, row, used, version, told)
 
 
 def _refuse_out_of_line(gathered: Gathered) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from performative.callbacks import Progress
 from performative.engine.run import run
 from performative.participation.first_k import AbstractLatency
 from performative.plan.settings import Setting
 from performative.problem import Problem
+from performative.record import Record
 
 # Samples that one pilot may draw.
 _BUDGET = 2e8
@@ -46,10 +48,15 @@ def pilot(
             # That a run diverges is an answer: such a setting is not taken.
             warnings.filterwarnings("ignore", message=r".*\[run-diverged\]")
             history = run(
-                problem, setting.algorithm(latency, deploy), count, theta=theta, seed=seed, repeats=repeats,
-                stable=stable, risk=False, consensus=False, record_theta="last",
-                every=max(1, count // 200), progress=False,
-            )  # fmt: skip
+                problem,
+                setting.algorithm(latency, deploy),
+                count,
+                theta=theta,
+                seed=seed,
+                repeats=repeats,
+                record=Record(stable=stable, risks=False, consensus=False, theta="last", every=max(1, count // 200)),
+                callbacks=[Progress(False)],
+            )
         if history.status != "completed":
             break
         square = np.square(history["distance_to_stable"])

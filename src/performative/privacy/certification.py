@@ -109,8 +109,8 @@ def guarantee(
     theta:        the start, where there is one: a fitted model was fitted to somebody
     unseen_rows:  the rows are not the problem's but come from elsewhere (`Federation(source=...)`): how many there are
                   is not known, so that no sampling is counted
-    seen:         names of what looks at more than the released models while it runs, such as a metric of your own that
-                  reads updates: there is no promise then, and the reason names them
+    seen:         what looks at more than the released models while it runs, in words, such as "metric 'gap' may look at
+                  uploads": there is no promise then, and the reason names it
     """
     unit = read_unit(unit, algorithm)
     if isinstance(published, str):
@@ -124,7 +124,7 @@ def guarantee(
             if published:
                 raise Uncertified(f"{', '.join(published)} would be published without noise")
             if seen:
-                raise Uncertified(f"{', '.join(seen)} would see more than the released models")
+                raise Uncertified("; ".join(seen))
             _check_choice(algorithm)
             _check_server(algorithm)
             per = _for_clients if unit == "client" else _for_unseen if unseen_rows else _for_examples

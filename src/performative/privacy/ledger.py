@@ -25,7 +25,8 @@ _COARSE = 1e-3
 class Ledger:
     """The books of one run, kept in its checkpoint's folder where it has one.
 
-    `wasted` counts rounds whose noise was drawn and lost: they were spent all the same.
+    `wasted` counts rounds whose noise was drawn and lost: they were spent all the same. `seen` says what looks at
+    more than published models, and voids the guarantee.
     """
 
     @checked
@@ -37,10 +38,11 @@ class Ledger:
         folder: Path | str | None = None,
         theta: Any = None,
         unseen_rows: bool = False,
+        seen: tuple[str, ...] = (),
     ):
         self.privacy = privacy
         self.guarantee: Guarantee = guarantee(
-            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows
+            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows, seen
         )
         if privacy.epsilon is not None and not self.guarantee.promised:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")

@@ -53,9 +53,11 @@ def costs(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, tuple[np
     return spent
 
 
-def label(name: str) -> str:
-    """In words."""
-    return LABELS.get(name, name.replace("_", " "))
+def label(name: str, history: "History | None" = None) -> str:
+    """In words; a metric of one's own by the label and unit that `history` has of it."""
+    facts = {} if history is None else history.meta.get("metrics", {}).get(name, {})
+    words = facts.get("label") or LABELS.get(name, name.replace("_", " "))
+    return f"{words} [{facts['unit']}]" if facts.get("unit") else words
 
 
 def recorded(history: "History") -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -69,27 +71,29 @@ def recorded(history: "History") -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def is_total(name: str, values: np.ndarray) -> bool:
-    """Whether it counts up from zero in every repeat, as what is summed over rounds does."""
+def is_total(name: str, values: np.ndarray, history: "History | None" = None) -> bool:
+    """Whether it counts up from zero in every repeat, as a sum over rounds does; of one's own metrics by kind."""
+    if history is not None and name in history.meta.get("metrics", {}):
+        return history.meta["metrics"][name]["kind"] == "total"
     finite = np.where(np.isfinite(values), values, 0.0)
     known = any(name in names for names in _GROUPS.values())
     return not known and bool(np.all(values[:, 0] == 0) and np.all(np.diff(finite, axis=1) >= 0))
 
 
-def groups(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, list[str]]:
+def groups(found: dict[str, tuple[np.ndarray, np.ndarray]], history: "History | None" = None) -> dict[str, list[str]]:
     """Names under headings: known ones first, then other levels, then running totals."""
     sorted_in: dict[str, list[str]] = {}
     for head, names in _GROUPS.items():
         sorted_in[head] = [name for name in names if name in found]
     rest = [name for name in found if not any(name in names for names in _GROUPS.values())]
-    sorted_in[_LEVELS] = [name for name in rest if not is_total(name, found[name][1])]
-    sorted_in[_TOTALS] = [name for name in rest if is_total(name, found[name][1])]
+    sorted_in[_LEVELS] = [name for name in rest if not is_total(name, found[name][1], history)]
+    sorted_in[_TOTALS] = [name for name in rest if is_total(name, found[name][1], history)]
     return {head: names for head, names in sorted_in.items() if names}
 
 
-def wants_log(name: str, values: np.ndarray) -> bool:
+def wants_log(name: str, values: np.ndarray, history: "History | None" = None) -> bool:
     """Positive and over more than a factor of ten; running totals grow by themselves."""
     finite = values[np.isfinite(values)]
-    if not finite.size or finite.min() <= 0 or is_total(name, values) or name == "epsilon":
+    if not finite.size or finite.min() <= 0 or is_total(name, values, history) or name == "epsilon":
         return False
     return name.startswith("distance") or bool(finite.max() > 10 * finite.min())

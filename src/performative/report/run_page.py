@@ -24,11 +24,11 @@ def run_page(history: History, title: str | None = None) -> bytes:
     found = recorded(history)
     several, spent = history.repeats > 1, costs(found)
     shown = []
-    for head, names in groups(found).items():
+    for head, names in groups(found, history).items():
         views = [
             view(
-                label(one), "round", label(one), [_curve(name, one, found, spent)],
-                log="y" if wants_log(one, found[one][1]) else "",
+                label(one, history), "round", label(one, history), [_curve(name, one, found, spent, history)],
+                log="y" if wants_log(one, found[one][1], history) else "",
             )
             for one in names
         ]  # fmt: skip
@@ -39,16 +39,22 @@ def run_page(history: History, title: str | None = None) -> bytes:
     bad = int(np.sum(history.stopped_at >= 0))
     fate = f"{bad} of {history.repeats} repeats diverged" if bad else history.status
     lead = f"{name}: {int(history.rounds[-1])} rounds, {_many(history.repeats, 'repeat')}, {fate}."
-    ordered = {one: found[one] for names in groups(found).values() for one in names}
-    parts = (_what(history, fate), *shown, _final(ordered), _who(history, plots), _privacy(meta.get("privacy")))
+    ordered = {one: found[one] for names in groups(found, history).values() for one in names}
+    parts = (
+        _what(history, fate),
+        *shown,
+        _final(ordered, history),
+        _who(history, plots),
+        _privacy(meta.get("privacy")),
+    )
     body = "\n".join(part for part in parts if part)
     footer = f"performative {meta.get('performative', '?')}. {thinning()}"
     return page(title or f"A run of {name}", lead, body, plots, footer)
 
 
-def _curve(name: str, one: str, found: Found, spent: Found) -> Series:
+def _curve(name: str, one: str, found: Found, spent: Found, history: History) -> Series:
     line = curve(name, *found[one])
-    return line if is_total(one, found[one][1]) else with_costs(line, spent)
+    return line if is_total(one, found[one][1], history) else with_costs(line, spent)
 
 
 def _many(count: int, what: str) -> str:
@@ -118,7 +124,7 @@ def _model(history: History) -> list[View]:
     return [view("parameters", "round", "theta", series)]
 
 
-def _final(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> str:
+def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) -> str:
     rows: list[list[tuple[str, str] | str]] = []
     for name, (rounds, values) in found.items():
         last = values[:, -1]
@@ -129,7 +135,7 @@ def _final(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> str:
         deviation = number(float(np.std(good, ddof=1))) if good.size > 1 else "–"
         middle = f"{number(float(low))} to {number(float(high))}" if good.size > 1 else "–"
         at = f"round {int(rounds[-1])}" + (f"; {good.size} of {last.size} repeats" if good.size < last.size else "")
-        rows.append([(label(name), at), number(float(np.mean(good))), deviation, middle])
+        rows.append([(label(name, history), at), number(float(np.mean(good))), deviation, middle])
     grid = table(("at the end", "mean", "standard deviation", "middle 80 %"), rows)
     return card("Final values over repeats", grid) if rows else ""
 

@@ -24,7 +24,7 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> bytes:
     first = sweep.histories[0]
     found = [recorded(history) for history in sweep.histories]
     names = [name for name in dict.fromkeys(name for each in found for name in each)]
-    names.sort(key=lambda name: (SCORES.index(name) if name in SCORES else len(SCORES), _total(name, found)))
+    names.sort(key=lambda name: (SCORES.index(name) if name in SCORES else len(SCORES), _total(sweep, name, found)))
     metric = next((name for name in names if name in SCORES), None)
     # 64 bytes a point: x, mean, two ends of the band, and what was spent up to there.
     most = max(40, min(MOST_POINTS, _MOST_BYTES // (64 * len(sweep.settings) * max(1, len(names)))))
@@ -46,7 +46,7 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> bytes:
             _found(sweep, metric, best),
             card("Every setting by round", _filters(sweep), drawn),
             card("Where it ends", final),
-            card("Final values", _table(sweep, [n for n in names if not _total(n, found)], metric, best)),
+            card("Final values", _table(sweep, [n for n in names if not _total(sweep, n, found)], metric, best)),
             _what(sweep),
         )
         if part
@@ -55,8 +55,10 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> bytes:
     return page(title or f"A sweep of {first.meta.get('algorithm', '?')}", lead, body, plots, footer)
 
 
-def _total(name: str, found: list[dict[str, tuple[np.ndarray, np.ndarray]]]) -> bool:
-    return any(name in each and is_total(name, each[name][1]) for each in found) or name == "epsilon"
+def _total(sweep: Sweep, name: str, found: list[dict[str, tuple[np.ndarray, np.ndarray]]]) -> bool:
+    return (
+        any(name in each and is_total(name, each[name][1], sweep.histories[0]) for each in found) or name == "epsilon"
+    )
 
 
 def shown(value: Any) -> str:
@@ -103,9 +105,11 @@ def _curves(sweep: Sweep, found: list[dict[str, tuple[np.ndarray, np.ndarray]]],
     for i, each in enumerate(found):
         if name in each:
             line = curve(_name(sweep.settings[i]), *each[name], most, **_looks(sweep, i)) | {"key": str(i)}
-            series.append(line if _total(name, found) else with_costs(line, costs(each)))
-    log = all(wants_log(name, each[name][1]) for each in found if name in each)
-    return view(label(name), "round", label(name), series, log="y" if log else "")
+            series.append(line if _total(sweep, name, found) else with_costs(line, costs(each)))
+    log = all(wants_log(name, each[name][1], sweep.histories[0]) for each in found if name in each)
+    return view(
+        label(name, sweep.histories[0]), "round", label(name, sweep.histories[0]), series, log="y" if log else ""
+    )
 
 
 def _ends(sweep: Sweep, i: int, name: str) -> np.ndarray:
@@ -117,7 +121,7 @@ def _ends(sweep: Sweep, i: int, name: str) -> np.ndarray:
 def _best(sweep: Sweep, metric: str) -> int | None:
     """As `Sweep.best` has it; None where every setting diverged."""
     ends = [_ends(sweep, i, metric) for i in range(len(sweep.settings))]
-    fine = [h.status == "completed" and e.size > 0 for h, e in zip(sweep.histories, ends, strict=True)]
+    fine = [h.status in ("completed", "stopped") and e.size > 0 for h, e in zip(sweep.histories, ends, strict=True)]
     scores = np.array([e.mean() if good else np.inf for e, good in zip(ends, fine, strict=True)])
     return int(np.nanargmin(scores)) if np.any(np.isfinite(scores)) else None
 
@@ -128,7 +132,7 @@ def _found(sweep: Sweep, metric: str | None, best: int | None) -> str:
     if best is None:
         return card("Best setting", '<p class="answer">None</p><p>Every setting diverged.</p>')
     values = _ends(sweep, best, metric)
-    said = f"Smallest mean {label(metric)} at the end: {number(float(values.mean()))}"
+    said = f"Smallest mean {label(metric, sweep.histories[0])} at the end: {number(float(values.mean()))}"
     if len(values) > 1:
         said += f" (standard error {number(float(values.std(ddof=1) / math.sqrt(len(values))))})"
     answer = escape(_name(sweep.settings[best]))
@@ -158,8 +162,8 @@ def _against(sweep: Sweep, metric: str) -> list[View]:
         lines: dict[str, list[tuple[float, np.ndarray]]] = {}
         for i, setting in enumerate(sweep.settings):
             ends = _ends(sweep, i, metric)
-            others = _name({k: v for k, v in setting.items() if k != name}) or label(metric)
-            if sweep.histories[i].status == "completed" and ends.size and np.all(np.isfinite(ends)):
+            others = _name({k: v for k, v in setting.items() if k != name}) or label(metric, sweep.histories[0])
+            if sweep.histories[i].status in ("completed", "stopped") and ends.size and np.all(np.isfinite(ends)):
                 lines.setdefault(others, []).append((float(values[_tags(sweep, i)[place]]), ends))
         series: list[Series] = []
         for others, entries in lines.items():
@@ -175,7 +179,7 @@ def _against(sweep: Sweep, metric: str) -> list[View]:
         wide = positive and wants_log(metric, np.concatenate(ends_all)[None, :])
         spread = min(values) > 0 and max(values) >= 8 * min(values)
         log = ("y" if wide else "") + ("x" if spread else "")
-        made.append(view(name, name, f"final {label(metric)}", series, kind="points", log=log))
+        made.append(view(name, name, f"final {label(metric, sweep.histories[0])}", series, kind="points", log=log))
     return made
 
 
@@ -196,8 +200,8 @@ def _table(sweep: Sweep, names: list[str], metric: str | None, best: int | None)
         tags = ",".join(map(str, _tags(sweep, i)))
         kind = ' class="best"' if i == best else ""
         rows.append(f'<tr data-key="{i}" data-tags="{tags}"{kind}>{"".join(cells)}</tr>')
-    head = ["", *sweep.over, *(label(name) for name in names), "diverged"]
-    best_is = f" Best: the smallest {label(metric)}." if metric else ""
+    head = ["", *sweep.over, *(label(name, sweep.histories[0]) for name in names), "diverged"]
+    best_is = f" Best: the smallest {label(metric, sweep.histories[0])}." if metric else ""
     return sortable(head, rows, f"Mean over repeats at the end, below it the middle 80 %; heads sort.{best_is}")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from performative.client_axis import client_axes
-from performative.engine.setup import check_fit, on_device
+from performative.prepare import check_fit, on_device
 from performative.problem import Problem
 from performative.risk import NODES, decoupled_risk
 

@@ -1,5 +1,6 @@
 """`scoreboard`: solve, run, measure."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 from performative.algorithm import Algorithm
 from performative.arguments import checked
 from performative.engine import run
-from performative.engine.setup import read_theta
 from performative.errors import check_counts
 from performative.history import History
+from performative.prepare import read_theta
 from performative.problem import Problem
+from performative.record import Record
 from performative.scoreboard.bench import Bench, Gain, performative_risk
 from performative.scoreboard.result import COLUMNS, Line, Scoreboard, Way
 from performative.solve import Solution, equilibria, optimal_point, repeated_risk_minimization
@@ -67,11 +69,12 @@ def scoreboard(
     histories = {}
     for name, algorithm in algorithms.items():
         start = points["static"] if isinstance(theta, str) else theta
-        settings = {"record_theta": "last", "every": rounds[name], "risk": False, "consensus": False, **options}
+        settings = {"theta": "last", "every": rounds[name], "risks": False, "consensus": False}
+        record = dataclasses.replace(options.get("record", Record()), stable=points.get("stable"), **settings)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             histories[name] = run(
-                problem, algorithm, rounds[name], start, seed, repeats, stable=points.get("stable"), **settings
+                problem, algorithm, rounds[name], start, seed, repeats, **options | {"record": record}
             )
         notes += [f"{name}: {words}" for words in dict.fromkeys(str(warning.message) for warning in said)]
         if gone := int(np.sum(histories[name].stopped_at >= 0)):

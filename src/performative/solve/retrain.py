@@ -8,9 +8,9 @@ import numpy as np
 
 from performative.algorithm import check_rate
 from performative.arguments import checked
-from performative.engine.setup import check_schedule, on_device
 from performative.facts import cites
 from performative.messages import coded
+from performative.prepare import check_schedule, on_device
 from performative.problem import Problem
 from performative.schedules import Constant, as_schedule
 from performative.solve.landscape import Landscape, View, survey

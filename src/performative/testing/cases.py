@@ -16,11 +16,11 @@ from performative.channels import AbstractChannel
 from performative.domains import AbstractDomain
 from performative.engine.clock import Clock
 from performative.engine.keys import RunKeys, run_keys
-from performative.engine.report import Setup
-from performative.engine.setup import check_fit, init_state, on_device, prepare, read_theta
+from performative.engine.setup import Setup, init_state, prepare
 from performative.estimators import AbstractEstimator
 from performative.participation import AbstractParticipation, SchemeTwo
 from performative.populations import AbstractPopulation, Strategic
+from performative.prepare import check_fit, on_device, read_theta
 from performative.problem import Problem
 from performative.schedules import AbstractSchedule
 from performative.testing.uses import BUILDERS, INSTANCES, compiled, row

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.client_axis import TableRow, take_clients
-from performative.engine.round import federated_round, measure_losses
+from performative.engine.round import measure_losses
+from performative.engine.simulated import federated_round
 from performative.participation import Selection
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative.client_axis import client_axes
+from performative.engine.executors import Gather
 from performative.engine.keys import run_keys
-from performative.engine.report import Setup
-from performative.engine.round import measure_losses, run_gathered
+from performative.engine.round import measure_losses
+from performative.engine.setup import Setup
 from performative.participation import Selection
 from performative.populations.base import collect
 from performative.types import Broadcast, Cohort, Local, State, Upload
@@ -139,7 +140,7 @@ def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     def uploads(key: Any, theta: Any, cohort: Cohort) -> Upload:
         extra = setup.algorithm.aggregator.broadcast(state.server.aggregator)
         broadcast = Broadcast(theta, theta, extra, state.round, setup.algorithm.steps)
-        return run_gathered(setup, cohort, broadcast, state.clients, run_keys(key))[1]
+        return Gather().run(setup, cohort, broadcast, state.clients, run_keys(key))[1]
 
     def use(aggregator: Any, inputs: Any, memory: Any) -> Any:
         theta, upload, cohort, weights = inputs

@@ -29,8 +29,10 @@ def power_of_choice(
     names["attacked, random"] = {"participation": pf.PowerOfChoice(k, few), "problem": attacked.problem()}
     low = pf.PowerOfChoice(k, candidates[1], prefer="low")
     names["attacked, low"] = {"participation": low, "problem": attacked.problem()}
-    options = QUIET | {"record_theta": "all"}
-    swept = pf.sweep(ours.problem(), pf.p_fedavg(rate), list(names.values()), rounds, start, seed, repeats, **options)
+    record = pf.Record(consensus=False, risks=False)
+    swept = pf.sweep(
+        ours.problem(), pf.p_fedavg(rate), list(names.values()), rounds, start, seed, repeats, record=record, **QUIET
+    )
     paths = {name: np.asarray(h.theta, np.float64) for name, h in zip(names, swept.histories, strict=True)}
     curve = float(ours.weights @ ours.slope) / 2
     excess = {name: curve * (path - ours.stable) ** 2 for name, path in paths.items()}

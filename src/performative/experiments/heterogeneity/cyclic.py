@@ -30,8 +30,8 @@ def groups(
     names["SGD"] = {"participation": who[most], "batch": pf.Fixed(1)}
     names["shuffled SGD"] = {"participation": who[most], "batch": pf.Shuffled(1)}
     algorithm = pf.fedavg(rate, local_steps=rows, batch=pf.Whole())
-    options = QUIET | {"record_theta": "all"}
-    swept = pf.sweep(problem, algorithm, list(names.values()), rounds, start, seed, repeats, **options)
+    record = pf.Record(consensus=False, risks=False)
+    swept = pf.sweep(problem, algorithm, list(names.values()), rounds, start, seed, repeats, record=record, **QUIET)
     paths = {name: np.asarray(h.theta, np.float64) for name, h in zip(names, swept.histories, strict=True)}
     errors = {name: (path - optimum) ** 2 / 2 for name, path in paths.items()}
     last = {name: mean(values[:, -1]) for name, values in errors.items()}
@@ -74,7 +74,15 @@ def unequal_groups(
     settings: list[dict[str, Any]] = [
         {"rate": rate, "problem": one.problem()} for one in (ours, even) for rate in rates
     ]
-    swept = pf.sweep(ours.problem(), algorithm, settings, rounds, start, **QUIET)
+    swept = pf.sweep(
+        ours.problem(),
+        algorithm,
+        settings,
+        rounds,
+        start,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     ends = np.asarray(
         [float(np.asarray(h.final, np.float64)[0]) for h in swept.histories]
     )  # as the first group finds it

@@ -33,7 +33,15 @@ def client_drift(
     controlled = {"estimator": Prox(ControlVariate(Minibatch()), 0.0), "aggregator": pf.aggregators.Scaffold()}
     settings.append({"participation": work(tau), **controlled})
     algorithm = pf.p_fedavg(rate, estimator=Prox(Minibatch(), 0.0))
-    swept = pf.sweep(_paced(ours), algorithm, settings, rounds, start, **(QUIET | {"record_theta": "all"}))
+    swept = pf.sweep(
+        _paced(ours),
+        algorithm,
+        settings,
+        rounds,
+        start,
+        record=pf.Record(consensus=False, risks=False),
+        **QUIET,
+    )
     paths = [np.asarray(history.theta, np.float64)[0] for history in swept.histories]
     squares = [ours.gradient(path) ** 2 for path in paths]
     floors = {pair: float(square[-1]) for pair, square in zip(pairs, squares, strict=False)}

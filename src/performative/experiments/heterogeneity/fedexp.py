@@ -38,7 +38,14 @@ def interpolating(
     settings = list(names.values())
     loud = QUIET | {"dtype": "float32"}
     swept = pf.sweep(
-        problem, stretched, settings, rounds, np.zeros(parameters), seed, stable=truth, risk=min(rounds, 50), **loud
+        problem,
+        stretched,
+        settings,
+        rounds,
+        np.zeros(parameters),
+        seed,
+        record=pf.Record(theta="last", consensus=False, stable=truth, risks=min(rounds, 50)),
+        **loud,
     )
     runs = dict(zip(names, swept.histories, strict=True))
     at = np.append(0, runs["FedAvg"].risk_rounds)
@@ -89,8 +96,10 @@ def balanced(
     ours = Parabolas(h, s, r, np.full(len(h), 1.0 / len(h)))
     caps = {"FedAvg": 1.0, "FedExP": FREE, "FedExP, capped": cap}
     algorithm = pf.p_fedavg(rate, local_steps=tau, aggregator=Extrapolate(cap=1.0))
-    options = QUIET | {"record_theta": "all", "limit": 1e60}
-    swept = pf.sweep(ours.problem(), algorithm, {"aggregator.cap": list(caps.values())}, rounds, start, **options)
+    record = pf.Record(consensus=False, risks=False, limit=1e60)
+    swept = pf.sweep(
+        ours.problem(), algorithm, {"aggregator.cap": list(caps.values())}, rounds, start, record=record, **QUIET
+    )
     runs = dict(zip(caps, swept.histories, strict=True))
     paths = {name: np.asarray(history.theta, np.float64)[0] for name, history in runs.items()}
     floor = pf.theory.quadratic_floor(ours.mean, ours.slope, rate, tau).point

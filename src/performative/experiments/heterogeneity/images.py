@@ -13,7 +13,7 @@ from performative.estimators import ControlVariate, Minibatch, Preconditioned, P
 from performative.experiments.outcome import Outcome, bars, lay_out, mean
 from performative.optimisers import Adagrad, Momentum
 
-QUIET: dict[str, Any] = {"progress": False, "record_theta": "all", "consensus": False, "dtype": "float32"}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float32"}
 
 
 def methods(
@@ -49,7 +49,17 @@ def methods(
     }
     chosen = [(name, rate, one) for name in which for rate in rates for one in made[name](rate)]
     settings = [{"algorithm": one} for _, _, one in chosen]
-    swept = pf.sweep(problem, chosen[0][2], settings, rounds, theta, seed, repeats, every=every, **QUIET)
+    swept = pf.sweep(
+        problem,
+        chosen[0][2],
+        settings,
+        rounds,
+        theta,
+        seed,
+        repeats,
+        record=pf.Record(every=every, risks=False, theta="all", consensus=False),
+        **QUIET,
+    )
     right, rate_of = _best(model, [(name, rate) for name, rate, _ in chosen], swept.histories, test)
     at = swept.histories[0].rounds
     numbers: dict[str, Any] = {f"{name.lower()}_rate": rate for name, rate in rate_of.items()}
@@ -91,7 +101,17 @@ def unequal(
     algorithm = pf.fedavg(rates[0], batch=pf.Fixed(batch), participation=work, estimator=first)
     tried = [(name, rate, parts | {"rate": rate * parts["rate"]}) for name, parts in names.items() for rate in rates]
     settings = [parts for _, _, parts in tried]
-    swept = pf.sweep(problem, algorithm, settings, rounds, theta, seed, repeats, every=every, **QUIET)
+    swept = pf.sweep(
+        problem,
+        algorithm,
+        settings,
+        rounds,
+        theta,
+        seed,
+        repeats,
+        record=pf.Record(every=every, risks=False, theta="all", consensus=False),
+        **QUIET,
+    )
     right, rate_of = _best(model, [(name, rate) for name, rate, _ in tried], swept.histories, test)
     late = {name: _late(values) for name, values in right.items()}
     numbers: dict[str, Any] = {"least_steps": float(tau.min()), "most_steps": float(tau.max())}

@@ -45,8 +45,8 @@ def unequal_work(
             "aggregator": alone, "participation": other_work, "problem": other.problem()
         }  # fmt: skip
     algorithm = pf.p_fedavg(rates[0], participation=work, estimator=plain)
-    options = QUIET | {"limit": 1e30}
-    swept = pf.sweep(ours.problem(), algorithm, list(names.values()), rounds, start, **options)
+    record = pf.Record(theta="last", consensus=False, risks=False, limit=1e30)
+    swept = pf.sweep(ours.problem(), algorithm, list(names.values()), rounds, start, record=record, **QUIET)
     ends = {name: float(np.asarray(h.final)[0]) for name, h in zip(names, swept.histories, strict=True)}
     ways = {
         name: np.asarray(h["distance_to_stable"], np.float64) for name, h in zip(names, swept.histories, strict=True)

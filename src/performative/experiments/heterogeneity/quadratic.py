@@ -12,7 +12,7 @@ import numpy as np
 
 import performative as pf
 
-QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False, "dtype": "float64"}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

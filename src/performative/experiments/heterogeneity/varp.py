@@ -40,7 +40,17 @@ def participation(
     }
     algorithm = pf.p_fedavg(rate, local_steps=tau, participation=pf.SchemeTwo(k))
     settings: list[dict[str, Any]] = [{"aggregator": part} for part in parts.values()]
-    swept = pf.sweep(ours.problem(), algorithm, settings, rounds, start, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        ours.problem(),
+        algorithm,
+        settings,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     runs = dict(zip(parts, swept.histories, strict=True))
     final = {name: np.asarray(history.final, np.float64) for name, history in runs.items()}
     members = {"FedAvg": None, "FedVARP": np.arange(clients), "ClusterFedVARP, alike": kind}

@@ -8,7 +8,7 @@ import performative as pf
 from performative.experiments.heterogeneity.choice import rank_weights
 from performative.experiments.outcome import Outcome, lay_out
 
-QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False, "dtype": "float64"}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
 
 
 def by_reaction(
@@ -35,7 +35,17 @@ def by_reaction(
         pulls.append(float(weights @ residual))
         covered.append(1 - (1 - rate / (1 - eps) * (1 - weights @ each)) ** rounds)
     algorithm = pf.p_fedavg(rate, participation=pf.PowerOfChoice(1, d))
-    swept = pf.sweep(settings[0]["problem"], algorithm, settings, rounds, 0.0, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        settings[0]["problem"],
+        algorithm,
+        settings,
+        rounds,
+        0.0,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     amplified = [
         np.asarray(history.final, np.float64) / share / pull
         for history, share, pull in zip(swept.histories, covered, pulls, strict=True)

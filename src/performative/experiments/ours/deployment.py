@@ -7,7 +7,7 @@ import numpy as np
 import performative as pf
 from performative.experiments.outcome import Outcome, lay_out, mean
 
-QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False, "dtype": "float64"}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
 WHEN = ("step", "round")
 
 
@@ -23,8 +23,8 @@ def step_or_round(
     names = [(name, deploy) for name in cases for deploy in WHEN]
     algorithm = pf.p_fedavg(rate, local_steps=local_steps)
     settings: list[dict[str, Any]] = [{"problem": problems[name], "deploy": deploy} for name, deploy in names]
-    options = QUIET | {"limit": 1e60}
-    swept = pf.sweep(problems["mild"], algorithm, settings, rounds, start, seed, repeats, **options)
+    record = pf.Record(theta="last", consensus=False, risks=False, limit=1e60)
+    swept = pf.sweep(problems["mild"], algorithm, settings, rounds, start, seed, repeats, record=record, **QUIET)
     ends = {key: np.asarray(h.final, np.float64) for key, h in zip(names, swept.histories, strict=True)}
     ways = {key: np.asarray(h["distance_to_stable"], np.float64) for key, h in zip(names, swept.histories, strict=True)}
     steps = np.full(rounds * local_steps, rate)

@@ -10,7 +10,7 @@ from performative.channels import ClippedNoise
 from performative.estimators import Filtered, Minibatch, Performative
 from performative.experiments.outcome import Outcome, bars, curves, mean
 
-QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False, "dtype": "float32"}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float32"}
 OPEN = 1e6  # a clip that nothing reaches
 
 
@@ -43,7 +43,15 @@ def private_robust_optimal(
         names["unequal work, FedNova"] = names["unequal work"] | {"aggregator": Nova()}
     algorithm = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), aggregator=Mean())
     swept = pf.sweep(
-        problem, algorithm, list(names.values()), rounds, None, seed, repeats, stable=stable, optimal=optimal, **QUIET
+        problem,
+        algorithm,
+        list(names.values()),
+        rounds,
+        None,
+        seed,
+        repeats,
+        record=pf.Record(stable=stable, optimal=optimal, risks=False, theta="last", consensus=False),
+        **QUIET,
     )
     runs = dict(zip(names, swept.histories, strict=True))
     # The last quarter of the rounds: one distance would be one draw of the noise.

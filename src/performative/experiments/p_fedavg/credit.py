@@ -14,7 +14,7 @@ from performative.experiments.outcome import Outcome, curves, mean
 from performative.history import History
 from performative.types import number, whole
 
-QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)]}
 
 
 class FirstOf(AbstractBatch):
@@ -98,9 +98,16 @@ def simulate(
         (name, n): {"participation": parts[name], "batch": FirstOf(n, max(sizes))} for name in schemes for n in sizes
     }
     swept = pf.sweep(
-        problem, algorithm, list(settings.values()), rounds, start, seed, repeats,
-        stable=stable, optimal=stable, every=every, risk=points, **QUIET,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        list(settings.values()),
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(stable=stable, optimal=stable, every=every, risks=points, theta="last", consensus=False),
+        **QUIET,
+    )
     return dict(zip(settings, swept.histories, strict=True))
 
 

@@ -36,7 +36,17 @@ def schemes(
         "Scheme II": {"participation": pf.SchemeTwo(k)},
         "static FedAvg": {"deploy": pf.fedavg(rate=0.1).deploy},
     }
-    swept = pf.sweep(problem, algorithm, list(settings.values()), rounds, start, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        problem,
+        algorithm,
+        list(settings.values()),
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     runs = dict(zip(settings, swept.histories, strict=True))
     stable, static = mean_m / (1 - sensitivity), mean_m + sensitivity * start
     eta = harmonic_steps(beta, gamma, long_rounds, local_steps)
@@ -94,7 +104,16 @@ def stragglers(
     settings = [{"participation": pf.FirstK(k, latency), "rounds": rounds[k]} for k in drawn]
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=1)
     swept = pf.sweep(
-        problem, algorithm, settings, rounds[drawn[0]], start, seed, repeats, clock=pf.Clock(compute=1.0), **QUIET
+        problem,
+        algorithm,
+        settings,
+        rounds[drawn[0]],
+        start,
+        seed,
+        repeats,
+        clock=pf.Clock(compute=1.0),
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
     )
     runs = dict(zip(drawn, swept.histories, strict=True))
     way = abs(start - mean_m / (1 - sensitivity))
@@ -138,9 +157,28 @@ def local_work(
     rate = pf.schedules.harmonic(beta, gamma)
     rounds = {E: max(1, round(horizon / (E + costs[0]))) for E in local_steps}
     settings = [{"local_steps": E, "rounds": rounds[E]} for E in drawn]
-    swept = pf.sweep(problem, pf.p_fedavg(rate), settings, rounds[drawn[0]], start, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        problem,
+        pf.p_fedavg(rate),
+        settings,
+        rounds[drawn[0]],
+        start,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     few = min(200, rounds[1])
-    other = pf.run(problem, pf.multi_agent_pp(rate), few, start, seed, repeats, risk=False, **QUIET)
+    other = pf.run(
+        problem,
+        pf.multi_agent_pp(rate),
+        few,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(risks=False, theta="last", consensus=False),
+        **QUIET,
+    )
     same = swept.histories[drawn.index(1)]["distance_to_stable"][:, : few + 1]
     numbers: dict[str, float | tuple[float, float]] = {
         "apart_from_multi_agent": float(np.max(np.abs(other["distance_to_stable"] - same)))

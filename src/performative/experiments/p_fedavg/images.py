@@ -37,9 +37,16 @@ def reweighted(
     )
     settings = [{"problem": _at(problem, temperature)} for temperature in temperatures]
     swept = pf.sweep(
-        problem, algorithm, settings, rounds, theta, seed, repeats,
-        record_theta="last", consensus=False, progress=False,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        settings,
+        rounds,
+        theta,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        callbacks=[pf.callbacks.Progress(False)],
+    )
     numbers: dict[str, float | tuple[float, float]] = {}
     lines, worst = {}, {}
     for temperature, history in zip(temperatures, swept.histories, strict=True):

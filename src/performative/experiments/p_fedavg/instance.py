@@ -8,7 +8,7 @@ import performative as pf
 from performative.theory import Moments, gaussian_moments, gaussian_rate
 
 # No run of these figures needs models on the way, or how far clients end from each other.
-QUIET: dict[str, Any] = {"progress": False, "record_theta": "last", "consensus": False, "dtype": "float64"}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
 
 
 def gaussian(

@@ -31,7 +31,17 @@ def local_steps(
     problem = gaussian(clients, mean_m, sensitivity, mean_variance, sensitivity_variance, scale, seed)
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma))
     settings = [{"participation": PARTS[scheme](k), "local_steps": E, "rounds": -(-steps // E)} for scheme, E in drawn]
-    swept = pf.sweep(problem, algorithm, settings, steps, start, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        problem,
+        algorithm,
+        settings,
+        steps,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     way = abs(start - mean_m / (1 - sensitivity))
     numbers: dict[str, float | tuple[float, float]] = {}
     data = {}
@@ -62,7 +72,17 @@ def participants(
     problem = gaussian(clients, mean_m, sensitivity, mean_variance, sensitivity_variance, scale, seed)
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps)
     settings = [{"participation": PARTS[scheme](k)} for scheme, k in drawn]
-    swept = pf.sweep(problem, algorithm, settings, rounds, start, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        problem,
+        algorithm,
+        settings,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     way = abs(start - mean_m / (1 - sensitivity))
     eta, t = harmonic_steps(beta, gamma, long_rounds, local_steps), np.arange(long_rounds + 1) * local_steps
     numbers: dict[str, float | tuple[float, float]] = {}
@@ -101,7 +121,17 @@ def heterogeneity(
     pairs = [(scheme, name) for scheme in drawn for name in cases]
     settings = [{"participation": PARTS[scheme](k), "problem": problems[name]} for scheme, name in pairs]
     first = next(iter(problems.values()))
-    swept = pf.sweep(first, algorithm, settings, rounds, start, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        first,
+        algorithm,
+        settings,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     eta, t = harmonic_steps(beta, gamma, long_rounds, local_steps), np.arange(long_rounds + 1) * local_steps
     numbers: dict[str, float | tuple[float, float]] = {}
     known, data = {}, {}
@@ -130,7 +160,14 @@ def constant_step(
     """Figure 6: a step that does not decay, everyone present. Beside it E = 1 with the same step, exactly."""
     problem = gaussian(clients, mean_m, sensitivity, mean_variance, sensitivity_variance, scale, seed)
     history = pf.run(
-        problem, pf.p_fedavg(rate, local_steps=local_steps), rounds, start, seed, repeats, risk=False, **QUIET
+        problem,
+        pf.p_fedavg(rate, local_steps=local_steps),
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(risks=False, theta="last", consensus=False),
+        **QUIET,
     )
     known = exact(problem, np.full(rounds * local_steps, rate), local_steps, start)
     single = exact(problem, np.full(rounds * local_steps, rate), 1, start)

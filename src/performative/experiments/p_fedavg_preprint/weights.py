@@ -37,7 +37,17 @@ def weighted(
     parts = {"full": pf.Full(), "Scheme I": pf.SchemeOne(k), "Scheme II": pf.SchemeTwo(k)}
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps)
     settings = [{"participation": parts[name]} for name in drawn]
-    swept = pf.sweep(problem, algorithm, settings, rounds, start, seed, repeats, **QUIET)
+    swept = pf.sweep(
+        problem,
+        algorithm,
+        settings,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
     way, eta = abs(start - mean_m / (1 - sensitivity)), harmonic_steps(beta, gamma, long_rounds, local_steps)
     t = np.arange(long_rounds + 1) * local_steps
     numbers: dict[str, float | tuple[float, float]] = {}
@@ -99,7 +109,16 @@ def small_steps(
         numbers[f"left_{name}"] = float(np.sqrt(known[name].mse[-1])) / abs(start - stable)
     numbers["unequal_over_equal"] = numbers["left_unequal_small"] / numbers["left_equal_small"]  # type: ignore[operator]  # plain numbers
     algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps, participation=pf.SchemeTwo(k))
-    history = pf.run(problem, algorithm, rounds, start, seed, repeats, risk=False, **QUIET)
+    history = pf.run(
+        problem,
+        algorithm,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(risks=False, theta="last", consensus=False),
+        **QUIET,
+    )
     error = float(np.sqrt(known["unequal_small"].variance[rounds] / repeats))
     numbers["mean_model"] = mean(history.final)[0], error
     numbers["exact_mean_model"] = float(known["unequal_small"].mean[rounds])

@@ -36,8 +36,16 @@ def credit(
     start = np.zeros(read(tables[betas[0]].problem).x.shape[1])
     first, over = tables[betas[0]].problem, list(settings.values())
     swept = pf.sweep(
-        first, algorithms["PCSGD"], over, rounds, start, seed, repeats, every=rounds // records, **QUIET
-    )  # fmt: skip
+        first,
+        algorithms["PCSGD"],
+        over,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(every=rounds // records, risks=False, consensus=False),
+        **QUIET,
+    )
 
     numbers: dict[str, Any] = {"clip": clip}
     lines: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ from performative.experiments.pcsgd.watching import growth, memory_of, thinned, 
 from performative.privacy.printed import corollary_3_6_as_printed
 from performative.theory import ClippedQuadratic, dice_model_error, dicesgd, travel
 
-QUIET: dict[str, Any] = {"progress": False, "consensus": False, "dtype": "float64"}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
 
 
 def gap(
@@ -31,7 +31,17 @@ def gap(
         settings["DiceSGD", beta] = {"problem": dataclasses.replace(problem, domain=None), "algorithm": dice}
     first = settings["PCSGD", betas[0]]["problem"]
     over = list(settings.values())
-    swept = pf.sweep(first, plain, over, rounds, start, seed, repeats, every=rounds // records, **QUIET)
+    swept = pf.sweep(
+        first,
+        plain,
+        over,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(every=rounds // records, risks=False, consensus=False),
+        **QUIET,
+    )
 
     numbers: dict[str, Any] = {"clip": clip, "noise_of_pcsgd": noise * clip}
     gaps, memories, squares = {}, {}, {}
@@ -74,7 +84,17 @@ def memory_clip(
     over = [{"algorithm": watched(pf.dicesgd(rate, clip, c, noise))} for c in memory_clips]
     # All of them from afar as well: the same program again.
     near, away = (
-        pf.sweep(problem, over[0]["algorithm"], over, rounds, at, seed, repeats, every=rounds // records, **QUIET)
+        pf.sweep(
+            problem,
+            over[0]["algorithm"],
+            over,
+            rounds,
+            at,
+            seed,
+            repeats,
+            record=pf.Record(every=rounds // records, risks=False, consensus=False),
+            **QUIET,
+        )
         for at in (start, far)
     )
 

@@ -49,9 +49,16 @@ def tradeoff(
                     settings[key] = {"problem": problem, "algorithm": pf.pcsgd(step, c, noise.noise_multiplier)}
     over = list(settings.values())
     swept = pf.sweep(
-        over[0]["problem"], over[0]["algorithm"], over, rounds, start, seed, repeats,
-        every=rounds, record_theta="last", **QUIET,
-    )  # fmt: skip
+        over[0]["problem"],
+        over[0]["algorithm"],
+        over,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(every=rounds, theta="last", risks=False, consensus=False),
+        **QUIET,
+    )
     found = {
         key: (np.asarray(history.final, np.float64) - ClippedQuadratic(p, a, b, key[0]).stable) ** 2
         for key, history in zip(settings, swept.histories, strict=True)

@@ -44,7 +44,9 @@ def robust(
     }
     for name, problem in others.items():
         settings[f"other {name}"] = {"algorithm": algorithms["filter"], "problem": problem}
-    runs = sweep(clean, settings, rounds, np.full(goods, start), seed, repeats, optimal=optimal)
+    runs = sweep(
+        clean, settings, rounds, np.full(goods, start), seed, repeats, record=Record(optimal=optimal, risks=False)
+    )
     ends = {name: settled(history, optimal) for name, history in runs.items()}
     numbers: dict[str, float | tuple[float, float]] = {
         f"{name.replace(' ', '_')}_{label(share)}": mean(ends[f"{name} {share:g}"])

@@ -28,7 +28,15 @@ def two_groups(
         for name, algorithm in algorithms.items()
         for which, demands in instances.items()
     }
-    runs = sweep(problem(instances["turned"]), settings, rounds, start, seed, repeats, stable=0.0, optimal=0.0)
+    runs = sweep(
+        problem(instances["turned"]),
+        settings,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=Record(stable=0.0, optimal=0.0, risks=False),
+    )
     a1, a2 = instances["uneven"]
     stable = -(a1 + a2) / (a1 - a2)
     points = {"PFL": stable, "PROFL": stable / 2.0}
@@ -62,7 +70,9 @@ def regression(
         "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
         "PROFL": {"algorithm": pf.profl(rate, window, **common)},
     }
-    runs = sweep(problem, settings, rounds, start, seed, repeats, stable=stable, optimal=optimal)
+    runs = sweep(
+        problem, settings, rounds, start, seed, repeats, record=Record(stable=stable, optimal=optimal, risks=False)
+    )
     apart = abs(stable - optimal)
     pfl, profl = runs["PFL"], runs["PROFL"]
     inside = risk - risk.min() > 1e-6

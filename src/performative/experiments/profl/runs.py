@@ -13,16 +13,26 @@ if TYPE_CHECKING:
     import xarray
 
 FAR = 1e6
-QUIET: dict[str, Any] = {"progress": False, "consensus": False}
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)]}
 
 
 def sweep(
     problem: pf.Problem, settings: Mapping[str, Mapping[str, Any]], rounds: int, theta: Any, seed: int, repeats: int,
-    **how: Any,
+    **record: Any,
 ) -> dict[str, History]:  # fmt: skip
-    """One history for each named setting; every setting brings its own algorithm."""
+    """One history for each named setting; every setting brings its own algorithm. The rest is for `pf.Record`."""
     first = next(iter(settings.values()))["algorithm"]
-    swept = pf.sweep(problem, first, list(settings.values()), rounds, theta, seed, repeats, **{**QUIET, **how})
+    swept = pf.sweep(
+        problem,
+        first,
+        list(settings.values()),
+        rounds,
+        theta,
+        seed,
+        repeats,
+        record=pf.Record(consensus=False, risks=False, **record),
+        **QUIET,
+    )
     return dict(zip(settings, swept.histories, strict=True))
 
 

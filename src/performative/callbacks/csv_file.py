@@ -1,0 +1,47 @@
+"""Records as a table on the disk, while the run goes on."""
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative.callbacks.news import News
+from performative.files import read_target
+
+
+class CSV:
+    """One line a record and repeat, written as the run goes: (setting,) repeat, round, then all that is recorded.
+
+    A file that is there is written anew; a run that goes on from a checkpoint begins with what that holds.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = read_target(path, "a CSV file")
+        self._names: list[str] | None = None
+
+    def begin(self, about: dict[str, Any], total: int) -> None:
+        self._names = None
+
+    def __call__(self, news: News) -> None:
+        lead = ["repeat", "round"] if news.settings is None else ["setting", "repeat", "round"]
+        fresh = self._names is None
+        if self._names is None:
+            self._names = list(news.records)
+        with Path(self.path).open("w" if fresh else "a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            if fresh:
+                writer.writerow([*lead, *self._names])
+            columns = [np.asarray(news.records[name]) for name in self._names]
+            shape = _shape(news)
+            for at in np.ndindex(*shape):
+                for place, round in enumerate(np.asarray(news.rounds).tolist()):
+                    writer.writerow([*at, round, *(column[(*at, place)] for column in columns)])
+
+
+def _shape(news: News) -> tuple[int, ...]:
+    """Settings and repeats."""
+    leaf = jax.tree.leaves(news.theta)[0]
+    return leaf.shape[:1] if news.settings is None else leaf.shape[:2]

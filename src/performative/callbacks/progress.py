@@ -1,0 +1,50 @@
+"""A progress bar where someone is watching."""
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from performative.bars import progress_bar
+from performative.callbacks.news import News
+
+# The figure to watch, the first that is there.
+_SHOWN = ("distance_to_stable", "performative_risk", "epsilon")
+
+
+class Progress:
+    """A bar on standard error. show: None shows one on a terminal, and is what a run does by itself."""
+
+    def __init__(self, show: bool | None = None):
+        if show is not None and not isinstance(show, bool):
+            raise ValueError(f"Progress: show must be True, False or None; got {show!r}.")
+        self.show = show
+        self._stack = contextlib.ExitStack()
+        self._update: Callable[[int, Callable[[], str]], None] | None = None
+
+    @property
+    def shown(self) -> bool:
+        return sys.stderr.isatty() if self.show is None else self.show
+
+    def begin(self, about: dict[str, Any], total: int) -> None:
+        self._update = self._stack.enter_context(progress_bar(about.get("label", ""), total, True))
+
+    def __call__(self, news: News) -> None:
+        if self._update is not None:
+            self._update(news.round, lambda: _note(news))
+
+    def close(self) -> None:
+        self._stack.close()
+        self._update = None
+
+
+def _note(news: News) -> str:
+    found = news.records | news.risks
+    last = {name: found[name][..., -1] if name in news.records else found[name] for name in _SHOWN if name in found}
+    if "distance_to_stable" in last:
+        last.pop("performative_risk", None)
+    digits = {"epsilon": 3}
+    shown = {name.replace("_", " "): f"{np.mean(values):.{digits.get(name, 4)}g}" for name, values in last.items()}
+    return ", ".join(f"{name} {figure}" for name, figure in shown.items())

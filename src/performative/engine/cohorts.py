@@ -1,0 +1,65 @@
+"""Cohorts within a round: rows for every client, and rows that are left out."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PyTree
+
+from performative.types import Cohort, Upload
+
+
+def spread_out(cohort: Cohort, clients: int) -> Cohort:
+    """The same cohort with a row for every client, absent ones inactive."""
+
+    def place(rows: Array, empty: Any) -> Array:
+        return jnp.full((clients,), empty, rows.dtype).at[cohort.ids].set(rows, mode="drop")
+
+    here = jnp.ones_like(cohort.ids, dtype=bool) if cohort.active is None else cohort.active
+    steps = None if cohort.steps is None else place(cohort.steps, 1)
+    ids = jnp.arange(clients, dtype=cohort.ids.dtype)
+    return Cohort(ids, place(cohort.weight, 0), place(here, False), steps, cohort.elapsed)
+
+
+def where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
+    """`new` where a row is active, `old` where not."""
+
+    def pick(n: Array, o: Array) -> Array:
+        return jnp.where(active.reshape(active.shape + (1,) * (n.ndim - 1)), n, o)
+
+    return jax.tree.map(pick, new, old)
+
+
+def leave_out(cohort: Cohort, gone: Bool[Array, " K"]) -> Cohort:
+    """The cohort without some of its clients, whose weight goes to the others.
+
+    Where nobody is left there is nobody to give it to: all weights are 0.
+    """
+    here = jnp.ones_like(gone) if cohort.active is None else cohort.active
+    weight = jnp.where(gone, 0, cohort.weight)
+    left = jnp.sum(weight)
+    weight = weight * jnp.where(left > 0, jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
+    return Cohort(cohort.ids, weight, here & ~gone, cohort.steps, cohort.elapsed)
+
+
+def present(cohort: Cohort) -> Bool[Array, " K"]:
+    """Rows that are clients."""
+    return jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
+
+
+def finite_rows(upload: Upload) -> Bool[Array, " K"]:
+    """Rows whose update is finite."""
+    finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(upload.delta)]
+    return functools.reduce(jnp.logical_and, finite)
+
+
+def reject_broken(cohort: Cohort, upload: Upload) -> Cohort:
+    """The cohort without clients whose update is not finite.
+
+    Where no update is sound there is nothing to fall back on: all stay, and the run is seen to diverge.
+    """
+    sound, here = finite_rows(upload), present(cohort)
+    broken = here & ~sound
+    some = jnp.any(broken) & jnp.any(here & sound)
+    return leave_out(cohort, broken & some)

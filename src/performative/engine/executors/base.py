@@ -1,0 +1,68 @@
+"""The slot of executors: how the clients of a round are run."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+from jax.sharding import Mesh
+from jaxtyping import Array
+
+from performative.engine.client import client_round
+from performative.engine.keys import RunKeys
+from performative.engine.setup import Setup
+from performative.engine.sharding import map_rows
+from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+
+
+class AbstractExecutor(eqx.Module):
+    """How the clients of a round are run. What they compute does not depend on it.
+
+    name:     what a history calls it
+    compiled: whether `run` can be traced into the compiled loop; else Python drives the rounds, and `run` sees numbers
+    """
+
+    name: ClassVar[str] = ""
+    compiled: ClassVar[bool] = True
+
+    @abstractmethod
+    def run(
+        self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
+        secrets: Secrets | None = None,
+    ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
+        """Uploads, a row for each row of the cohort that is returned with them, and the memory of all N clients.
+
+        Those that sit out keep theirs to the bit. `secrets` hold noise for `rows` rows where keys give none.
+        """
+
+    def rows(self, size: int, clients: int) -> int:
+        """Rows of noise that `run` is given, where a cohort has `size` rows of `clients`."""
+        return size
+
+    def mesh(self) -> Mesh | None:
+        """The devices that clients are dealt out over; None for one device."""
+        return None
+
+
+def map_clients(
+    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys,
+    secrets: Secrets | None,
+) -> tuple[Upload, ClientMemory]:  # fmt: skip
+    """One row of the cohort beside the other; `population` holds their rows, along `axes`."""
+    arrays, rest = eqx.partition(population, eqx.is_array)
+
+    def one(
+        setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: Any, client: Array, mine: ClientMemory,
+        steps: Array | None, secrets: Secrets | None,
+    ) -> Any:  # fmt: skip
+        mine_keys = keys.of_client(broadcast.round, client)
+        whole = eqx.combine(rows, rest)
+        return client_round(
+            setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, secrets, setup.compute,
+            setup.asks_loss,
+        )  # fmt: skip
+
+    bare = eqx.tree_at(lambda s: s.problem.population, setup, None)
+    lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)
+    shared = eqx.Partial(one, bare, broadcast, keys)
+    each = map_rows(shared, lead, setup.compute.at_once, cohort.ids.shape[0], setup.mesh)
+    return each(arrays, cohort.ids, memory, cohort.steps, secrets)

@@ -1,0 +1,32 @@
+"""Every client computes."""
+
+from typing import ClassVar
+
+from performative.client_axis import client_axes
+from performative.engine.cohorts import spread_out, where_rows
+from performative.engine.executors.base import AbstractExecutor, map_clients
+from performative.engine.keys import RunKeys
+from performative.engine.setup import Setup
+from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+
+
+class Dense(AbstractExecutor):
+    """Every client computes; nothing is gathered. Those that sit out keep their memory and weigh nothing."""
+
+    name: ClassVar[str] = "dense"
+
+    def run(
+        self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
+        secrets: Secrets | None = None,
+    ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
+        if not setup.algorithm.participation.everyone:
+            cohort = spread_out(cohort, setup.weights.shape[0])
+        population = setup.problem.population
+        axes = client_axes(population)
+        upload, after = map_clients(setup, population, axes, cohort, broadcast, memory, keys, secrets)
+        if cohort.active is not None:
+            after = where_rows(cohort.active, after, memory)
+        return cohort, upload, after
+
+    def rows(self, size: int, clients: int) -> int:
+        return clients

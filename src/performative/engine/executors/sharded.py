@@ -1,0 +1,31 @@
+"""Clients dealt out over devices."""
+
+from typing import ClassVar
+
+from jax.sharding import Mesh
+
+from performative.engine.executors.base import AbstractExecutor
+from performative.engine.executors.dense import Dense
+from performative.engine.executors.gather import Gather
+from performative.engine.keys import RunKeys
+from performative.engine.setup import Setup
+from performative.engine.sharding import client_mesh, fill_up
+from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+
+
+class Sharded(AbstractExecutor):
+    """Over all devices of all processes: as `Dense` where everyone takes part, else as `Gather`."""
+
+    name: ClassVar[str] = "sharded"
+
+    def run(
+        self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
+        secrets: Secrets | None = None,
+    ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
+        assert setup.mesh is not None
+        cohort, secrets = fill_up(cohort, secrets, setup.weights.shape[0], setup.mesh)
+        inner = Dense() if setup.algorithm.participation.everyone else Gather()
+        return inner.run(setup, cohort, broadcast, memory, keys, secrets)
+
+    def mesh(self) -> Mesh:
+        return client_mesh()

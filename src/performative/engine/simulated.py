@@ -1,0 +1,21 @@
+"""One simulated round, as the compiled loop runs it."""
+
+from performative.engine.executors import AbstractExecutor, pick_executor
+from performative.engine.keys import RunKeys
+from performative.engine.records import Report
+from performative.engine.round import close_round, open_round
+from performative.engine.setup import Setup
+from performative.engine.sharding import lay_out
+from performative.types import Secrets, State
+
+
+def federated_round(
+    setup: Setup, state: State, keys: RunKeys, executor: AbstractExecutor | str = "gather",
+    secrets: Secrets | None = None,
+) -> tuple[State, Report]:  # fmt: skip
+    """One round: choose, broadcast, run the clients, aggregate. `secrets` hold a row for each row of the cohort."""
+    cohort, broadcast, chosen = open_round(setup, state, keys)
+    run = pick_executor(executor, setup.algorithm).run
+    cohort, upload, clients = run(setup, cohort, broadcast, state.clients, keys, secrets)
+    after, report = close_round(setup, state, cohort, broadcast, upload, clients, chosen)
+    return lay_out(after, setup.weights.shape[0], setup.mesh), report

@@ -1,0 +1,174 @@
+"""What a run writes down: `Record` says how much, a `Metric` is one number of each round."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Int
+
+from performative.algorithm import Algorithm
+from performative.errors import check_counts, check_flags, is_one_of
+from performative.problem import Problem
+from performative.types import Cohort, Numbers, Theta, Upload
+
+__all__ = ["Change", "Metric", "Record", "Unseen", "View"]
+
+# Points along a run at which risks are measured.
+RISK_POINTS = 20
+
+
+class Change(eqx.Module):
+    """A memory before a round and after it."""
+
+    before: Any
+    after: Any
+
+
+class View(eqx.Module):
+    """What a metric sees of a round.
+
+    theta:    the model that the round ended with
+    deployed: the model in the world's hands during the round
+    round:    rounds that are over, this one included: 1, 2, ...
+    time:     simulated time that the round took
+    asked:    the cohort as it was chosen
+    cohort:   the cohort that was heard: clients without a finite update are left out of it
+    upload:   what clients sent, one row for each row of the cohort
+    clients:  `ClientMemory` of all N clients, before and after
+    server:   `ServerMemory`, before and after; theta of the round's start is `previous`
+    problem, algorithm: as `pf.run` was given them, on the device
+    weights:  p_i, [N]
+    """
+
+    theta: Theta
+    deployed: Theta
+    round: Int[Array, ""]
+    time: Array
+    asked: Cohort
+    cohort: Cohort
+    upload: Upload
+    clients: Change
+    server: Change
+    previous: Theta
+    problem: Problem
+    algorithm: Algorithm
+    weights: Numbers
+
+
+class Unseen(ValueError):
+    """A metric asked for what it cannot be shown."""
+
+
+class Published:
+    """A view of what the world sees alone: theta, deployed and round. All else is refused, with the reason."""
+
+    def __init__(self, theta: Any, deployed: Any, round: Any, why: str):
+        self.theta, self.deployed, self.round, self._why = theta, deployed, round, why
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in View.__dataclass_fields__:
+            raise Unseen(f"view.{name}: {self._why}")
+        raise AttributeError(f"a view has no {name!r}; it has {', '.join(View.__dataclass_fields__)}.")
+
+
+class Metric(eqx.Module):
+    """One number of each round, worked out in the compiled loop.
+
+    function:    function(view) -> a number, with a `pf.record.View` of the round; JAX traces it
+    kind:        "level": its value at a record. "total": the sum over all rounds so far, kept in compensated sums
+    label, unit: for plots and reports; None takes the name
+    unprotected: with privacy=, let it look at more than published models (theta, deployed, round). The guarantee of
+                 such a run is void, and says which metric it was
+
+    A level that looks at theta, deployed and round alone has a value at round 0, others are NaN there; a total is 0.
+    """
+
+    function: Callable[[Any], Any]
+    kind: str = eqx.field(static=True, default="level")
+    label: str | None = eqx.field(static=True, default=None)
+    unit: str | None = eqx.field(static=True, default=None)
+    unprotected: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        if not callable(self.function):
+            raise ValueError(f"Metric: function must be called with a view of the round; got {self.function!r}.")
+        if not is_one_of(self.kind, "level", "total"):
+            raise ValueError(f'Metric: kind must be "level" or "total"; got {self.kind!r}.')
+        for name in ("label", "unit"):
+            if not isinstance(getattr(self, name), (str, type(None))):
+                raise ValueError(f"Metric: {name} must be text; got {getattr(self, name)!r}.")
+        check_flags("Metric", unprotected=self.unprotected)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What `pf.run` writes down.
+
+    every:           rounds between records
+    theta:           "all" keeps the model of every record, "last" only the final one
+    risks:           points along the run at which risks are measured (True for 20, False for none)
+    consensus:       how far clients end from each other
+    clients:         quantities of each client at each record, [repeats, records, N], NaN for who was absent: "loss"
+                     (mean loss of its batches), "update_norm", "weight", "steps", or a count such as "samples"
+    cohorts:         who took part, with what weight and how many steps; needs every=1
+    metrics:         {name: Metric}, or a function of the view for a level
+    stable, optimal: points to record distances to; closed forms are used where the population has them
+    limit:           a repeat counts as diverged when |theta| exceeds limit * (1 + |start|)
+    """
+
+    every: int = 1
+    theta: str = "all"
+    risks: bool | int = True
+    consensus: bool = True
+    clients: tuple[str, ...] = ()
+    cohorts: bool = False
+    metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    stable: Any = None
+    optimal: Any = None
+    limit: float = 1e8
+
+    def __post_init__(self) -> None:
+        check_counts(every=self.every)
+        check_flags("Record", consensus=self.consensus, cohorts=self.cohorts)
+        if not is_one_of(self.theta, "all", "last"):
+            raise ValueError(f'theta must be "all" or "last" (every=n thins the rest); got {self.theta!r}.')
+        risks, limit = self.risks, self.limit
+        if not isinstance(risks, bool) and not (isinstance(risks, int) and risks >= 0):
+            raise ValueError(f"risks must be True, False or a whole number of points; got {risks!r}.")
+        if not isinstance(limit, (int, float, np.number)) or not (np.isfinite(limit) and limit > 0):
+            raise ValueError(f"limit must be a positive number; got {limit!r}.")
+        if isinstance(self.clients, str) or not all(isinstance(name, str) for name in self.clients):
+            raise ValueError(f'clients must be a list of names, such as ("loss",); got {self.clients!r}.')
+        if self.cohorts and self.every > 1:
+            raise ValueError(f"cohorts=True: every round has its own cohort, so every must be 1; got {self.every}.")
+        if not isinstance(self.metrics, Mapping):
+            raise ValueError(f"metrics must map names to pf.Metric; got {self.metrics!r}.")
+        object.__setattr__(self, "clients", tuple(dict.fromkeys(self.clients)))
+        object.__setattr__(self, "metrics", {name: _metric(name, one) for name, one in self.metrics.items()})
+
+    @property
+    def points(self) -> int:
+        """At how many points along the run risks are measured."""
+        return RISK_POINTS * self.risks if isinstance(self.risks, bool) else self.risks
+
+    @property
+    def asks_losses(self) -> bool:
+        return "loss" in self.clients
+
+    def looks_at(self) -> tuple[str, ...]:
+        """What of it looks at more than published models, in words: with privacy= it voids the guarantee."""
+        found = [f"metric {name!r} may look at uploads" for name, metric in self.metrics.items() if metric.unprotected]
+        found += [f"{name!r} of each client is recorded" for name in self.clients]
+        return (*found, *(["who took part is recorded"] if self.cohorts else []))
+
+
+def _metric(name: Any, metric: Any) -> Metric:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"metrics: a name must be a word such as 'gap'; got {name!r}.")
+    if isinstance(metric, Metric):
+        return metric
+    if not callable(metric):
+        raise ValueError(f"metrics: {name!r} must be a pf.Metric, or a function of the view; got {metric!r}.")
+    return Metric(metric)
