@@ -9,7 +9,7 @@ ROOT = Path(performative.__file__).parent
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = [
     {"types", "facts", "draws", "describe", "lazy", "files", "messages", "arguments"},
-    {"errors", "client_axis", "tables", "theory"},
+    {"errors", "plugins", "client_axis", "tables", "theory"},
     {"families", "reaction", "noise", "partition", "data", "networks"},
     {"clipping"},
     {

@@ -64,6 +64,12 @@ def _is_ours(frame: Any) -> bool:
 _PACKAGE, _STANDARD = Path(__file__).parent, Path(warnings.__file__).parent
 
 MESSAGES: dict[str, Message] = {
+    # Installed packages
+    "plugin-unusable": Message(
+        "warning",
+        "An installed package offers a part, recipe or data set that cannot be imported, or whose name is taken.",
+        "Update or remove the package that is named, or ask its author for another name.",
+    ),
     # Audit of logs
     "selection-by-model": Message(
         "warning",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from performative import plugins
 from performative.cli.audit import audit
 from performative.cli.data import data
 from performative.cli.federation import federation
@@ -17,7 +18,7 @@ from performative.cli.reproduce import reproduce
 app = typer.Typer(
     name="performative",
     help="Federated learning when deploying the model changes the data.",
-    epilog=EXIT_CODES,
+    epilog="\n\n".join(filter(None, (EXIT_CODES, plugins.summary()))),
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )

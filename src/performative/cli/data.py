@@ -21,14 +21,14 @@ def list_sets(as_json: Json = False) -> None:
     with reporting(as_json) as reporter:
         from rich.table import Table
 
-        from performative.data import DATA_SETS
+        from performative.data.catalogue import data_sets
         from performative.data.places import has_files
 
         grid = Table(show_edge=False, pad_edge=False)
         for column in ("name", "rows x columns", "licence", "where"):
             grid.add_column(column, no_wrap=column in ("name", "where"))
         rows = []
-        for name, entry in DATA_SETS.items():
+        for name, entry in data_sets().items():
             place = _find(name)
             where = place.kind if place else "not here"
             complete = place is not None and has_files(entry, place.folder, whole=True)
@@ -57,6 +57,8 @@ def get_set(name: Annotated[str, typer.Argument(help="The data set.")], as_json:
         from performative import data as sets
 
         _check_name(name)
+        if name not in sets.DATA_SETS:
+            raise Failure(f"{name} comes from an installed package; load it with that package.", Exit.BAD_INPUT)
         try:
             place = sets.get(name)
             # Loading is what checks the files.

@@ -161,8 +161,8 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
     from performative.experiments import catalogue
     from performative.experiments import ledger as claims
 
-    if paper is not None and paper not in catalogue.PAPERS:
-        raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalogue.PAPERS)}.", Exit.BAD_INPUT)
+    if paper is not None and paper not in catalogue.papers():
+        raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalogue.papers())}.", Exit.BAD_INPUT)
     rows = [row for row in claims.read(out) if paper in (None, row["paper"])]
     for row in rows:
         verdict = row["verdict"] + (" (quick)" if row["quick"] else "")

@@ -40,8 +40,8 @@ class Experiment:
         from performative.engine.run import run
 
         options = {**self.options, **more}
-        if resume and options.get("checkpoint") is not None:
-            options["checkpoint"] = dataclasses.replace(read_checkpoint(options["checkpoint"]), resume=True)
+        if resume and (kept := read_checkpoint(options.get("checkpoint"))) is not None:
+            options["checkpoint"] = dataclasses.replace(kept, resume=True)
         try:
             for name in ("stable", "optimal"):
                 if isinstance(getattr(options["record"], name), str):

@@ -1,4 +1,4 @@
-"""Which parts can be named in a file: whatever the slot modules hold, found by looking."""
+"""Which parts can be named in a file: whatever the slot modules hold, and what installed packages offer."""
 
 import dataclasses
 import functools
@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import Any
 
 import equinox as eqx
+
+from performative import plugins
 
 # Key in the file -> module that holds the parts of that slot.
 SLOTS = {
@@ -72,10 +74,23 @@ def _public(module: str) -> dict[str, Any]:
     return {name: getattr(here, name) for name in listed if not name.startswith(("_", "as_"))}
 
 
+def _bases(module: str) -> tuple[type, ...]:
+    """What parts of a slot module are: its abstract classes."""
+    return tuple(thing for name, thing in _public(module).items() if name.startswith("Abstract"))
+
+
+def _offered(module: str) -> dict[str, Any]:
+    """Parts of installed packages that belong to a slot module."""
+    bases = _bases(module)
+    made = {name: (thing, _makes(thing)) for name, thing in plugins.load("parts").items()}
+    return {name: thing for name, (thing, result) in made.items() if result and issubclass(result, bases)}
+
+
 def parts(module: str, kinds: tuple[Any, ...] = (Any,)) -> dict[str, Callable[..., Any]]:
     """Name -> what makes a part of a module. `kinds` narrows them to the classes of an annotation."""
     wanted = tuple(kind for kind in kinds if is_module(kind))
-    made = {name: (thing, _makes(thing)) for name, thing in _public(module).items()}
+    found = {**_offered(module), **_public(module)}
+    made = {name: (thing, _makes(thing)) for name, thing in found.items()}
     return {
         name: thing
         for name, (thing, result) in made.items()
@@ -86,7 +101,8 @@ def parts(module: str, kinds: tuple[Any, ...] = (Any,)) -> dict[str, Callable[..
 def functions(module: str, *arguments: str) -> dict[str, Callable[..., Any]]:
     """Functions of a module that are used as they are, such as the loss `squared(theta, z)`."""
     found: dict[str, Callable[..., Any]] = {}
-    for name, thing in _public(module).items():
+    offered = plugins.load("parts") if module == SLOTS["loss"] else {}
+    for name, thing in {**offered, **_public(module)}.items():
         if inspect.isfunction(thing) and _makes(thing) is None:
             names = tuple(inspect.signature(thing).parameters)
             if names[: len(arguments)] == arguments:
@@ -98,4 +114,5 @@ def recipes() -> dict[str, Callable[..., Any]]:
     """Functions that return an Algorithm."""
     from performative.algorithm import Algorithm
 
-    return {name: make for name, make in parts("recipes", (Algorithm,)).items() if make is not Algorithm}
+    own = {name: make for name, make in parts("recipes", (Algorithm,)).items() if make is not Algorithm}
+    return plugins.add_to(own, "recipes")

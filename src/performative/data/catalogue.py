@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from performative import plugins
 from performative.errors import nearest
 
 
@@ -153,11 +154,17 @@ _SETS = (
 DATA_SETS = {entry.name: entry for entry in _SETS}
 
 
+def data_sets() -> dict[str, DataSet]:
+    """Ours, and those of installed packages (`performative.data`: a `DataSet` each)."""
+    return plugins.add_to(DATA_SETS, "data")
+
+
 def data_set(name: str) -> DataSet:
     """An entry by name; an unknown name is answered with the nearest one."""
-    if name not in DATA_SETS:
-        raise ValueError(f"there is no data set {name!r}.{nearest(name, DATA_SETS)}")
-    return DATA_SETS[name]
+    known = data_sets()
+    if name not in known:
+        raise ValueError(f"there is no data set {name!r}.{nearest(name, known)}")
+    return known[name]
 
 
 def check_split(owner: str, split: str) -> None:

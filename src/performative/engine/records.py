@@ -84,7 +84,7 @@ def levels_at_start(setup: Setup, theta: Any) -> dict[str, Array]:
     return found
 
 
-def make_row(setup: Setup, after: State, report: Report, theta: bool, limit: Array) -> dict[str, Any]:
+def make_row(setup: Setup, after: State, report: Report, theta: bool, limit: Any) -> dict[str, Any]:
     """Levels now, totals of this round, whether the model is sound: finite and within the limit."""
     view = view_of(setup, after, report)
     levels, totals = levels_of(setup, view), totals_of(setup, view)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pydantic
 
+from performative import plugins
 from performative.errors import nearest
 from performative.experiments.claims import Claim
 from performative.experiments.outcome import Outcome
@@ -67,22 +68,34 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
 
     def function(self) -> Callable[..., Outcome]:
         module, function = self.code.rsplit(".", 1)
-        return getattr(importlib.import_module(f"performative.experiments.{self.paper}.{module}"), function)
+        where = f"performative.experiments.{self.paper}" if self.paper in PAPERS else papers()[self.paper].__name__
+        return getattr(importlib.import_module(f"{where}.{module}"), function)
+
+
+def papers() -> dict[str, Any]:
+    """Ours with their titles; those of installed packages (`performative.experiments`) are packages with the files."""
+    return plugins.add_to(dict(PAPERS), "experiments")
+
+
+def _folder(paper: str) -> Path:
+    return FOLDER / paper if paper in PAPERS else Path(papers()[paper].__path__[0])
 
 
 def names(paper: str | None = None) -> list[str]:
-    """All experiments, of one paper or of all, in the order of the papers."""
-    if paper is not None and paper not in PAPERS:
-        raise ValueError(f"there is no paper {paper!r}.{nearest(paper, PAPERS)}")
-    folders = [paper] if paper is not None else list(PAPERS)
-    return [f"{folder}/{path.stem}" for folder in folders for path in sorted((FOLDER / folder).glob("*.toml"))]
+    """The experiments of one paper, or of all of ours in the order of the papers."""
+    if paper is not None and paper not in papers():
+        raise ValueError(f"there is no paper {paper!r}.{nearest(paper, papers())}")
+    chosen = [paper] if paper is not None else list(PAPERS)
+    return [f"{one}/{path.stem}" for one in chosen for path in sorted(_folder(one).glob("*.toml"))]
 
 
 def find(name: str) -> Experiment:
     """One experiment by its name, such as "p_fedavg/fig1a"."""
-    if name not in names():
-        raise ValueError(f"there is no experiment {name!r}.{nearest(name, names())}")
-    return read(FOLDER / f"{name}.toml", name)
+    known = [one for paper in papers() for one in names(paper)]
+    if name not in known:
+        raise ValueError(f"there is no experiment {name!r}.{nearest(name, known)}")
+    paper, _, file = name.partition("/")
+    return read(_folder(paper) / f"{file}.toml", name)
 
 
 def read(file: Path, name: str) -> Experiment:

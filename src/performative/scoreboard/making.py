@@ -11,7 +11,7 @@ import numpy as np
 
 from performative.algorithm import Algorithm
 from performative.arguments import checked
-from performative.engine import run
+from performative.engine.run import run
 from performative.errors import check_counts
 from performative.history import History
 from performative.prepare import read_theta
