@@ -36,7 +36,7 @@ def test_old_and_new_give_the_same_run(tmp_path):
 
 def test_a_sweep_takes_them_too():
     with pytest.warns(
-        UserWarning, match=r"pf.sweep: every=, risk= still work; write record=pf.Record\(every=..., risks"
+        UserWarning, match=r"pf.sweep: every= and risk= have moved; write record=pf.Record\(every=..., risks"
     ):
         old = pf.sweep(PROBLEM, SOME, {"rate": [0.1, 0.2]}, 6, 1.0, every=3, risk=2)
     new = pf.sweep(PROBLEM, SOME, {"rate": [0.1, 0.2]}, 6, 1.0, record=pf.Record(every=3, risks=2))

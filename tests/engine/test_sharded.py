@@ -151,7 +151,7 @@ class Spy:
         self.drive.run_chunk = self
 
     def __call__(self, frozen, state, watch, capacity):
-        if watch.executor != "sharded":
+        if watch.executor.name != "sharded":
             return self.real(frozen, state, watch, capacity)
         if capacity not in self.programs:
             self.programs[capacity] = self.real.lower(frozen, state, watch, capacity).compile()

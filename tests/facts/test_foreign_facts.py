@@ -123,7 +123,13 @@ def test_numbers_alone_say_whose_word_they_are():
 
 def test_runs_ledgers_reports_and_the_terminal_tell_it(tmp_path):
     history = pf.run(
-        PEOPLE, ROWS, rounds=3, theta=0.0, privacy=pf.Privacy(DELTA, 100.0), checkpoint=tmp_path / "run", risk=False
+        PEOPLE,
+        ROWS,
+        rounds=3,
+        theta=0.0,
+        privacy=pf.Privacy(DELTA, 100.0),
+        checkpoint=tmp_path / "run",
+        record=pf.Record(risks=False),
     )
     told = history.meta["privacy"]
     assert told["verdict"] == "certified on the author's word" and word(Capped, "bound") in told["on_word"]
@@ -164,7 +170,7 @@ def test_works_behind_them_are_cited():
     text = pf.cite(PEOPLE, ROWS)
     assert foreign_parts.BOOK in text and "abadi2016deep" in text and "Not from this package" not in text
     assert "sources: Changed" in pf.cite(without_facts(ROWS.batch))
-    history = pf.run(PEOPLE, ROWS, rounds=1, theta=0.0, risk=False)
+    history = pf.run(PEOPLE, ROWS, rounds=1, theta=0.0, record=pf.Record(risks=False))
     assert "abadi2016deep" in pf.cite(history)
 
 

@@ -274,7 +274,7 @@ def test_the_model_that_fedexp_hands_out():
     theta = np.asarray([[0.0, 1.0, 5.0], [0.0, 2.0, 4.0]])
     np.testing.assert_array_equal(mean_of_last_two(history_of(theta, [0, 1, 2])), [3.0, 3.0])
     for rounds in ([0, 5, 10], [4]):
-        with pytest.raises(ValueError, match='record_theta="all"'):
+        with pytest.raises(ValueError, match='theta="all"'):
             mean_of_last_two(history_of(theta[:, : len(rounds)], rounds))
 
 

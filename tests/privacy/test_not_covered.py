@@ -75,7 +75,7 @@ def test_scales_that_do_not_fit_are_refused(standardize, says):
 
 
 def test_a_run_warns_and_writes_it_down():
-    asked = {"rounds": 3, "risk": False, "privacy": pf.Privacy(1e-5)}
+    asked = {"rounds": 3, "record": pf.Record(risks=False), "privacy": pf.Privacy(1e-5)}
     with pytest.warns(PerformativeWarning, match=r"epsilon does not cover that features are scaled.*privacy-not-cov"):
         history = pf.run(problem(), PRIVATE, **asked)
     assert "these very rows" in history.meta["privacy"]["not_covered"][0]

@@ -157,7 +157,10 @@ def _records(table: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dic
     rest |= {"clients_at_once": rest.pop("at_once")} if "at_once" in moved else {}
     if moved:
         where = "[run.record], [run.checkpoint] and clients_at_once"
-        warn("old-keyword", f"[run]: {', '.join(moved)} still work; their place is now in {where}.")
+        warn(
+            "old-keyword",
+            f"[run]: {' and '.join(moved)} {'has' if len(moved) == 1 else 'have'} moved; their place is in {where}.",
+        )
     return rest, record, folder
 
 

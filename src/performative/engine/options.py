@@ -94,8 +94,8 @@ def _read_old(
     if "progress" in old:
         callbacks = [*callbacks, Progress(old["progress"])]
         forms.append("callbacks=[pf.callbacks.Progress(...)]")
-    names = ", ".join(f"{name}=" for name in old)
-    warn("old-keyword", f"pf.{owner}: {names} still work; write {', '.join(forms)} instead.")
+    names = " and ".join(f"{name}=" for name in old) + (" has moved" if len(old) == 1 else " have moved")
+    warn("old-keyword", f"pf.{owner}: {names}; write {', '.join(forms)} instead.")
     return record, callbacks, clients_at_once, checkpoint
 
 
