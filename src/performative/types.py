@@ -20,7 +20,7 @@ __all__ = [
     "Cohort",
     "Estimate",
     "Local",
-    "Secrets",
+    "Draws",
     "ServerMemory",
     "State",
     "Upload",
@@ -243,9 +243,13 @@ class Estimate(eqx.Module):
     facts: dict[str, Array] = eqx.field(default_factory=dict)
 
 
-class Secrets(eqx.Module):
-    """Noise from the system's entropy in place of what parts would draw from a key; None where they draw."""
+class Draws(eqx.Module):
+    """Random numbers that a client's round finds ready; None where parts draw them from their keys.
 
+    data: the batch's noise and its mask. Noise of estimator and channel may come from the system's entropy instead.
+    """
+
+    data: tuple[Noise, Array | None] | None = None
     estimator: Noise = None
     channel: Noise = None
 

@@ -34,16 +34,16 @@ class Counting(AbstractExecutor):
     compiled: ClassVar[bool] = False
     seen: ClassVar[list] = []
 
-    def run(self, setup, cohort, broadcast, memory, keys, secrets=None):
+    def run(self, setup, cohort, broadcast, memory, keys, drawn=None):
         self.seen.append(int(broadcast.round))
-        return Gather().run(setup, cohort, broadcast, memory, keys, secrets)
+        return Gather().run(setup, cohort, broadcast, memory, keys, drawn)
 
 
 class Twice(AbstractExecutor):
     """Compiled into the loop."""
 
-    def run(self, setup, cohort, broadcast, memory, keys, secrets=None):
-        return Gather().run(setup, cohort, broadcast, memory, keys, secrets)
+    def run(self, setup, cohort, broadcast, memory, keys, drawn=None):
+        return Gather().run(setup, cohort, broadcast, memory, keys, drawn)
 
 
 @pytest.mark.parametrize("executor", [Counting(), Twice()], ids=["python", "compiled"])

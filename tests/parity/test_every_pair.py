@@ -159,7 +159,7 @@ class Traces:
             )
             return MEASURED(without_server(setup), seen, ids, key, samples)
 
-        def one_by_one(setup, population, axes, cohort, broadcast, memory, keys, secrets):
+        def one_by_one(setup, population, axes, cohort, broadcast, memory, keys, drawn):
             def row(i):
                 mine = jax.tree.map(operator.itemgetter(i), memory)
                 steps = None if cohort.steps is None else cohort.steps[i]

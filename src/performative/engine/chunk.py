@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from performative.engine.ahead import draw_round, rounds_ahead
 from performative.engine.blocks import map_in_blocks
 from performative.engine.executors import AbstractExecutor, Gather
 from performative.engine.keys import run_keys
@@ -16,7 +17,7 @@ from performative.engine.setup import Setup
 from performative.engine.sharding import lay_out, whole
 from performative.engine.simulated import federated_round
 from performative.engine.totals import Total
-from performative.types import Secrets, State
+from performative.types import Draws, State
 
 
 class Watch(eqx.Module):
@@ -37,7 +38,7 @@ class Span(eqx.Module):
     count: Int[Array | np.ndarray, ""]
     rounds: Int[Array | np.ndarray, ""]
     limit: Float[Array | np.ndarray, ""]
-    secrets: Secrets | None = None
+    secrets: Draws | None = None
 
 
 class Frozen(eqx.Module):
@@ -52,6 +53,13 @@ class Frozen(eqx.Module):
     settings: int | None = eqx.field(static=True, default=None)
 
 
+class Ahead(eqx.Module):
+    """Random numbers that rounds from `first` on find ready, a row for each round; None where they draw their own."""
+
+    first: Int[Array, ""]
+    drawn: Draws | None
+
+
 @eqx.filter_jit(donate="all-except-first")
 def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
     """`span.count` records from `state` on, at most `capacity`.
@@ -64,19 +72,19 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
     lead = 1 if fixed.settings is None else 2
     first = state.round[(0,) * lead]
 
-    def once(state: State, look: Any) -> tuple[State, Any]:
+    def once(state: State, look: Any, ahead: Ahead) -> tuple[State, Any]:
         """A round, and what `look(setup, after, report)` makes of it."""
-        at = state.round[(0,) * lead] - first
-        secrets = jax.tree.map(lambda leaf: leaf[at], span.secrets)
+        now = state.round[(0,) * lead]
+        drawn = jax.tree.map(lambda leaf: leaf[now - ahead.first], ahead.drawn)
 
-        def repeats(setup: Setup, state: State) -> Any:
-            def one(keys: Any, state: State, secrets: Any) -> Any:
-                after, report = federated_round(setup, state, keys, watch.executor, secrets)
+        def repeats(setup: Setup, state: State, drawn: Any) -> Any:
+            def one(keys: Any, state: State, drawn: Any) -> Any:
+                after, report = federated_round(setup, state, keys, watch.executor, drawn)
                 return after, look(setup, after, report)
 
-            return map_in_blocks(one, 0, setup.compute.in_turn, len(keys.select))(keys, state, secrets)
+            return map_in_blocks(one, 0, setup.compute.in_turn, len(keys.select))(keys, state, drawn)
 
-        return over_settings(repeats, fixed, state)
+        return over_settings(repeats, fixed, state, drawn)
 
     def row(setup: Setup, after: State, report: Report) -> dict[str, Any]:
         return make_row(setup, after, report, watch.theta, span.limit)
@@ -84,30 +92,47 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
     def totals(setup: Setup, after: State, report: Report) -> dict[str, Total]:
         return totals_of(setup, view_of(setup, after, report))
 
-    def advance(i: Array, state: State) -> tuple[State, dict[str, Any]]:
+    def advance(i: Array, state: State, ahead: Ahead) -> tuple[State, dict[str, Any]]:
         """Rounds up to the next record: `every` of them, fewer at the end. Levels are of the last one alone."""
         if watch.every == 1:
-            return once(state, row)
+            return once(state, row, ahead)
 
         def again(_: Any, carry: Any) -> Any:
             state, before = carry
-            state, more = once(state, totals)
+            state, more = once(state, totals, ahead)
             return state, add_totals(before, more)
 
         left = jnp.minimum(watch.every - 1, span.rounds - (first + i * watch.every + 1))
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes["totals"])
         state, before = jax.lax.fori_loop(0, left, again, (state, nothing))
-        state, last = once(state, row)
+        state, last = once(state, row, ahead)
         return state, last | {"totals": add_totals(before, last["totals"])}
 
-    def body(i: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
-        state, books = carry
-        state, line = advance(i, state)
-        return state, books.write(i, line)
+    def rows(start: Any, stop: Any, carry: tuple[State, Books], ahead: Ahead) -> tuple[State, Books]:
+        """Rows start, ..., stop - 1 of the books. A traced trip count: one compilation serves chunks of every length."""
 
-    shapes = jax.eval_shape(lambda s: once(s, row)[1], state)
-    # A traced trip count: one compilation serves chunks of every length up to the capacity.
-    state, books = jax.lax.fori_loop(0, span.count, body, (state, Books(shapes, lead, capacity)))
+        def body(i: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
+            state, books = carry
+            state, line = advance(i, state, ahead)
+            return state, books.write(i, line)
+
+        return jax.lax.fori_loop(start, stop, body, carry)
+
+    def block(j: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
+        """So many rows that their random numbers are drawn at once."""
+        start = j * length
+        begins = first + start * watch.every
+        drawn = draw_ahead(fixed, carry[0].theta, keys, begins + jnp.arange(length * watch.every, dtype=jnp.int32), lead)
+        return rows(start, jnp.minimum(start + length, span.count), carry, Ahead(begins, drawn))
+
+    length = rows_ahead(fixed, span, state, watch, lead)
+    given = Ahead(first, span.secrets)
+    shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
+    carry = (state, Books(shapes, lead, capacity))
+    if length > 1:
+        state, books = jax.lax.fori_loop(0, -(-span.count // length), block, carry)
+    else:
+        state, books = rows(0, span.count, carry, given)
     mesh = fixed.setup.mesh
     return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(books.read(), mesh)
 
@@ -147,6 +172,27 @@ class Books(eqx.Module):
         columns, arrays = iter(jnp.moveaxis(self.numbers, -1, 0)), iter(self.arrays)
         filled = [next(columns) if plain else next(arrays) for plain in self.plain]
         return jax.tree.unflatten(self.structure, filled)
+
+
+def rows_ahead(fixed: Frozen, span: Span, state: State, watch: Watch, lead: int) -> int:
+    """Rows of the books whose random numbers are drawn at once; 1 where every round draws its own."""
+    if span.secrets is not None:
+        return 1
+    runs = len(fixed.keys) * (fixed.settings or 1)
+    return rounds_ahead(fixed.setup, state, watch.executor, runs, lead) // watch.every
+
+
+def draw_ahead(fixed: Frozen, theta: Any, keys: Any, rounds: Int[Array, " R"], lead: int) -> Draws:
+    """The numbers of these rounds: axes of rounds, of settings where there are several, of repeats, then clients."""
+    shape = jax.tree.map(lambda leaf: leaf[(0,) * lead], theta)
+
+    def of(round: Array) -> Draws:
+        def repeats(setup: Setup) -> Draws:
+            return jax.vmap(lambda keys: draw_round(setup, shape, keys, round))(keys)
+
+        return over_settings(repeats, fixed)
+
+    return jax.vmap(of)(rounds)
 
 
 def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from performative.algorithm import Algorithm
@@ -12,7 +13,7 @@ from performative.engine.keys import ClientKeys
 from performative.errors import check_like
 from performative.populations.base import collect
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Local, Secrets, Upload, masked_mean
+from performative.types import Broadcast, ClientMemory, Local, Draws, Upload, masked_mean
 
 # Random numbers of one client's step from which on it pays to write them down.
 _MANY = 1024
@@ -37,7 +38,7 @@ def client_round(
     keys: ClientKeys,
     steps: Int[Array, ""] | None = None,
     client: Int[Array, ""] | None = None,
-    secrets: Secrets | None = None,
+    drawn: Draws | None = None,
     compute: Compute = ALL_AT_ONCE,
     asks_loss: bool = False,
 ) -> tuple[Upload, ClientMemory]:
@@ -46,16 +47,13 @@ def client_round(
         theta_i <- P(theta_i - eta_t v(theta_i; Z)),   Z ~ D_i(deployed),   t = round * E + e
 
     `population` is the client's own slice, `keys` its own keys, `client` its number. `steps` is tau_i <= E, None for
-    all E. `secrets` takes the place of noise that would come from the keys. With `asks_loss` the client tells
+    all E. `drawn` takes the place of numbers that would come from the keys. With `asks_loss` the client tells
     the mean loss of its batches.
     """
     E, deploy = algorithm.steps, algorithm.deploy
     loss, training_loss = compute.loss(problem.loss), compute.training_loss(problem.loss)
-    noise, mask = algorithm.batch.draw(keys.data, keys.standing, population, broadcast.theta, E, memory.batch)
-    secrets = Secrets() if secrets is None else secrets
-    extra_noise = secrets.estimator
-    if extra_noise is None:
-        extra_noise = algorithm.estimator.draw(keys.estimator, E, broadcast.theta)
+    ready = draw_for_client(algorithm, population, broadcast.theta, keys, memory.batch, drawn)
+    noise, mask = ready.data
     world = memory.world
     if not deploy.each_step:
         world = population.deploy(world, broadcast.deployed, loss)
@@ -99,7 +97,7 @@ def client_round(
     # One long row a step: a compiler on a CPU makes slow work of random numbers that it writes in short rows.
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), noise)
     noise = jax.tree.map(lambda leaf: leaf.reshape(E, -1), noise)
-    inputs = (jnp.arange(E, dtype=jnp.int32), noise, mask, extra_noise)
+    inputs = (jnp.asarray(np.arange(E, dtype=np.int32)), noise, mask, ready.estimator)
     if E > 1:
         after, each = jax.lax.scan(step, start, inputs)
         counted = jax.tree.map(lambda c: jnp.sum(c, axis=0), each)
@@ -120,13 +118,25 @@ def client_round(
     extra, estimator_memory = algorithm.estimator.finish(
         draft, local(theta, world, jnp.asarray(E, jnp.int32)), estimator_memory
     )
-    channel_noise = algorithm.channel.draw(keys.channel, delta) if secrets.channel is None else secrets.channel
-    sent, channel_memory = algorithm.channel.send(channel_noise, delta, broadcast, memory.channel)
+    sent, channel_memory = algorithm.channel.send(ready.channel, delta, broadcast, memory.channel)
     check_like(f"what {type(algorithm.channel).__name__} sends", sent, delta)
     counted |= algorithm.channel.counts(delta)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
     drift = population.drift(memory.world, world)
     return Upload(sent, done, extra, counted, reach(algorithm, broadcast, done), mean_loss, drift), after_memory
+
+
+def draw_for_client(
+    algorithm: Algorithm, population: Any, theta: Any, keys: ClientKeys, memory: Any, drawn: Draws | None = None
+) -> Draws:
+    """All random numbers of one client's round. No part sees more of the model than its shape."""
+    blank, drawn = jax.tree.map(jnp.zeros_like, theta), Draws() if drawn is None else drawn
+    data, estimator, channel = drawn.data, drawn.estimator, drawn.channel
+    if data is None:
+        data = algorithm.batch.draw(keys.data, keys.standing, population, blank, algorithm.steps, memory)
+    if estimator is None:
+        estimator = algorithm.estimator.draw(keys.estimator, algorithm.steps, blank)
+    return Draws(data, estimator, algorithm.channel.draw(keys.channel, blank) if channel is None else channel)
 
 
 def reach(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from performative.types import Cohort, Upload
 
@@ -59,7 +59,11 @@ def reject_broken(cohort: Cohort, upload: Upload) -> Cohort:
 
     Where no update is sound there is nothing to fall back on: all stay, and the run is seen to diverge.
     """
-    sound, here = finite_rows(upload), present(cohort)
-    broken = here & ~sound
-    some = jnp.any(broken) & jnp.any(here & sound)
-    return leave_out(cohort, broken & some)
+    broken, count = broken_rows(cohort, upload)
+    return leave_out(cohort, broken & (count < jnp.sum(present(cohort), dtype=jnp.int32)))
+
+
+def broken_rows(cohort: Cohort, upload: Upload) -> tuple[Bool[Array, " K"], Int[Array, ""]]:
+    """Clients whose update is not finite, and how many they are."""
+    broken = present(cohort) & ~finite_rows(upload)
+    return broken, jnp.sum(broken, dtype=jnp.int32)

@@ -12,7 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend.random import define_prng_impl, threefry_2x32
+from jax.extend.random import define_prng_impl
 from jaxtyping import Array, Int, PRNGKeyArray, UInt
 
 # Goes up when trajectories change: results of different numbers cannot be compared bit by bit.
@@ -105,8 +105,8 @@ def run_keys(key: PRNGKeyArray) -> RunKeys:
 
 def _of_round(key: PRNGKeyArray, round: Any) -> UInt[Array, " 2"]:
     """The words of a round's key: once a round, for all clients."""
-    counter = jnp.stack([jnp.asarray(round).astype(jnp.uint32), jnp.uint32(0)])
-    return threefry_2x32(jax.random.key_data(key), counter)
+    words = jax.random.key_data(key)
+    return jnp.stack(_cipher(words[0], words[1], jnp.asarray(round).astype(jnp.uint32), jnp.uint32(0)))
 
 
 def _addressed(words: UInt[Array, " 2"], client: Any) -> PRNGKeyArray:

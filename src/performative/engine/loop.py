@@ -12,11 +12,11 @@ from performative.engine.keys import RunKeys, run_keys
 from performative.engine.records import Report, add_totals
 from performative.engine.setup import Setup
 from performative.engine.steps import close_one, open_one, row_one
-from performative.types import Secrets, State
+from performative.types import Draws, State
 
 
 def loop_round(
-    setup: Setup, state: State, keys: RunKeys, secrets: Secrets | None = None, executor: AbstractExecutor | None = None
+    setup: Setup, state: State, keys: RunKeys, secrets: Draws | None = None, executor: AbstractExecutor | None = None
 ) -> tuple[State, Report]:
     """A round as `federated_round` does it, with an executor that sees numbers."""
     cohort, broadcast, chosen = open_one(setup, state, keys)

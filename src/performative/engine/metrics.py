@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from performative.aggregators import weighted_sum
-from performative.engine.cohorts import finite_rows, present
+from performative.engine.cohorts import broken_rows, present
 from performative.engine.totals import Total, sum_of
 from performative.record import Metric, Record
 from performative.types import Cohort, Theta, Upload, masked_mean, squared_norm
@@ -67,7 +67,7 @@ def client_counts(view: Any) -> dict[str, Total]:
 
 
 def nonfinite_updates(view: Any) -> Array:
-    return jnp.sum(present(view.asked) & ~finite_rows(view.upload), dtype=jnp.int32)
+    return broken_rows(view.asked, view.upload)[1]
 
 
 # A function that returns a dict gives several numbers, under names of their own.

@@ -14,7 +14,7 @@ from performative.engine.keys import RunKeys
 from performative.engine.records import Report
 from performative.engine.setup import Setup
 from performative.engine.sharding import map_rows
-from performative.engine.totals import add_at
+from performative.engine.totals import add_at, as_total
 from performative.errors import check_like
 from performative.participation import Selection
 from performative.risk import NODES
@@ -101,6 +101,7 @@ def close_round(
         clients = move_absent_worlds(setup, state.clients, clients, cohort, broadcast)
     counts = state.participation
     if counts is not None:
-        counts = add_at(counts, cohort.ids, cohort.weight)
+        in_place = algorithm.participation.everyone and setup.mesh is None  # row i is client i
+        counts = counts + as_total(cohort.weight, counts.high.dtype) if in_place else add_at(counts, cohort.ids, cohort.weight)
     after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
     return after, Report(state, asked, cohort, upload)

@@ -13,27 +13,28 @@ from performative.facts import said_bound
 from performative.noise import GRID, size_of
 from performative.privacy.secure import discrete_gaussian
 from performative.problem import Problem
-from performative.types import Secrets, Theta
+from performative.types import Draws, Theta
 
 # What rounding may take of a clip, and the largest sum of whole steps: half of what an int32 holds.
 _MOST_LOST = 0.1
 _LARGEST = 2**30
 
 
-def noise_of_client(algorithm: Algorithm, start: Theta) -> Secrets:
+def noise_of_client(algorithm: Algorithm, start: Theta) -> Draws:
     """The noise of one client's round, as shapes; None where a part adds none."""
     key = jax.random.key(0)
 
     def of(part: Any, draw: Any) -> Any:
         return jax.eval_shape(draw) if part.grid_noise else None
 
-    return Secrets(
+    return Draws(
+        None,
         of(algorithm.estimator, lambda: algorithm.estimator.draw(key, algorithm.steps, start)),
         of(algorithm.channel, lambda: algorithm.channel.draw(key, start)),
     )
 
 
-def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Secrets:
+def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Draws:
     """The shapes of one round's noise: repeats, rows of the cohort, then what the part draws."""
     algorithm, clients = fixed.setup.algorithm, fixed.setup.weights.shape[-1]
     rows = watch.executor.rows(algorithm.participation.size(clients), clients)
@@ -47,7 +48,7 @@ def bytes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> int:
     return 4 * sum(int(np.prod(shape)) for shape in shapes)
 
 
-def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: int) -> Secrets:
+def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: int) -> Draws:
     """Noise for `rounds` rounds, in arrays with room for `room`, so that chunks of every length share a program."""
 
     def draw(shape: tuple[int, ...]) -> Any:
@@ -58,7 +59,7 @@ def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: i
     return jax.tree.map(draw, shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
 
 
-def client_secrets(algorithm: Algorithm, start: Theta) -> Secrets:
+def client_secrets(algorithm: Algorithm, start: Theta) -> Draws:
     """One client's noise of one round, drawn by the client itself."""
     each = noise_of_client(algorithm, start)
     return jax.tree.map(lambda leaf: jnp.asarray(discrete_gaussian(GRID, leaf.shape)), each)

@@ -24,7 +24,7 @@ from performative.client_axis import TableRow
 from performative.engine.blocks import map_in_blocks
 from performative.engine.compute import Compute
 from performative.engine.processes import Fetched, from_all, several
-from performative.types import Cohort, Secrets, State
+from performative.types import Cohort, Draws, State
 
 AXIS = "clients"
 _ALL = 2**31 - 1
@@ -142,7 +142,7 @@ def _hold(leaf: Array, mesh: Mesh, axis: int | None) -> Array:
     return jax.lax.with_sharding_constraint(leaf, across(mesh, axis))
 
 
-def fill_up(cohort: Cohort, secrets: Secrets | None, clients: int, mesh: Mesh) -> tuple[Cohort, Secrets | None]:
+def fill_up(cohort: Cohort, drawn: Draws | None, clients: int, mesh: Mesh) -> tuple[Cohort, Draws | None]:
     """The same cohort, with spare rows so that every device has as many. They carry an id past all filled-up rows."""
     past, size = filled(clients, mesh), cohort.ids.shape[0]
     more = filled(size, mesh) - size
@@ -155,8 +155,8 @@ def fill_up(cohort: Cohort, secrets: Secrets | None, clients: int, mesh: Mesh) -
     if more:
         active = fill(jnp.ones(size, bool) if active is None else active, False)
     steps = None if cohort.steps is None else fill(cohort.steps, 1)
-    secrets = jax.tree.map(lambda rows: fill(rows, 0), secrets)
-    return Cohort(ids, fill(cohort.weight, 0), active, steps, cohort.elapsed), secrets
+    drawn = jax.tree.map(lambda rows: fill(rows, 0), drawn)
+    return Cohort(ids, fill(cohort.weight, 0), active, steps, cohort.elapsed), drawn
 
 
 def lay_out(state: State, clients: int, mesh: Mesh | None, lead: int = 0) -> State:

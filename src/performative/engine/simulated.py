@@ -6,16 +6,16 @@ from performative.engine.records import Report
 from performative.engine.round import close_round, open_round
 from performative.engine.setup import Setup
 from performative.engine.sharding import lay_out
-from performative.types import Secrets, State
+from performative.types import Draws, State
 
 
 def federated_round(
     setup: Setup, state: State, keys: RunKeys, executor: AbstractExecutor | str = "gather",
-    secrets: Secrets | None = None,
+    drawn: Draws | None = None,
 ) -> tuple[State, Report]:  # fmt: skip
-    """One round: choose, broadcast, run the clients, aggregate. `secrets` hold a row for each row of the cohort."""
+    """One round: choose, broadcast, run the clients, aggregate. `drawn` holds a row for each row of the cohort."""
     cohort, broadcast, chosen = open_round(setup, state, keys)
     run = pick_executor(executor, setup.algorithm).run
-    cohort, upload, clients = run(setup, cohort, broadcast, state.clients, keys, secrets)
+    cohort, upload, clients = run(setup, cohort, broadcast, state.clients, keys, drawn)
     after, report = close_round(setup, state, cohort, broadcast, upload, clients, chosen)
     return lay_out(after, setup.weights.shape[0], setup.mesh), report

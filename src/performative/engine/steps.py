@@ -28,7 +28,7 @@ def client_slice(population: Any, row: Any) -> Any:
 
 @eqx.filter_jit
 def one_client(
-    setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, secrets: Any = None, row: Any = None
+    setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, drawn: Any = None, row: Any = None
 ) -> Any:
     """The client's slice is cut inside, so that one compilation serves all clients.
 
@@ -44,7 +44,7 @@ def one_client(
         keys.of_client(broadcast.round, client),
         steps,
         client,
-        secrets,
+        drawn,
         setup.compute,
         setup.asks_loss,
     )

@@ -11,7 +11,7 @@ from performative.engine.client import client_round
 from performative.engine.keys import RunKeys
 from performative.engine.setup import Setup
 from performative.engine.sharding import map_rows
-from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
 class AbstractExecutor(eqx.Module):
@@ -27,16 +27,21 @@ class AbstractExecutor(eqx.Module):
     @abstractmethod
     def run(
         self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-        secrets: Secrets | None = None,
+        drawn: Draws | None = None,
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
         """Uploads, a row for each row of the cohort that is returned with them, and the memory of all N clients.
 
-        Those that sit out keep theirs to the bit. `secrets` hold noise for `rows` rows where keys give none.
+        Those that sit out keep theirs to the bit. `drawn` holds numbers for `rows` rows that need not come from keys.
         """
 
     def rows(self, size: int, clients: int) -> int:
-        """Rows of noise that `run` is given, where a cohort has `size` rows of `clients`."""
+        """Rows of `drawn` that `run` is given, where a cohort has `size` rows of `clients`."""
         return size
+
+    @property
+    def spreads_out(self) -> bool:
+        """Whether row i is client i, whoever takes part: then random numbers can be drawn before a cohort is known."""
+        return False
 
     def mesh(self) -> Mesh | None:
         """The devices that clients are dealt out over; None for one device."""
@@ -45,19 +50,19 @@ class AbstractExecutor(eqx.Module):
 
 def map_clients(
     setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys,
-    secrets: Secrets | None,
+    drawn: Draws | None,
 ) -> tuple[Upload, ClientMemory]:  # fmt: skip
     """One row of the cohort beside the other; `population` holds their rows, along `axes`."""
     arrays, rest = eqx.partition(population, eqx.is_array)
 
     def one(
         setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: Any, client: Array, mine: ClientMemory,
-        steps: Array | None, secrets: Secrets | None,
+        steps: Array | None, drawn: Draws | None,
     ) -> Any:  # fmt: skip
         mine_keys = keys.of_client(broadcast.round, client)
         whole = eqx.combine(rows, rest)
         return client_round(
-            setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, secrets, setup.compute,
+            setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, drawn, setup.compute,
             setup.asks_loss,
         )  # fmt: skip
 
@@ -65,4 +70,4 @@ def map_clients(
     lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)
     shared = eqx.Partial(one, bare, broadcast, keys)
     each = map_rows(shared, lead, setup.compute.at_once, cohort.ids.shape[0], setup.mesh)
-    return each(arrays, cohort.ids, memory, cohort.steps, secrets)
+    return each(arrays, cohort.ids, memory, cohort.steps, drawn)

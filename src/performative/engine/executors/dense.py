@@ -7,7 +7,7 @@ from performative.engine.cohorts import spread_out, where_rows
 from performative.engine.executors.base import AbstractExecutor, map_clients
 from performative.engine.keys import RunKeys
 from performative.engine.setup import Setup
-from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
 class Dense(AbstractExecutor):
@@ -17,16 +17,20 @@ class Dense(AbstractExecutor):
 
     def run(
         self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-        secrets: Secrets | None = None,
+        drawn: Draws | None = None,
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
         if not setup.algorithm.participation.everyone:
             cohort = spread_out(cohort, setup.weights.shape[0])
         population = setup.problem.population
         axes = client_axes(population)
-        upload, after = map_clients(setup, population, axes, cohort, broadcast, memory, keys, secrets)
+        upload, after = map_clients(setup, population, axes, cohort, broadcast, memory, keys, drawn)
         if cohort.active is not None:
             after = where_rows(cohort.active, after, memory)
         return cohort, upload, after
+
+    @property
+    def spreads_out(self) -> bool:
+        return True
 
     def rows(self, size: int, clients: int) -> int:
         return clients

@@ -6,7 +6,7 @@ from performative.client_axis import put_rows, take_clients, take_rows
 from performative.engine.executors.base import AbstractExecutor, map_clients
 from performative.engine.keys import RunKeys
 from performative.engine.setup import Setup
-from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
 class Gather(AbstractExecutor):
@@ -16,9 +16,9 @@ class Gather(AbstractExecutor):
 
     def run(
         self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-        secrets: Secrets | None = None,
+        drawn: Draws | None = None,
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
         rows, axes = take_clients(setup.problem.population, cohort.ids)
         mine = take_rows(memory, cohort.ids)
-        upload, after = map_clients(setup, rows, axes, cohort, broadcast, mine, keys, secrets)
+        upload, after = map_clients(setup, rows, axes, cohort, broadcast, mine, keys, drawn)
         return cohort, upload, put_rows(memory, cohort.ids, after)

@@ -13,7 +13,7 @@ from performative.engine.executors.base import AbstractExecutor
 from performative.engine.keys import RunKeys
 from performative.engine.setup import Setup
 from performative.engine.steps import one_client
-from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
 class Loop(AbstractExecutor):
@@ -24,7 +24,7 @@ class Loop(AbstractExecutor):
 
     def run(
         self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-        secrets: Secrets | None = None,
+        drawn: Draws | None = None,
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
         uploads: list[Any] = []
         clients, at_round = memory, int(broadcast.round)
@@ -37,7 +37,7 @@ class Loop(AbstractExecutor):
             mine = jax.tree.map(lambda leaf: leaf[0], take_rows(memory, at))
             steps = None if cohort.steps is None else cohort.steps[row]
             try:
-                mine_secrets = jax.tree.map(operator.itemgetter(row), secrets)
+                mine_secrets = jax.tree.map(operator.itemgetter(row), drawn)
                 upload, after = one_client(setup, broadcast, mine, keys, cohort.ids[row], steps, mine_secrets)
             except Exception as error:
                 raise RuntimeError(f"client {int(client)} failed in round {at_round}: {error}") from error
@@ -49,7 +49,7 @@ class Loop(AbstractExecutor):
         if template is None:  # nobody is there: rows that weigh nothing, of the shape that an upload would have
             first = jax.tree.map(lambda leaf: leaf[0], memory)
             steps = None if cohort.steps is None else cohort.steps[0]
-            mine = jax.tree.map(operator.itemgetter(0), secrets)
+            mine = jax.tree.map(operator.itemgetter(0), drawn)
             client = jnp.zeros((), cohort.ids.dtype)
             template, _ = eqx.filter_eval_shape(one_client, setup, broadcast, first, keys, client, steps, mine)
         blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), template)

@@ -10,7 +10,7 @@ from performative.engine.executors.gather import Gather
 from performative.engine.keys import RunKeys
 from performative.engine.setup import Setup
 from performative.engine.sharding import client_mesh, fill_up
-from performative.types import Broadcast, ClientMemory, Cohort, Secrets, Upload
+from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
 class Sharded(AbstractExecutor):
@@ -20,12 +20,12 @@ class Sharded(AbstractExecutor):
 
     def run(
         self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
-        secrets: Secrets | None = None,
+        drawn: Draws | None = None,
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
         assert setup.mesh is not None
-        cohort, secrets = fill_up(cohort, secrets, setup.weights.shape[0], setup.mesh)
+        cohort, drawn = fill_up(cohort, drawn, setup.weights.shape[0], setup.mesh)
         inner = Dense() if setup.algorithm.participation.everyone else Gather()
-        return inner.run(setup, cohort, broadcast, memory, keys, secrets)
+        return inner.run(setup, cohort, broadcast, memory, keys, drawn)
 
     def mesh(self) -> Mesh:
         return client_mesh()

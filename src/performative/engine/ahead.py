@@ -1,0 +1,59 @@
+"""Random numbers of many rounds at once, before the rounds that use them.
+
+They have addresses (see `keys`), so that a number is the same whenever it is drawn. One pass over those of many rounds
+is quicker than a short one in each round.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from performative.client_axis import client_axes
+from performative.engine.client import draw_for_client
+from performative.engine.executors import AbstractExecutor
+from performative.engine.keys import RunKeys, run_keys
+from performative.engine.setup import Setup
+from performative.types import Draws, State, Theta
+
+# The numbers of one block of rounds stay in a processor's cache, or take a small part of a device's memory.
+_BYTES = {"cpu": 2**20}
+_BYTES_ELSEWHERE = 2**26
+# Below this many rounds a block is not worth a loop of its own.
+_FEW, _MANY = 4, 512
+
+
+def rounds_ahead(setup: Setup, state: State, executor: AbstractExecutor, runs: int, lead: int) -> int:
+    """For how many rounds to draw at once; 1 where each round draws its own. `runs` are repeats times settings."""
+    if not executor.spreads_out or setup.mesh is not None or setup.compute.at_once is not None:
+        return 1
+    if jax.tree.leaves(state.clients.batch):  # what is drawn depends on what was drawn before
+        return 1
+    one = jax.eval_shape(
+        lambda: draw_round(
+            setup,
+            jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[lead:], leaf.dtype), state.theta),
+            run_keys(jax.random.key(0)),
+            jnp.zeros((), jnp.int32),
+        )
+    )
+    size = runs * sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(one))
+    room = _BYTES.get(jax.default_backend(), _BYTES_ELSEWHERE)
+    rounds = min(room // max(size, 1), _MANY)
+    return rounds if rounds >= _FEW else 1
+
+
+def draw_round(setup: Setup, theta: Theta, keys: RunKeys, round: Int[Array, ""]) -> Draws:
+    """All clients' numbers of one round, by client."""
+    population = setup.problem.population
+    arrays, rest = eqx.partition(population, eqx.is_array)
+
+    def one(rows: Any, client: Array) -> Draws:
+        mine = keys.of_client(round, client)
+        return draw_for_client(setup.algorithm, eqx.combine(rows, rest), theta, mine, None)
+
+    clients = jnp.arange(setup.weights.shape[0], dtype=jnp.int32)
+    return jax.vmap(one, in_axes=(client_axes(arrays), 0))(arrays, clients)
