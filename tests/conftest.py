@@ -46,14 +46,17 @@ def double_precision():
 
 @pytest.fixture
 def survived(request):
-    """Counts faults by kind: `with survived("a killed run"): ...` is a try, survived where nothing is raised."""
+    """Counts faults by kind: `with survived("a killed run"): ...` is a try, survived where nothing is raised.
+
+    `times` says how many faults were in it.
+    """
     counts = Counter()
 
     @contextlib.contextmanager
-    def attempt(kind):
-        counts[kind, "tries"] += 1
+    def attempt(kind, times=1):
+        counts[kind, "tries"] += times
         yield
-        counts[kind, "survived"] += 1
+        counts[kind, "survived"] += times
 
     yield attempt
     request.node.user_properties.append(("faults", [[*key, n] for key, n in sorted(counts.items())]))

@@ -22,8 +22,9 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError('Flower is missing: pip install "performative[flower]"', name=error.name) from error
 
 from performative.live.coordinator import serve
-from performative.live.errand import run_errand
+from performative.live.errand import Failed, run_errand
 from performative.live.federation import Federation
+from performative.live.telling import tell_failure
 from performative.live.transport import AbstractTransport, Reply
 
 _RECORD, _REQUEST, _REPLY = "performative", "request", "reply"
@@ -50,7 +51,12 @@ def client_app(make: Callable[[], Federation], file: str) -> ClientApp:
         request = _bytes_in(message, _REQUEST)
         client, folder = int(context.node_config["client"]), str(context.node_config["state"])
         left = message.metadata.created_at + message.metadata.ttl - time.time()
-        reply = run_errand(make, Path(file), client, Path(folder), request, left)
+        try:
+            reply = run_errand(make, Path(file), client, Path(folder), request, left)
+        except (Failed, TimeoutError):  # in our own words
+            raise
+        except Exception as error:  # Flower sends an error's text to the server
+            raise Failed(tell_failure(error)) from error
         return Message(RecordDict({_RECORD: ConfigRecord({_REPLY: reply})}), reply_to=message)
 
     return app
