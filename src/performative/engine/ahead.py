@@ -9,13 +9,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int
 
 from performative.client_axis import client_axes
 from performative.engine.client import draw_for_client
 from performative.engine.executors import AbstractExecutor
-from performative.engine.keys import RunKeys, run_keys
+from performative.engine.keys import RunKeys
+from performative.engine.memory import bytes_of
 from performative.engine.setup import Setup
 from performative.types import Draws, State, Theta
 
@@ -26,21 +26,16 @@ _BYTES_ELSEWHERE = 2**26
 _FEW, _MANY = 4, 512
 
 
-def rounds_ahead(setup: Setup, state: State, executor: AbstractExecutor, runs: int, lead: int) -> int:
-    """For how many rounds to draw at once; 1 where each round draws its own. `runs` are repeats times settings."""
+def can_draw_ahead(setup: Setup, state: State, executor: AbstractExecutor) -> bool:
+    """Whether a round's numbers depend on nothing that comes before it."""
     if not executor.spreads_out or setup.mesh is not None or setup.compute.at_once is not None:
-        return 1
-    if jax.tree.leaves(state.clients.batch):  # what is drawn depends on what was drawn before
-        return 1
-    one = jax.eval_shape(
-        lambda: draw_round(
-            setup,
-            jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[lead:], leaf.dtype), state.theta),
-            run_keys(jax.random.key(0)),
-            jnp.zeros((), jnp.int32),
-        )
-    )
-    size = runs * sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(one))
+        return False
+    return not jax.tree.leaves(state.clients.batch)
+
+
+def rounds_ahead(one: Draws) -> int:
+    """For how many rounds to draw at once, where one takes so much (shapes do); 1 where each round draws its own."""
+    size = bytes_of(one)
     room = _BYTES.get(jax.default_backend(), _BYTES_ELSEWHERE)
     rounds = min(room // max(size, 1), _MANY)
     return rounds if rounds >= _FEW else 1

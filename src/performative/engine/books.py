@@ -9,6 +9,7 @@ import numpy as np
 
 from performative.callbacks.news import News
 from performative.engine.chunk import Frozen, Watch
+from performative.engine.keys import NUMERICS
 from performative.engine.metrics import is_own
 from performative.history import History
 from performative.record import Metric
@@ -150,6 +151,7 @@ def versions() -> dict[str, str]:
 
     return {
         "performative": performative.__version__,
+        "numerics": str(NUMERICS),
         "jax": jax.__version__,
         "equinox": equinox.__version__,
         "python": platform.python_version(),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from performative.engine.ahead import draw_round, rounds_ahead
+from performative.engine.ahead import can_draw_ahead, draw_round, rounds_ahead
 from performative.engine.blocks import map_in_blocks
 from performative.engine.executors import AbstractExecutor, Gather
 from performative.engine.keys import run_keys
@@ -122,10 +122,12 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
         """So many rows that their random numbers are drawn at once."""
         start = j * length
         begins = first + start * watch.every
-        drawn = draw_ahead(fixed, carry[0].theta, keys, begins + jnp.arange(length * watch.every, dtype=jnp.int32), lead)
+        drawn = draw_ahead(
+            fixed, carry[0].theta, keys, begins + jnp.arange(length * watch.every, dtype=jnp.int32), lead
+        )
         return rows(start, jnp.minimum(start + length, span.count), carry, Ahead(begins, drawn))
 
-    length = rows_ahead(fixed, span, state, watch, lead)
+    length = rows_ahead(fixed, span, state, watch, keys, lead)
     given = Ahead(first, span.secrets)
     shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
     carry = (state, Books(shapes, lead, capacity))
@@ -174,12 +176,12 @@ class Books(eqx.Module):
         return jax.tree.unflatten(self.structure, filled)
 
 
-def rows_ahead(fixed: Frozen, span: Span, state: State, watch: Watch, lead: int) -> int:
+def rows_ahead(fixed: Frozen, span: Span, state: State, watch: Watch, keys: Any, lead: int) -> int:
     """Rows of the books whose random numbers are drawn at once; 1 where every round draws its own."""
-    if span.secrets is not None:
+    if span.secrets is not None or not can_draw_ahead(fixed.setup, state, watch.executor):
         return 1
-    runs = len(fixed.keys) * (fixed.settings or 1)
-    return rounds_ahead(fixed.setup, state, watch.executor, runs, lead) // watch.every
+    one = jax.eval_shape(lambda: draw_ahead(fixed, state.theta, keys, jnp.zeros(1, jnp.int32), lead))
+    return rounds_ahead(one) // watch.every
 
 
 def draw_ahead(fixed: Frozen, theta: Any, keys: Any, rounds: Int[Array, " R"], lead: int) -> Draws:

@@ -13,7 +13,7 @@ from performative.engine.keys import ClientKeys
 from performative.errors import check_like
 from performative.populations.base import collect
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Local, Draws, Upload, masked_mean
+from performative.types import Broadcast, ClientMemory, Draws, Local, Upload, masked_mean
 
 # Random numbers of one client's step from which on it pays to write them down.
 _MANY = 1024
@@ -53,6 +53,7 @@ def client_round(
     E, deploy = algorithm.steps, algorithm.deploy
     loss, training_loss = compute.loss(problem.loss), compute.training_loss(problem.loss)
     ready = draw_for_client(algorithm, population, broadcast.theta, keys, memory.batch, drawn)
+    assert ready.data is not None
     noise, mask = ready.data
     world = memory.world
     if not deploy.each_step:

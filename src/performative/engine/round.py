@@ -102,6 +102,10 @@ def close_round(
     counts = state.participation
     if counts is not None:
         in_place = algorithm.participation.everyone and setup.mesh is None  # row i is client i
-        counts = counts + as_total(cohort.weight, counts.high.dtype) if in_place else add_at(counts, cohort.ids, cohort.weight)
+        counts = (
+            counts + as_total(cohort.weight, counts.high.dtype)
+            if in_place
+            else add_at(counts, cohort.ids, cohort.weight)
+        )
     after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
     return after, Report(state, asked, cohort, upload)

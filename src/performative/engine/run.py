@@ -19,6 +19,7 @@ from performative.engine.chunk import Frozen, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
 from performative.engine.executors import AbstractExecutor, pick_executor
+from performative.engine.keys import NUMERICS
 from performative.engine.layout import Footprint, choose_compute, measure_footprint, set_compute
 from performative.engine.ledgers import add_ledger, read_ledger
 from performative.engine.options import Options, read_dtype, read_options, repeat_keys
@@ -164,6 +165,7 @@ def _identity(
     """What makes a run the same run, for a checkpoint."""
     assert options.checkpoint is not None
     return {
+        "numerics": NUMERICS,
         "problem": describe(problem),
         "algorithm": describe(algorithm),
         "start": describe(start),
