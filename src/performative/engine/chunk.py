@@ -109,7 +109,7 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
         return state, last | {"totals": add_totals(before, last["totals"])}
 
     def rows(start: Any, stop: Any, carry: tuple[State, Books], ahead: Ahead) -> tuple[State, Books]:
-        """Rows start, ..., stop - 1 of the books. A traced trip count: one compilation serves chunks of every length."""
+        """Rows start, ..., stop - 1 of the books. A traced count: one compilation serves chunks of every length."""
 
         def body(i: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
             state, books = carry
