@@ -199,7 +199,7 @@ def test_parts_join_an_experiment_from_a_file(tmp_path):
     read = load_experiment(tmp_path / "run.toml")
     assert guarantee(read.problem, read.algorithm).certified
     mine = dataclasses.replace(read.algorithm, batch=Handful(2))
-    history = pf.run(read.problem, mine, **{**read.options, "risk": False, "progress": False})
+    history = pf.run(read.problem, mine, **{**read.options, "record": pf.Record(risks=False)})
     assert history.meta["privacy"]["on_word"] == [word(Handful, "sampling")]
     assert "Handful" in json.dumps(history.meta["config"])
 

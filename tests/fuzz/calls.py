@@ -160,6 +160,10 @@ PARTS = {
     "pf.Every": "k=2",
     "pf.Clock": "compute=1.0, communication=0.5",
     "pf.Cost": "step=1.0",
+    "pf.Record": "every=1, theta='all', risks=False, consensus=True, limit=1e6",
+    "pf.Metric": "function=lambda view: view.theta * 2, kind='level'",
+    "pf.callbacks.Progress": "show=False",
+    "pf.callbacks.Stop": "condition=lambda news: False, every=2",
     "pf.Privacy": "delta=1e-3",
     # the whole
     "pf.Problem": "loss=pf.losses.squared, population=G",

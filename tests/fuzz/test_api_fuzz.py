@@ -23,9 +23,13 @@ MADE_BY_US = {
     "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Choice", "Contraction", "ErrorBound", "Extremes", "Floor", "GaussianPoints", "GradientBound",
     "LocalSteps", "Moments", "Numbered", "PointGap", "RiskBound", "SelectionBound", "Theorem",
+    "News", *pf.types.__all__,
 }  # fmt: skip
-# Losses of one sample, which problems are made of, and cases that need data sets.
-NOT_CALLED = {"linear_scores", "negative_revenue", "squared", "zero_one", "strategic_adult", "strategic_credit"}
+# Losses of one sample, which problems are made of, cases that need data sets, and what writes where it is told to.
+NOT_CALLED = {
+    "linear_scores", "negative_revenue", "squared", "zero_one", "strategic_adult", "strategic_credit",
+    "Checkpoint", "CSV", "MLflow", "WandB", "TensorBoard",
+}  # fmt: skip
 
 
 def searched(**examples):
