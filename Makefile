@@ -12,7 +12,7 @@ help:
 	@echo "make test-slow  the long checks"
 	@echo "make examples   the worked examples and the README, executed"
 	@echo "make docs       the documentation site in site/, every code block executed"
-	@echo "make faults     kills, full disks, damaged files, hostile answers, long runs: a table of what was survived (half an hour)"
+	@echo "make faults     kills, full disks, damaged files, hostile answers, long runs: a table of what was survived (two to three hours)"
 	@echo "make messages   the index of warnings and refusals, docs/messages.md, from the code"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks, as ratios in one run"

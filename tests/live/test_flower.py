@@ -101,7 +101,7 @@ server = server_app(federation)
 '''
 
 
-def write(app: Path, recipe: str, rounds: int, timeout: float = 60) -> None:
+def write(app: Path, recipe: str, rounds: int, timeout: float = 300) -> None:
     apps.write_app(app, 5) if not (app / "app.py").exists() else None
     text = PROBLEM.replace("ROUNDS", str(rounds)).replace("TIMEOUT", str(timeout))
     (app / "federation.toml").write_text(text.replace("[run]", f"[algorithm]\n{recipe}[run]"))
