@@ -10,8 +10,7 @@ import numpy as np
 
 from performative.arguments import checked
 from performative.errors import nearest
-from performative.history import History
-from performative.sweep import Metric
+from performative.history import History, Measure
 from performative.types import as_numbers
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Comparison:
 @checked
 def compare(
     histories: Mapping[str, History],
-    metric: Metric = "distance_to_stable",
+    metric: Measure = "distance_to_stable",
     level: float = 0.95,
     baseline: str | None = None,
 ) -> Comparison:
@@ -139,7 +138,7 @@ def is_random(history: History) -> bool:
     return any(np.any(leaf != leaf[:1]) for leaf in map(np.asarray, jax.tree.leaves(history.final)))
 
 
-def _final(name: str, history: History, metric: Metric) -> np.ndarray:
+def _final(name: str, history: History, metric: Measure) -> np.ndarray:
     """The final value of each repeat of one run."""
     if not callable(metric) and metric not in {**history.records, **history.risks}:
         known = nearest(metric, [*history.records, *history.risks])

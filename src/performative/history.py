@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -162,6 +163,10 @@ class History:
         from performative.plotting import plot_history
 
         return plot_history(self, quantity, ax, label)
+
+
+# What runs are compared by: the final value of a record, by name, or a number of each repeat.
+Measure = str | Callable[[History], np.ndarray]
 
 
 def _under(prefix: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -40,7 +40,7 @@ def plot_history(history: "History", quantity: str | None = None, ax: Any = None
     Distances and other positive quantities that span more than a factor of ten get a logarithmic axis.
     """
     _check_plottable(history, ax)
-    name = _pick(history, quantity)
+    name = pick_quantity(history, quantity)
     values = np.asarray(history[name], np.float64)
     rounds = history.risk_rounds if name in history.risks else history.rounds
     if ax is None:
@@ -68,10 +68,10 @@ def _check_plottable(history: Any, ax: Any) -> None:
         raise ValueError(
             f"plot_history: history must be a History, as pf.run returns it; got {type(history).__name__}."
         )
-    _check_axes("plot_history", ax)
+    check_axes("plot_history", ax)
 
 
-def _check_axes(owner: str, ax: Any) -> None:
+def check_axes(owner: str, ax: Any) -> None:
     if ax is not None and not hasattr(ax, "get_lines"):
         raise ValueError(f"{owner}: ax must be axes of matplotlib, or None for a figure of its own; got {ax!r}.")
 
@@ -87,7 +87,7 @@ def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
     """
     held = counts_of(labels, parts)
     kinds = np.unique(np.asarray(labels))
-    _check_axes("plot_partition", ax)
+    check_axes("plot_partition", ax)
     if ax is None:
         from matplotlib.figure import Figure
 
@@ -127,7 +127,7 @@ def _colour_scale(ax: Any, kinds: np.ndarray) -> None:
     scale.set_ticks(at, labels=[str(kinds[k]) for k in at])
 
 
-def _pick(history: "History", quantity: str | None) -> str:
+def pick_quantity(history: "History", quantity: str | None) -> str:
     there = {**history.records, **history.risks}
     if quantity is None:
         quantity = next((name for name in _FIRST_CHOICE if name in there), None)

@@ -8,7 +8,7 @@ import pytest
 
 import performative as pf
 from performative.engine.settling import settling_rate
-from performative.sweep import set_by_name
+from performative.sweep.names import set_by_name
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((2, 7, 2)), RNG.integers(0, 2, (2, 7))

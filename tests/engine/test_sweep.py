@@ -22,7 +22,12 @@ def test_a_sweep_is_its_runs_in_as_few_programs_as_shapes():
     np.testing.assert_allclose(alone.theta, together.theta, rtol=1e-6)
     for name in (*alone.records, *alone.risks):
         np.testing.assert_allclose(alone[name], together[name], rtol=1e-5, atol=1e-7)
-    assert sweep.to_xarray().sizes["setting"] == 8
+    cube = sweep.to_xarray()["distance_to_stable"]
+    assert cube.dims == ("rate.scale", "population.sensitivity", "participation.k", "repeat", "round")
+    np.testing.assert_array_equal(
+        cube.sel({"rate.scale": 5.0, "population.sensitivity": 0.2, "participation.k": 3}),
+        together["distance_to_stable"],
+    )
 
 
 def test_best_skips_what_diverged():

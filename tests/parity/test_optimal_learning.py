@@ -6,7 +6,7 @@ import pytest
 import performative as pf
 from performative.populations import Contaminated, Gaussian, Mixture, Outliers, Pricing
 from performative.populations.shares import Budgets, Constant
-from performative.sweep import set_by_name
+from performative.sweep.names import set_by_name
 
 CLIENTS = 5
 

@@ -1,10 +1,12 @@
 """Many settings at once: one compilation for all that differ in numbers only."""
 
+import contextlib
 import dataclasses
-import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,79 +16,32 @@ from performative.algorithm import Algorithm
 from performative.describe import describe
 from performative.engine.books import write_history
 from performative.engine.cautions import caution_before, judge
+from performative.engine.checkpoint import Checkpoint, RunFolder
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.clock import Clock
 from performative.engine.drive import drive
 from performative.engine.executors import AbstractExecutor, pick_executor
+from performative.engine.keys import NUMERICS
 from performative.engine.layout import choose_compute
 from performative.engine.options import Options, read_options, repeat_keys
 from performative.engine.programs import cache_compilations
 from performative.engine.ready import about, find_points, with_distances, with_known_loss
 from performative.engine.run import review
 from performative.engine.setup import Setup, prepare
-from performative.errors import check_counts, nearest
+from performative.errors import check_counts
 from performative.history import History
 from performative.messages import tell
 from performative.prepare import check_fit, check_length, check_owners, on_device, place_start, read_theta
 from performative.problem import Problem
-from performative.record import Record
-
-if TYPE_CHECKING:
-    import xarray
-
-__all__ = ["Sweep", "sweep"]
-
-Metric = str | Callable[[History], np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sweep:
-    """One history for each setting, in the order of the grid."""
-
-    over: dict[str, list[Any]]
-    settings: list[dict[str, Any]]
-    histories: list[History]
-    programs: int  # how many programs were run: settings that differ in numbers only share one
-
-    def scores(self, metric: Metric = "distance_to_stable") -> np.ndarray:
-        """Mean over repeats of the final value, one a setting; infinite where a repeat diverged."""
-        return np.asarray([_score(history, metric) for history in self.histories])
-
-    def best(self, metric: Metric = "distance_to_stable") -> tuple[dict[str, Any], History]:
-        """The setting with the smallest mean final value, and its history."""
-        scores = self.scores(metric)
-        if not np.any(np.isfinite(scores)):
-            raise ValueError(f"every setting diverged, so there is no best one by {metric!r}.")
-        first = int(np.nanargmin(scores))
-        return self.settings[first], self.histories[first]
-
-    def to_xarray(self) -> "xarray.Dataset":
-        """All histories side by side along `setting`, with the swept values as coordinates."""
-        import xarray as xr
-
-        joined = xr.concat([h.to_xarray() for h in self.histories], dim="setting", combine_attrs="drop", join="outer")
-        labels = {name: [_label(s.get(name, "")) for s in self.settings] for name in self.over}
-        for name, column in labels.items():
-            if any(isinstance(label, str) for label in column):
-                labels[name] = [str(label) for label in column]
-        return joined.assign_coords({name: ("setting", column) for name, column in labels.items()})
-
-
-def _label(value: Any) -> Any:
-    return value if isinstance(value, (int, float, str)) else str(describe(value))
-
-
-def _score(history: History, metric: Metric) -> float:
-    if history.status not in ("completed", "stopped"):
-        return float("inf")
-    values = metric(history) if callable(metric) else history[metric][:, -1]
-    return float(np.mean(values))
+from performative.record import RISK_POINTS, Record
+from performative.sweep.names import set_by_name
+from performative.sweep.result import Sweep
 
 
 def sweep(
     problem: Problem,
     algorithm: Algorithm,
-    over: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+    over: Mapping[Any, Sequence[Any]] | Sequence[Mapping[str, Any]],
     rounds: int,
     theta: Any = None,
     seed: int = 0,
@@ -95,6 +50,7 @@ def sweep(
     record: Record | None = None,
     callbacks: Sequence[Any] = (),
     clock: Clock | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     dtype: str | None = None,
     executor: str | AbstractExecutor | None = None,
     clients_at_once: int | None = None,
@@ -104,9 +60,11 @@ def sweep(
 
     `over` maps a dotted name to values: "rate", "rate.scale", "participation.k", "local_steps" on the algorithm,
     "population.sensitivity", "weights", "domain" on the problem; "algorithm" or "problem" for the whole, "rounds" for
-    a number of rounds of its own. A list of {name: value} holds settings that are no grid. Settings that differ in
-    numbers only run as one compiled program; a value that sets a shape (K, E, n) or chooses code gets a program of its
-    own. The rest as in `run`, but for `record`: left out, no risks are measured. Callbacks see each program by itself.
+    a number of rounds of its own. A tuple of names moves them together: ("rate", "local_steps"): [(0.1, 1), (0.02, 5)].
+    A list of {name: value} holds settings that are no grid. Settings that differ in numbers only run as one compiled
+    program; a value that sets a shape (K, E, n) or chooses code gets a program of its own. The rest as in `run`, but
+    for `record`: left out, no risks are measured. Callbacks see each program by itself. With `checkpoint` a sweep that
+    was killed goes on where it was, in each of its programs.
     """
     check_counts(rounds=rounds, repeats=repeats)
     settings = _read_settings(over)
@@ -114,7 +72,7 @@ def sweep(
     for length in lengths:
         check_counts(rounds=length)
     options = read_options(
-        "sweep", Record(risks=False), record, callbacks, clock, dtype, executor, clients_at_once, old
+        "sweep", Record(risks=False), record, callbacks, clock, dtype, executor, clients_at_once, old, checkpoint
     )
     check_owners(problem, algorithm)
     chosen = pick_executor(executor, algorithm)
@@ -149,7 +107,7 @@ def _sweep(
         whole.append((here, how))
     histories: dict[int, History] = {}
     groups = _same_program(ready, lengths)
-    for group in groups:
+    for number, group in enumerate(groups):
         first = on_device(ready[group[0]], precision)
         check_fit(first.problem, start)
         here, how = whole[group[0]]
@@ -162,12 +120,18 @@ def _sweep(
         laid_out = [dataclasses.replace(ready[i], compute=compute) for i in group]
         fixed = _stack(laid_out, repeat_keys(seed, repeats), precision)
         watch = Watch(record.every, record.theta == "all", pick_executor(options.executor, how))
-        driven = drive(
-            fixed, start, watch, length,
-            points=record.points, limit=record.limit, calls=options.calls,
-            about=about(how, seed, first, 0.0, compute) | {"label": f"{how.name} x {len(group)}"},
-            settings=[settings[i] for i in group],
-        )  # fmt: skip
+        told = about(how, seed, first, 0.0, compute) | {"label": f"{how.name} x {len(group)}"}
+        with contextlib.ExitStack() as stack:
+            books, every = None, None
+            if (kept := options.checkpoint) is not None:
+                identity = _identity([whole[i] for i in group], start, seed, repeats, watch, options)
+                folder = RunFolder(Path(kept.folder) / f"program-{number:03d}", identity, kept.resume)
+                books, every = stack.enter_context(folder.held()), kept.every or max(1, length // RISK_POINTS)
+            driven = drive(
+                fixed, start, watch, length,
+                points=record.points, limit=record.limit, calls=options.calls, about=told, folder=books,
+                checkpoint_every=every, settings=[settings[i] for i in group],
+            )  # fmt: skip
         memories = driven.state.clients.estimator, driven.state.server.aggregator
         for place, i in enumerate(group):
             notes = review(*whole[i], *jax.tree.map(lambda leaf, place=place: leaf[place], memories))
@@ -181,6 +145,23 @@ def _sweep(
     return Sweep(_values(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
 
 
+def _identity(
+    whole: list[tuple[Problem, Algorithm]], start: Any, seed: int, repeats: int, watch: Watch, options: Options
+) -> dict[str, Any]:
+    """What makes a program of a sweep the same program, for its checkpoint."""
+    return {
+        "numerics": NUMERICS,
+        "settings": [{"problem": describe(here), "algorithm": describe(how)} for here, how in whole],
+        "start": describe(start),
+        "seed": seed,
+        "repeats": repeats,
+        "record": describe(options.record),
+        "executor": watch.executor.name,
+        "dtype": options.dtype,
+        "clock": describe(options.clock),
+    }
+
+
 def _read_settings(over: Any) -> list[dict[str, Any]]:
     """One {name: value} a setting: as they were listed, or all combinations."""
     if isinstance(over, Mapping):
@@ -188,13 +169,23 @@ def _read_settings(over: Any) -> list[dict[str, Any]]:
             raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
         if not over or any(len(values) == 0 for values in over.values()):
             raise ValueError("over needs at least one name with at least one value.")
-        return [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+        columns = [[_named(name, value) for value in values] for name, values in over.items()]
+        return [dict(pair for one in row for pair in one) for row in itertools.product(*columns)]
     if not isinstance(over, Sequence) or not over or not all(isinstance(one, Mapping) and one for one in over):
         raise ValueError(
             "over must map names to lists of values, such as {'rate': [0.1, 0.2]}, or list settings, such as "
             f"[{{'rate': 0.1, 'local_steps': 5}}]; got {over!r}."
         )
     return [dict(one) for one in over]
+
+
+def _named(name: Any, value: Any) -> list[tuple[str, Any]]:
+    """What one value of `over` sets: several names at once where the name is a tuple."""
+    if not isinstance(name, tuple):
+        return [(name, value)]
+    if not isinstance(value, Sequence) or len(value) != len(name):
+        raise ValueError(f"over: {name!r} needs {len(name)} values at a time; got {value!r}.")
+    return list(zip(name, value, strict=True))
 
 
 def _values(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -232,54 +223,3 @@ def _stack(setups: list[Setup], keys: Any, dtype: Any) -> Frozen:
         axes.append(0 if varies else None)
     setup = on_device(jax.tree.unflatten(structure, values), dtype)
     return Frozen(setup, keys, jax.tree.unflatten(structure, axes), len(setups))
-
-
-def set_by_name(problem: Problem, algorithm: Algorithm, name: str, value: Any) -> tuple[Problem, Algorithm]:
-    """The problem and the algorithm with one field replaced, converted and checked as its constructor would."""
-    path = name.split(".")
-    if path[0] in ("problem", "algorithm"):
-        owner, path = path[0], path[1:]
-        if not path:
-            if owner == "problem" and isinstance(value, Problem):
-                return value, algorithm
-            if owner == "algorithm" and isinstance(value, Algorithm):
-                return problem, value
-            raise ValueError(f"over: {name!r} must hold {owner.capitalize()}s; got {value!r}.")
-    else:
-        owner = "algorithm" if path[0] in _field_names(algorithm) else "problem"
-        if path[0] not in _field_names(algorithm) + _field_names(problem):
-            known = _field_names(algorithm) + _field_names(problem)
-            raise ValueError(f"over: there is no {name!r} to vary.{nearest(path[0], known)}")
-    if owner == "algorithm":
-        return problem, _replace(algorithm, path, value, name)
-    return _replace(problem, path, value, name), algorithm
-
-
-def _field_names(part: Any) -> list[str]:
-    return [f.name for f in dataclasses.fields(part)]
-
-
-def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
-    """Made anew by its constructor, so that whatever that works out or checks is right again."""
-    # A field may be kept under another name than its argument's, where a method has that one.
-    known = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
-    fields = {field.metadata.get("argument", field.name): field for field in known}
-    wanted = list(inspect.signature(type(part)).parameters)
-    made_of = [p for p in wanted if p in fields or hasattr(part, p)]
-    if not known or path[0] not in made_of:
-        raise ValueError(
-            f"over: {name!r} does not lead to an argument of {type(part).__name__}.{nearest(path[0], made_of)}"
-        )
-    if lost := [p for p in wanted if p not in made_of]:
-        raise ValueError(
-            f"over: {type(part).__name__} does not keep its argument {lost[0]!r}, so it cannot be made again with "
-            f"another {path[0]!r}; vary the whole part instead."
-        )
-    if set(fields) != set(made_of) and fields[path[0]].metadata.get("table"):
-        raise ValueError(
-            f"over: {type(part).__name__} rearranges {path[0]!r} when it is made; vary the whole population instead."
-        )
-    arguments = {p: getattr(part, fields[p].name if p in fields else p) for p in made_of}
-    arguments[path[0]] = _replace(arguments[path[0]], path[1:], value, name) if path[1:] else value
-    kind: Any = type(part)
-    return kind(**arguments)

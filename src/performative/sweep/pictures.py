@@ -1,0 +1,61 @@
+"""Pictures of sweeps."""
+
+from typing import Any
+
+import numpy as np
+
+from performative.plotting import check_axes, pick_quantity, plot_history
+from performative.sweep.result import Sweep, name_of
+
+# Lines that a legend can name; more are told apart by a scale of colours.
+_LEGEND = 12
+
+
+def plot_sweep(sweep: Sweep, quantity: str | None, kind: str, ax: Any) -> Any:
+    """Axes of matplotlib with a line for each setting, or a map of final values."""
+    check_axes("Sweep.plot", ax)
+    if kind not in ("lines", "heatmap"):
+        raise ValueError(f'kind must be "lines" or "heatmap"; got {kind!r}.')
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(7.2, 4.2), layout="constrained").subplots()
+    return _lines(sweep, quantity, ax) if kind == "lines" else _heatmap(sweep, quantity, ax)
+
+
+def _lines(sweep: Sweep, quantity: str | None, ax: Any) -> Any:
+    from matplotlib import colormaps
+
+    count = len(sweep.settings)
+    colours = colormaps["viridis"](np.linspace(0, 0.9, count))
+    ax.set_prop_cycle(color=colours)
+    for setting, history in zip(sweep.settings, sweep.histories, strict=True):
+        plot_history(history, quantity, ax, name_of(setting))
+    if count > 1 and count <= _LEGEND:
+        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    elif ax.get_legend() is not None:
+        ax.get_legend().remove()
+    return ax
+
+
+def _heatmap(sweep: Sweep, quantity: str | None, ax: Any) -> Any:
+    names = [name for name, values in sweep.over.items() if len(values) > 1]
+    if len(names) != 2 or not sweep.is_grid:
+        told = ", ".join(f"{name} ({len(values)})" for name, values in sweep.over.items())
+        raise ValueError(f'kind="heatmap" needs a grid of two names with several values each; swept are {told}.')
+    name = pick_quantity(sweep.histories[0], quantity)
+    sizes = [len(values) for values in sweep.over.values()]
+    finals = sweep.scores(name).reshape(sizes)
+    finals = np.squeeze(finals, axis=tuple(i for i, size in enumerate(sizes) if size == 1))
+    shown = np.where(np.isfinite(finals), finals, np.nan)
+    image = ax.imshow(shown, origin="lower", aspect="auto", cmap="viridis")
+    ax.figure.colorbar(image, ax=ax, label=f"final {name.replace('_', ' ')}")
+    for axis, swept in ((ax.yaxis, names[0]), (ax.xaxis, names[1])):
+        labels = [name_of({"": value})[1:] for value in sweep.over[swept]]
+        axis.set_ticks(range(len(labels)), labels=labels)
+        axis.set_label_text(swept)
+    for place in np.ndindex(shown.shape):
+        dark = np.isfinite(shown[place]) and shown[place] < np.nanmean(shown)
+        told = f"{shown[place]:.3g}" if np.isfinite(shown[place]) else "diverged"
+        ax.text(place[1], place[0], told, ha="center", va="center", color="white" if dark else "black", fontsize=8)
+    return ax

@@ -1,0 +1,180 @@
+"""What a sweep found: a history for each setting."""
+
+import dataclasses
+import json
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from performative.arguments import checked
+from performative.compare import compare
+from performative.describe import describe
+from performative.files import write_whole
+from performative.history import History, Measure
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+_BOOK = "sweep.json"
+
+
+class Best(tuple[dict[str, Any], History]):
+    """(setting, history) of the smallest mean, and beside them who shares the first place.
+
+    tied: settings that are not shown to be worse, at 95 % for all of them together; None where a single repeat of a
+          setting cannot tell
+    """
+
+    tied: list[dict[str, Any]] | None
+
+    def __new__(cls, setting: dict[str, Any], history: History, tied: list[dict[str, Any]] | None) -> "Best":
+        made = super().__new__(cls, (setting, history))
+        made.tied = tied
+        return made
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return self[0]
+
+    @property
+    def history(self) -> History:
+        return self[1]
+
+    def __repr__(self) -> str:
+        beside = "not known" if self.tied is None else ", ".join(map(name_of, self.tied)) or "none"
+        return f"Best({name_of(self.setting)}; tied with it: {beside})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """One history for each setting, in the order of the grid."""
+
+    over: dict[str, list[Any]]
+    settings: list[dict[str, Any]]
+    histories: list[History]
+    programs: int  # how many programs were run: settings that differ in numbers only share one
+
+    def scores(self, metric: Measure = "distance_to_stable") -> np.ndarray:
+        """Mean over repeats of the final value, one a setting; infinite where a repeat diverged."""
+        return np.asarray([_score(history, metric) for history in self.histories])
+
+    def best(self, metric: Measure = "distance_to_stable") -> Best:
+        """The setting with the smallest mean final value, its history, and which others are tied with it.
+
+        Repeat r of one setting is held against repeat r of another (common random numbers). The best one was chosen by
+        the same numbers, so the intervals are those of all pairs: Student's, Bonferroni over m (m - 1) / 2.
+        """
+        scores = self.scores(metric)
+        if not np.any(np.isfinite(scores)):
+            raise ValueError(f"every setting diverged, so there is no best one by {metric!r}.")
+        first = int(np.nanargmin(scores))
+        rivals = [i for i in range(len(scores)) if np.isfinite(scores[i])]
+        return Best(self.settings[first], self.histories[first], self._tied(first, rivals, metric))
+
+    def _tied(self, first: int, rivals: list[int], metric: Measure) -> list[dict[str, Any]] | None:
+        if len(rivals) == 1:
+            return []
+        if self.histories[first].repeats == 1:
+            return None
+        named = {str(i): self.histories[i] for i in rivals}
+        found = compare(named, metric, 1 - 0.05 * 2 / len(rivals), baseline=str(first))
+        shown = {frozenset((d.first, d.second)) for d in found.differences if d.low > 0 or d.high < 0}
+        return [self.settings[i] for i in rivals if i != first and frozenset((str(i), str(first))) not in shown]
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether every combination of the values is there, in order."""
+        count = math.prod(len(values) for values in self.over.values())
+        return count == len(self.settings) and all(len(setting) == len(self.over) for setting in self.settings)
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """All histories, with an axis for each swept name where they are a grid, else one of settings."""
+        import xarray as xr
+
+        columns = {name: _column([setting.get(name, "") for setting in self.settings]) for name in self.over}
+        each = [history.to_xarray() for history in self.histories]
+        joined = xr.concat(each, dim="setting", combine_attrs="drop", join="outer")
+        if not self.is_grid:
+            return joined.assign_coords({name: ("setting", column) for name, column in columns.items()})
+        sizes = {name: len(values) for name, values in self.over.items()}
+        values = {name: _column(values) for name, values in self.over.items()}
+        made = {}
+        for name, array in joined.data_vars.items():
+            rest = {str(dim): size for dim, size in array.sizes.items() if dim != "setting"}
+            cube = array.transpose("setting", *rest).to_numpy().reshape(*sizes.values(), *rest.values())
+            made[name] = ((*sizes, *rest), cube)
+        kept = {name: joined[name] for name in joined.coords if "setting" not in joined[name].dims}
+        return xr.Dataset(made, coords=kept | values)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row for each setting, repeat and record: what was swept, `repeat`, `round`, and all that was recorded."""
+        import pandas as pd
+
+        frames = []
+        for number, (setting, history) in enumerate(zip(self.settings, self.histories, strict=True)):
+            repeats, records = history.repeats, len(history.rounds)
+            columns: dict[str, Any] = {"setting": np.full(repeats * records, number)}
+            columns |= {name: [_label(setting.get(name, ""))] * (repeats * records) for name in self.over}
+            columns["repeat"] = np.repeat(np.arange(repeats), records)
+            columns["round"] = np.tile(history.rounds, repeats)
+            columns |= {name: np.asarray(values).reshape(-1) for name, values in history.records.items()}
+            frames.append(pd.DataFrame(columns))
+        return pd.concat(frames, ignore_index=True)
+
+    @checked
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write a folder: a NetCDF file for each history, and `sweep.json`, which names them, last."""
+        target = Path(folder)
+        if target.exists() and not target.is_dir():
+            raise ValueError(f"folder={str(target)!r} is a file; give a folder.")
+        target.mkdir(parents=True, exist_ok=True)
+        files = [history.save(target / f"setting-{i:04d}.nc").name for i, history in enumerate(self.histories)]
+        settings = [{name: describe(value) for name, value in setting.items()} for setting in self.settings]
+        over = {name: [describe(value) for value in values] for name, values in self.over.items()}
+        book = {"over": over, "settings": settings, "programs": self.programs, "histories": files}
+        write_whole(target / _BOOK, json.dumps(book, indent=1).encode())
+        return target
+
+    @classmethod
+    @checked
+    def load(cls, folder: str | os.PathLike[str]) -> "Sweep":
+        """Read what `save` wrote. Numbers and words come back as they were, parts as their description."""
+        book = Path(folder) / _BOOK
+        if not book.is_file():
+            raise FileNotFoundError(f"folder={str(folder)!r}: there is no sweep; Sweep.save makes one.")
+        told = json.loads(book.read_text())
+        files = [Path(folder) / Path(name).name for name in told["histories"]]
+        return cls(told["over"], told["settings"], [History.load(file) for file in files], told["programs"])
+
+    def plot(self, quantity: str | None = None, kind: str = "lines", ax: Any = None) -> Any:
+        """kind="lines": a line for each setting against rounds. "heatmap": final values over two swept names."""
+        from performative.sweep.pictures import plot_sweep
+
+        return plot_sweep(self, quantity, kind, ax)
+
+
+def name_of(setting: dict[str, Any]) -> str:
+    """A setting in words: "rate=0.1, local_steps=5"."""
+    return ", ".join(f"{name}={_label(value)}" for name, value in setting.items())
+
+
+def _label(value: Any) -> Any:
+    if isinstance(value, (np.integer, np.floating)):
+        return value.item()
+    return value if isinstance(value, (int, float, str)) else str(describe(value))
+
+
+def _column(values: list[Any]) -> list[Any]:
+    labels = [_label(value) for value in values]
+    return [str(label) for label in labels] if any(isinstance(label, str) for label in labels) else labels
+
+
+def _score(history: History, metric: Measure) -> float:
+    if history.status not in ("completed", "stopped"):
+        return float("inf")
+    values = metric(history) if callable(metric) else history[metric][:, -1]
+    return float(np.mean(values))

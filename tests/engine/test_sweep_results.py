@@ -1,0 +1,113 @@
+"""What one does with a sweep: ties, axes, tables, files, pictures, and going on after an end."""
+
+import numpy as np
+import pytest
+
+import performative as pf
+from performative.sweep import Sweep
+
+PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.5, 1.0))
+ALGORITHM = pf.p_fedavg(rate=0.1, local_steps=2)
+GRID = {"rate": [0.05, 0.1, 0.2], "local_steps": [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return pf.sweep(PROBLEM, ALGORITHM, GRID, rounds=6, theta=0.0, repeats=3)
+
+
+def test_the_best_says_who_is_tied_with_it():
+    def by(values):
+        return lambda history: np.asarray(values[history.meta["setting"]["rate"]])
+
+    sweep = pf.sweep(PROBLEM, ALGORITHM, {"rate": [0.1, 0.2, 0.3]}, rounds=2, theta=0.0, repeats=4)
+    luck = np.asarray([5.0, -3.0, 9.0, 0.0])  # shared by all, so it hides nothing
+    noise = np.asarray([0.1, -0.1, 0.1, -0.1])
+    best = sweep.best(by({0.1: luck, 0.2: luck + 0.01 + noise, 0.3: luck + 2.0 + noise}))
+    assert best.setting == {"rate": 0.1} and best.history is sweep.histories[0]
+    assert best.tied == [{"rate": 0.2}]
+    assert "tied with it: rate=0.2" in repr(best)
+    alone = pf.sweep(PROBLEM, ALGORITHM, {"rate": [0.1, 0.2]}, rounds=2, theta=0.0).best()
+    assert alone.tied is None and "not known" in repr(alone)  # one repeat shows nothing
+
+
+def test_a_table_has_one_row_for_each_setting_repeat_and_record(found):
+    frame = found.to_frame()
+    assert len(frame) == 6 * 3 * 7
+    one = frame[(frame["rate"] == 0.2) & (frame["local_steps"] == 1) & (frame["repeat"] == 2)]
+    np.testing.assert_array_equal(one["distance_to_stable"], found.histories[4]["distance_to_stable"][2])
+    np.testing.assert_array_equal(one["round"], np.arange(7))
+
+
+def test_axes_have_the_names_of_what_was_swept(found):
+    data = found.to_xarray()
+    assert dict(data["samples"].sizes) == {"rate": 3, "local_steps": 2, "repeat": 3, "round": 7}
+    here = data.sel(rate=0.1, local_steps=2)
+    np.testing.assert_array_equal(here["theta"], found.histories[3].theta)
+    uneven = pf.sweep(PROBLEM, ALGORITHM, [{"rate": 0.1}, {"rate": 0.2, "local_steps": 1}], rounds=2, theta=0.0)
+    assert uneven.to_xarray().sizes["setting"] == 2
+
+
+def test_it_is_the_same_after_saving(found, tmp_path):
+    again = Sweep.load(found.save(tmp_path / "kept"))
+    assert again.over == GRID and again.settings == found.settings and again.programs == found.programs
+    for one, other in zip(again.histories, found.histories, strict=True):
+        np.testing.assert_array_equal(one.theta, other.theta)
+    assert again.best().setting == found.best().setting
+    with pytest.raises(FileNotFoundError, match="there is no sweep"):
+        Sweep.load(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="give a folder"):
+        found.save(tmp_path / "file")
+
+
+def test_pictures(found, tmp_path):
+    lines = found.plot("distance_to_stable")
+    assert len(lines.get_lines()) == 6 and lines.get_legend() is not None
+    heat = found.plot(kind="heatmap")
+    assert heat.get_ylabel() == "rate" and heat.get_xlabel() == "local_steps"
+    np.testing.assert_allclose(heat.images[0].get_array(), found.scores().reshape(3, 2))
+    heat.figure.savefig(tmp_path / "heat.png")
+    with pytest.raises(ValueError, match="kind must be"):
+        found.plot(kind="bars")
+    with pytest.raises(ValueError, match="grid of two names"):
+        pf.sweep(PROBLEM, ALGORITHM, {"rate": [0.1, 0.2]}, rounds=1, theta=0.0).plot(kind="heatmap")
+
+
+def test_names_that_move_together():
+    over = {("rate", "local_steps"): [(0.1, 1), (0.05, 2)], "population.scale": [0.5, 1.0]}
+    sweep = pf.sweep(PROBLEM, ALGORITHM, over, rounds=2, theta=0.0)
+    assert [(s["rate"], s["local_steps"], s["population.scale"]) for s in sweep.settings] == [
+        (0.1, 1, 0.5), (0.1, 1, 1.0), (0.05, 2, 0.5), (0.05, 2, 1.0),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="needs 2 values at a time"):
+        pf.sweep(PROBLEM, ALGORITHM, {("rate", "local_steps"): [0.1]}, rounds=2, theta=0.0)
+
+
+class Ends:
+    """Gives up at the third look, as a machine does that is switched off."""
+
+    every, looks = 2, 0
+
+    def __call__(self, news):
+        self.looks += 1
+        if self.looks == 3:
+            raise RuntimeError("the power is out")
+
+
+def test_a_sweep_goes_on_where_it_was(found, tmp_path):
+    def again(resume, callbacks=()):
+        kept = pf.Checkpoint(tmp_path / "books", every=2, resume=resume)
+        return pf.sweep(PROBLEM, ALGORITHM, GRID, rounds=6, theta=0.0, repeats=3, checkpoint=kept, callbacks=callbacks)
+
+    with pytest.raises(RuntimeError, match="power"):
+        again(False, [Ends()])
+    with pytest.raises(ValueError, match="already holds a run"):
+        again(False)
+    resumed = again(True)
+    for one, other in zip(resumed.histories, found.histories, strict=True):
+        np.testing.assert_array_equal(one.theta, other.theta)
+        np.testing.assert_array_equal(one["samples"], other["samples"])
+    with pytest.raises(ValueError, match="belongs to another run"):
+        kept = pf.Checkpoint(tmp_path / "books", every=2, resume=True)
+        pf.sweep(PROBLEM, ALGORITHM, GRID, rounds=6, theta=0.0, seed=5, repeats=3, checkpoint=kept)
