@@ -54,8 +54,9 @@ def _heatmap(sweep: Sweep, quantity: str | None, ax: Any) -> Any:
         labels = [name_of({"": value})[1:] for value in sweep.over[swept]]
         axis.set_ticks(range(len(labels)), labels=labels)
         axis.set_label_text(swept)
+    middle = (np.nanmin(shown) + np.nanmax(shown)) / 2
     for place in np.ndindex(shown.shape):
-        dark = np.isfinite(shown[place]) and shown[place] < np.nanmean(shown)
+        dark = shown[place] < middle
         told = f"{shown[place]:.3g}" if np.isfinite(shown[place]) else "diverged"
         ax.text(place[1], place[0], told, ha="center", va="center", color="white" if dark else "black", fontsize=8)
     return ax

@@ -45,7 +45,7 @@ class Best(tuple[dict[str, Any], History]):
         return self[1]
 
     def __repr__(self) -> str:
-        beside = "not known" if self.tied is None else ", ".join(map(name_of, self.tied)) or "none"
+        beside = "not known" if self.tied is None else "; ".join(map(name_of, self.tied)) or "none"
         return f"Best({name_of(self.setting)}; tied with it: {beside})"
 
 
