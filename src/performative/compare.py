@@ -80,8 +80,6 @@ def compare(
     of that is 2^(1 - repeats), and the interval is infinite where that is not enough. Runs in which nothing is random
     are compared exactly.
     """
-    from scipy import stats
-
     if not isinstance(histories, Mapping):
         raise ValueError(
             f"compare needs named runs, such as {{'ours': h1, 'theirs': h2}}; got {type(histories).__name__}."
@@ -113,24 +111,31 @@ def compare(
     pairs = list(itertools.combinations(values, 2))
     if baseline is not None:
         pairs = [(name, baseline) for name in values if name != baseline]
-    quantile = stats.t.ppf(1 - (1 - level) / (2 * len(pairs)), repeats - 1)
-    rows, raw = [], []
-    for first, second in pairs:
-        gap = values[first] - values[second]
-        mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(repeats))
-        half = quantile * error
-        if error > 0:
-            raw.append(float(2 * stats.t.sf(abs(mean) / error, repeats - 1)))
-        elif mean == 0 or not (is_random(histories[first]) or is_random(histories[second])):
-            raw.append(float(mean == 0))
-        else:
-            raw.append(2.0 ** (1 - repeats))
-            half = 0.0 if raw[-1] * len(pairs) <= 1 - level else np.inf
-        rows.append((first, second, mean, mean - half, mean + half))
-    corrected = holm(np.asarray(raw))
+    random = {name for name, history in histories.items() if is_random(history)}
+    each = [paired(values, pair, (1 - level) / len(pairs), random) for pair in pairs]
+    corrected = holm(np.asarray([difference.p_value for difference in each]))
+    differences = [dataclasses.replace(d, p_value=float(p)) for d, p in zip(each, corrected, strict=True)]
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
-    differences = [Difference(*row, p_value=float(p)) for row, p in zip(rows, corrected, strict=True)]
     return Comparison(name, level, {n: float(v.mean()) for n, v in values.items()}, differences)
+
+
+def paired(values: Mapping[str, np.ndarray], pair: tuple[str, str], chance: float, random: set[str]) -> Difference:
+    """One paired difference: Student's interval, which misses the truth with this chance, and its own p-value."""
+    from scipy import stats
+
+    first, second = pair
+    gap = values[first] - values[second]
+    repeats = len(gap)
+    mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(repeats))
+    half = float(stats.t.ppf(1 - chance / 2, repeats - 1)) * error
+    if error > 0:
+        p = float(2 * stats.t.sf(abs(mean) / error, repeats - 1))
+    elif mean == 0 or not random & {first, second}:
+        p = float(mean == 0)
+    else:
+        p = 2.0 ** (1 - repeats)
+        half = 0.0 if p <= chance else np.inf
+    return Difference(first, second, mean, mean - half, mean + half, p)
 
 
 def is_random(history: History) -> bool:

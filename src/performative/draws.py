@@ -24,13 +24,16 @@ class _Law:
     """What all laws tell, with what holds for most.
 
     neighbours:    the relation that an accountant takes: one unit is replaced, or added or removed
-    times:         the most times that one unit can be in a step
     fixed_size:    whether every step holds as many units
     """
 
     neighbours = REPLACE
-    times = 1
     fixed_size = True
+
+    @property
+    def times(self) -> int:
+        """The most times that one unit can be in a step."""
+        return 1
 
     def chances(self) -> np.ndarray | None:
         """P(one given unit is drawn k times in a step), k = 0, 1, ...; None where steps are not alike."""
@@ -110,7 +113,7 @@ class WithReplacement(_Law):
     rows: Any
 
     @property
-    def times(self) -> int:  # type: ignore[override]
+    def times(self) -> int:
         return int(self.n)
 
     def chances(self) -> np.ndarray | None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from performative.errors import nearest
+from performative.errors import is_one_of, nearest
 from performative.messages import warn
 
 _RULE = 'standardize must be True, False, "robust" or {feature: (mean, standard deviation)} for every feature'
@@ -34,9 +34,9 @@ def scale_columns(
     """
     if isinstance(standardize, Mapping):
         return _given_scales(standardize, names)
-    if standardize not in (True, False, "robust"):
+    if not isinstance(standardize, (bool, np.bool_)) and not is_one_of(standardize, "robust"):
         raise ValueError(f"{_RULE}; got {standardize!r}.")
-    if standardize is False:
+    if not standardize:
         _check_scales(raw, names)
         return np.zeros(raw.shape[1]), np.ones(raw.shape[1])
     spread, inner, robust = raw.std(axis=0), _inner_spread(raw), _robust_spread(raw)

@@ -1,5 +1,7 @@
 """What one does with a sweep: ties, axes, tables, files, pictures, and going on after an end."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,31 @@ def test_it_is_the_same_after_saving(found, tmp_path):
         found.save(tmp_path / "file")
 
 
+def test_a_grid_in_another_order_gets_no_wrong_axes(found):
+    order = [1, 0, 2, 3, 4, 5]
+    mixed = Sweep(found.over, [found.settings[i] for i in order], [found.histories[i] for i in order], 1)
+    assert not mixed.is_grid and mixed.to_xarray().sizes["setting"] == 6
+    with pytest.raises(ValueError, match="grid of two names"):
+        mixed.plot(kind="heatmap")
+
+
+def test_runs_of_other_lengths_are_tied_too_and_odd_measures_are_not_known(found):
+    short = dataclasses.replace(
+        found.histories[0],
+        rounds=found.histories[0].rounds[:4],
+        records={name: values[:, :4] for name, values in found.histories[0].records.items()},
+    )
+    sweep = Sweep(found.over, found.settings, [short, *found.histories[1:]], 1)
+    assert sweep.best().tied is not None
+    assert found.best(lambda history: np.zeros(2)).tied is None
+
+
+def test_a_file_that_is_no_sweep_is_named(tmp_path):
+    (tmp_path / "sweep.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"sweep\.json is not what"):
+        Sweep.load(tmp_path)
+
+
 def test_pictures(found, tmp_path):
     lines = found.plot("distance_to_stable")
     assert len(lines.get_lines()) == 6 and lines.get_legend() is not None
@@ -79,6 +106,8 @@ def test_names_that_move_together():
         (0.1, 1.0, 0.5), (0.1, 1.0, 0.6), (0.05, 2.0, 0.5), (0.05, 2.0, 0.6),
     ]  # fmt: skip
     assert sweep.best().tied is None and "not known" in repr(sweep.best())  # one repeat shows nothing
+    with pytest.raises(ValueError, match="rate is set twice"):
+        pf.sweep(PROBLEM, ALGORITHM, {("rate", "population.scale"): [(0.1, 1.0)], "rate": [1.0]}, rounds=2, theta=0.0)
     with pytest.raises(ValueError, match="needs 2 values at a time"):
         pf.sweep(PROBLEM, ALGORITHM, {("rate", "local_steps"): [0.1]}, rounds=2, theta=0.0)
 

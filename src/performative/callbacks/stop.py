@@ -20,6 +20,8 @@ class Stop:
     def __init__(self, condition: Callable[[News], Any], every: int | None = None, reason: str | None = None):
         if not callable(condition):
             raise ValueError(f"Stop: condition must be a function of the news; got {condition!r}.")
+        if reason is not None and not isinstance(reason, str):
+            raise ValueError(f"Stop: reason must be a sentence; got {reason!r}.")
         check_counts(**given(every=every))
         self.condition, self.every = condition, every
         self.reason = reason or f"Stop({getattr(condition, '__name__', type(condition).__name__)})"

@@ -17,7 +17,7 @@ import numpy as np
 from performative.algorithm import Algorithm
 from performative.describe import describe
 from performative.engine.clock import Clock
-from performative.engine.keys import RunKeys, run_keys
+from performative.engine.keys import NUMERICS, RunKeys, run_keys
 from performative.engine.layout import choose_compute
 from performative.engine.options import check_seed, read_dtype, repeat_keys
 from performative.engine.ready import make_ready
@@ -145,6 +145,7 @@ class Ready:
         self.memory_like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients)
         self.state = dataclasses.replace(state, clients=NOTHING)
         facts = {
+            "numerics": NUMERICS,
             "problem": describe(problem),
             "algorithm": describe(algorithm),
             "start": describe(self.start),

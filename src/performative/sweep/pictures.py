@@ -47,6 +47,8 @@ def _heatmap(sweep: Sweep, quantity: str | None, ax: Any) -> Any:
     sizes = [len(values) for values in sweep.over.values()]
     finals = sweep.scores(name).reshape(sizes)
     finals = np.squeeze(finals, axis=tuple(i for i, size in enumerate(sizes) if size == 1))
+    if not np.any(np.isfinite(finals)):
+        raise ValueError("every setting diverged, so there are no final values to draw.")
     shown = np.where(np.isfinite(finals), finals, np.nan)
     image = ax.imshow(shown, origin="lower", aspect="auto", cmap="viridis")
     ax.figure.colorbar(image, ax=ax, label=f"final {name.replace('_', ' ')}")

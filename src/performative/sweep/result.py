@@ -1,6 +1,7 @@
 """What a sweep found: a history for each setting."""
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from performative.arguments import checked
-from performative.compare import compare
+from performative.compare import is_random, paired
 from performative.describe import describe
 from performative.files import write_whole
 from performative.history import History, Measure
@@ -25,8 +26,8 @@ _BOOK = "sweep.json"
 class Best(tuple[dict[str, Any], History]):
     """(setting, history) of the smallest mean, and beside them who shares the first place.
 
-    tied: settings that are not shown to be worse, at 95 % for all of them together; None where a single repeat of a
-          setting cannot tell
+    tied: settings that are not shown to be worse, at 95 % for all of them together; None where that cannot be told:
+          from a single repeat, or by a measure that is not one number a repeat
     """
 
     tied: list[dict[str, Any]] | None
@@ -65,8 +66,8 @@ class Sweep:
     def best(self, metric: Measure = "distance_to_stable") -> Best:
         """The setting with the smallest mean final value, its history, and which others are tied with it.
 
-        Repeat r of one setting is held against repeat r of another (common random numbers). The best one was chosen by
-        the same numbers, so the intervals are those of all pairs: Student's, Bonferroni over m (m - 1) / 2.
+        Settings are compared repeat by repeat, since they share random numbers. The best is selected from the same
+        data, so the intervals hold for all pairs at once: Student's t, with Bonferroni over m (m - 1) / 2.
         """
         scores = self.scores(metric)
         if not np.any(np.isfinite(scores)):
@@ -78,18 +79,26 @@ class Sweep:
     def _tied(self, first: int, rivals: list[int], metric: Measure) -> list[dict[str, Any]] | None:
         if len(rivals) == 1:
             return []
-        if self.histories[first].repeats == 1:
+        values = {str(i): np.asarray(_finals(self.histories[i], metric), np.float64) for i in rivals}
+        repeats = self.histories[first].repeats
+        if repeats == 1 or any(each.shape != (repeats,) for each in values.values()):
             return None
-        named = {str(i): self.histories[i] for i in rivals}
-        found = compare(named, metric, 1 - 0.05 * 2 / len(rivals), baseline=str(first))
-        shown = {frozenset((d.first, d.second)) for d in found.differences if d.low > 0 or d.high < 0}
-        return [self.settings[i] for i in rivals if i != first and frozenset((str(i), str(first))) not in shown]
+        random = {str(i) for i in rivals if is_random(self.histories[i])}
+        chance = 0.05 / math.comb(len(rivals), 2)
+        return [
+            self.settings[i]
+            for i in rivals
+            if i != first and paired(values, (str(i), str(first)), chance, random).low <= 0
+        ]
 
     @property
     def is_grid(self) -> bool:
         """Whether every combination of the values is there, in order."""
-        count = math.prod(len(values) for values in self.over.values())
-        return count == len(self.settings) and all(len(setting) == len(self.over) for setting in self.settings)
+        rows = list(itertools.product(*self.over.values()))
+        return len(rows) == len(self.settings) and all(
+            list(setting) == list(self.over) and all(map(_same, setting.values(), row))
+            for setting, row in zip(self.settings, rows, strict=True)
+        )
 
     def to_xarray(self) -> "xarray.Dataset":
         """All histories, with an axis for each swept name where they are a grid, else one of settings."""
@@ -146,9 +155,13 @@ class Sweep:
         book = Path(folder) / _BOOK
         if not book.is_file():
             raise FileNotFoundError(f"folder={str(folder)!r}: there is no sweep; Sweep.save makes one.")
-        told = json.loads(book.read_text())
-        files = [Path(folder) / Path(name).name for name in told["histories"]]
-        return cls(told["over"], told["settings"], [History.load(file) for file in files], told["programs"])
+        try:
+            told = json.loads(book.read_text())
+            over, settings, programs = told["over"], told["settings"], told["programs"]
+            files = [Path(folder) / Path(name).name for name in told["histories"]]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"folder={str(folder)!r}: {_BOOK} is not what Sweep.save wrote.") from None
+        return cls(over, settings, [History.load(file) for file in files], programs)
 
     def plot(self, quantity: str | None = None, kind: str = "lines", ax: Any = None) -> Any:
         """kind="lines": a line for each setting against rounds. "heatmap": final values over two swept names."""
@@ -176,5 +189,12 @@ def _column(values: list[Any]) -> list[Any]:
 def _score(history: History, metric: Measure) -> float:
     if history.status not in ("completed", "stopped"):
         return float("inf")
-    values = metric(history) if callable(metric) else history[metric][:, -1]
-    return float(np.mean(values))
+    return float(np.mean(_finals(history, metric)))
+
+
+def _finals(history: History, metric: Measure) -> Any:
+    return metric(history) if callable(metric) else history[metric][:, -1]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or bool(np.array_equal(one, other))

@@ -169,6 +169,9 @@ def _read_settings(over: Any) -> list[dict[str, Any]]:
             raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
         if not over or any(len(values) == 0 for values in over.values()):
             raise ValueError("over needs at least one name with at least one value.")
+        names = [one for name in over for one in (name if isinstance(name, tuple) else (name,))]
+        if twice := sorted({str(name) for name in names if names.count(name) > 1}):
+            raise ValueError(f"over: {', '.join(twice)} is set twice; give each name once.")
         columns = [[_named(name, value) for value in values] for name, values in over.items()]
         return [dict(pair for one in row for pair in one) for row in itertools.product(*columns)]
     if not isinstance(over, Sequence) or not over or not all(isinstance(one, Mapping) and one for one in over):
@@ -183,7 +186,7 @@ def _named(name: Any, value: Any) -> list[tuple[str, Any]]:
     """What one value of `over` sets: several names at once where the name is a tuple."""
     if not isinstance(name, tuple):
         return [(name, value)]
-    if not isinstance(value, Sequence) or len(value) != len(name):
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(name):
         raise ValueError(f"over: {name!r} needs {len(name)} values at a time; got {value!r}.")
     return list(zip(name, value, strict=True))
 
