@@ -155,7 +155,7 @@ def _seconds_a_round(problem, algorithm, rounds: int = 500, chunks: int = 6) -> 
     times = []
     for _ in range(chunks):
         began = time.perf_counter()
-        state, _ = jax.block_until_ready(run_chunk((fixed, span), state, watch, 512))
+        state, _ = jax.block_until_ready(run_chunk(fixed, span, state, watch, 512))
         times.append((time.perf_counter() - began) / rounds)
     return min(times[1:])
 

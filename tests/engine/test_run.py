@@ -74,11 +74,11 @@ def test_thinning_keeps_the_trajectory_and_adds_up_the_counts():
 
 def test_other_numbers_do_not_compile_again():
     pf.run(PROBLEM, ALGORITHM, rounds=16, theta=0.0, record=pf.Record(risks=False))
-    before = run_chunk._cached._cache_size()
+    before = run_chunk.programs
     other = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS + 1.0, 0.3, 2.0))
     again = pf.p_fedavg(rate=0.2, local_steps=2, participation=pf.SchemeOne(3))
     pf.run(other, again, rounds=13, theta=1.0, seed=5, record=pf.Record(risks=False))
-    assert run_chunk._cached._cache_size() == before
+    assert run_chunk.programs == before
 
 
 def test_divergence_is_a_named_result_that_stops_the_run():
@@ -199,9 +199,9 @@ def test_divergence_stops_a_run_without_risks_too_and_at_the_same_record():
 
 def test_names_do_not_compile_again():
     pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=16, theta=0.0, record=pf.Record(risks=False))
-    before = run_chunk._cached._cache_size()
+    before = run_chunk.programs
     pf.run(PROBLEM, pf.multi_agent_pp(rate=0.1), rounds=16, theta=0.0, record=pf.Record(risks=False))
-    assert run_chunk._cached._cache_size() == before
+    assert run_chunk.programs == before
 
 
 def test_seeds_and_starts_are_checked():

@@ -150,15 +150,15 @@ class Spy:
         self.real, self.programs, self.facts = self.drive.run_chunk, {}, {}
         self.drive.run_chunk = self
 
-    def __call__(self, frozen, state, watch, capacity):
+    def __call__(self, fixed, span, state, watch, capacity):
         if watch.executor.name != "sharded":
-            return self.real(frozen, state, watch, capacity)
+            return self.real(fixed, span, state, watch, capacity)
         if capacity not in self.programs:
-            self.programs[capacity] = self.real.lower(frozen, state, watch, capacity).compile()
-        text = self.programs[capacity].compiled.as_text()
-        state, rows = self.programs[capacity](frozen, state, watch, capacity)
+            self.programs[capacity] = self.real.lower(fixed, span, state, watch, capacity).compile()
+        text = self.programs[capacity].as_text()
+        state, rows = self.real(fixed, span, state, watch, capacity)
         self.facts = {
-            "data": rows_on_devices(frozen[0].setup.problem.population, 0),
+            "data": rows_on_devices(fixed.setup.problem.population, 0),
             "memory": rows_on_devices(state.clients, 1),
             "model": rows_on_devices(state.theta, 0),
             "travels": largest_collective(text),
@@ -368,18 +368,16 @@ def test_what_cannot_be_sharded_is_refused():
 
 
 def test_records_do_not_keep_the_buffer_of_their_chunk():
-    from performative.engine.books import flatten_rows
+    import jax
 
-    rows = {
-        "levels": {"a": np.zeros((2, 64))},
-        "totals": {},
-        "clients": {},
-        "cohorts": {},
-        "theta": np.zeros((2, 64, 3)),
-        "sound": np.ones((2, 64)),
-    }
-    chunk = flatten_rows(rows, 1, 5)
-    assert chunk["theta/0"].shape == (2, 5, 3)
+    from performative.engine.books import flatten_rows
+    from performative.engine.chunk import Books
+
+    none = {"totals": {}, "clients": {}, "cohorts": {}}
+    one = none | {"levels": {"a": np.zeros(2)}, "theta": np.zeros((2, 3)), "sound": np.ones(2)}
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float32), one)
+    chunk = flatten_rows(Books(shapes, 1, 64).read(5))
+    assert chunk["theta/0"].shape == (2, 5, 3) and chunk["levels/a"].shape == (2, 5)
     assert all(array.base is None for array in chunk.values())
 
 

@@ -113,14 +113,14 @@ def test_words_do_not_compile_again():
 
     made = problem(standardize=KNOWN)
     pf.run(made, PRIVATE, 3, record=pf.Record(risks=False))
-    before = run_chunk._cached._cache_size()
+    before = run_chunk.programs
     pf.run(
         dataclasses.replace(made, from_data="x"),
         dataclasses.replace(PRIVATE, from_data="y"),
         3,
         record=pf.Record(risks=False),
     )
-    assert run_chunk._cached._cache_size() == before
+    assert run_chunk.programs == before
 
 
 def test_weights_of_clients_are_assumed_to_be_no_secret():

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from performative.client_axis import client_axes, take_rows
 from performative.engine.blocks import map_in_blocks
 from performative.engine.chunk import Frozen, over_settings
+from performative.engine.compiled import Compiled
 from performative.engine.setup import Setup
 from performative.engine.sharding import filled, over_devices, whole
 from performative.problem import Problem
@@ -37,7 +38,7 @@ def audit_clients(weights: np.ndarray, mesh: Mesh | None = None) -> tuple[np.nda
     return np.pad(ids, (0, more), "edge"), np.pad(expected, (0, more), constant_values=np.inf)
 
 
-@eqx.filter_jit
+@Compiled
 def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: Float[Array, " K"]) -> dict[str, Array]:
     """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about.
 

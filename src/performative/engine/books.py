@@ -18,16 +18,15 @@ from performative.types import Theta
 Chunk = dict[str, np.ndarray]
 
 
-def flatten_rows(rows: dict[str, Any], lead: int, count: int) -> Chunk:
-    """A chunk as a flat set of host arrays, cut to the rows that were filled: levels/x, totals/x, theta/0, sound."""
-    cut = (slice(None),) * lead + (slice(count),)
+def flatten_rows(rows: dict[str, Any]) -> Chunk:
+    """A chunk as a flat set of host arrays: levels/x, totals/x, theta/0, sound."""
     flat = {f"levels/{name}": value for name, value in rows["levels"].items()}
     flat |= {f"totals/{name}": total.value() for name, total in rows["totals"].items()}
     flat |= {f"{kind}/{name}": value for kind in ("clients", "cohorts") for name, value in rows[kind].items()}
     flat |= {f"theta/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(rows["theta"]))}
     # Copied, since a cut that is a view would keep the whole buffer of its chunk.
-    arrays = {name: np.array(np.asarray(value)[cut]) for name, value in flat.items()}
-    return arrays | {"sound": np.asarray(rows["sound"])[cut].astype(bool)}
+    arrays = {name: np.array(value) for name, value in flat.items()}
+    return arrays | {"sound": np.asarray(rows["sound"]).astype(bool)}
 
 
 def news_of(

@@ -1,5 +1,6 @@
 """The compiled inner loop: many rounds, many repeats, many settings, in one program."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from performative.engine.ahead import can_draw_ahead, draw_round, rounds_ahead
 from performative.engine.blocks import map_in_blocks
+from performative.engine.compiled import Compiled
 from performative.engine.executors import AbstractExecutor, Gather
 from performative.engine.keys import run_keys
 from performative.engine.records import Report, add_totals, make_row, totals_of, view_of
@@ -18,6 +20,9 @@ from performative.engine.sharding import lay_out, whole
 from performative.engine.simulated import federated_round
 from performative.engine.totals import Total
 from performative.types import Draws, State
+
+# Numbers of a row that are written in one pass.
+_FEW = 32
 
 
 class Watch(eqx.Module):
@@ -60,14 +65,13 @@ class Ahead(eqx.Module):
     drawn: Draws | None
 
 
-@eqx.filter_jit(donate="all-except-first")
-def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
-    """`span.count` records from `state` on, at most `capacity`.
+@functools.partial(Compiled, donate=2, words=2)
+def run_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: int) -> tuple[State, "Books"]:
+    """`span.count` records from `state` on, at most `capacity`. The state that is given is used up.
 
     State and keys lead with an axis of repeats; the state with one of settings before it in a sweep. The loop is
     outside of the maps over them: it counts rounds for all at once.
     """
-    fixed, span = frozen
     keys = jax.vmap(run_keys)(fixed.keys)
     lead = 1 if fixed.settings is None else 2
     first = state.round[(0,) * lead]
@@ -127,7 +131,7 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
         )
         return rows(start, jnp.minimum(start + length, span.count), carry, Ahead(begins, drawn))
 
-    length = rows_ahead(fixed, span, state, watch, keys, lead)
+    length = min(rows_ahead(fixed, span, state, watch, keys, lead), capacity)
     given = Ahead(first, span.secrets)
     shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
     carry = (state, Books(shapes, lead, capacity))
@@ -136,7 +140,7 @@ def run_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity:
     else:
         state, books = rows(0, span.count, carry, given)
     mesh = fixed.setup.mesh
-    return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(books.read(), mesh)
+    return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(books, mesh)
 
 
 class Books(eqx.Module):
@@ -164,16 +168,27 @@ class Books(eqx.Module):
             return jax.lax.dynamic_update_index_in_dim(book, value, i, axis=self.lead)
 
         leaves = list(zip(jax.tree.leaves(row), self.plain, strict=True))
-        line = jnp.stack([leaf.astype(self.numbers.dtype) for leaf, plain in leaves if plain], axis=-1)
+        line = _line([leaf.astype(self.numbers.dtype) for leaf, plain in leaves if plain])
         rest = [leaf for leaf, plain in leaves if not plain]
         arrays = [put(book, leaf) for book, leaf in zip(self.arrays, rest, strict=True)]
         return eqx.tree_at(lambda b: (b.numbers, b.arrays), self, (put(self.numbers, line), arrays))
 
-    def read(self) -> PyTree:
-        """All rows, each leaf with the axis of rows behind the leading ones."""
-        columns, arrays = iter(jnp.moveaxis(self.numbers, -1, 0)), iter(self.arrays)
-        filled = [next(columns) if plain else next(arrays) for plain in self.plain]
+    def read(self, count: int) -> PyTree:
+        """The first rows, on the host, each leaf with the axis of rows behind the leading ones."""
+        cut = (slice(None),) * self.lead + (slice(count),)
+        columns, arrays = iter(np.moveaxis(np.asarray(self.numbers)[cut], -1, 0)), iter(self.arrays)
+        filled = [next(columns) if plain else np.asarray(next(arrays))[cut] for plain in self.plain]
         return jax.tree.unflatten(self.structure, filled)
+
+
+def _line(numbers: list[Array]) -> Array:
+    """Numbers side by side. Chosen by their place, which a compiler makes one pass of, where they are few."""
+    if len(numbers) > _FEW:
+        return jnp.stack(numbers, axis=-1)
+    places, line = jnp.arange(len(numbers)), jnp.zeros((*numbers[0].shape, len(numbers)), numbers[0].dtype)
+    for place, number in enumerate(numbers):
+        line = jnp.where(places == place, number[..., None], line)
+    return line
 
 
 def rows_ahead(fixed: Frozen, span: Span, state: State, watch: Watch, keys: Any, lead: int) -> int:

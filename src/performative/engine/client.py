@@ -10,6 +10,7 @@ from jaxtyping import Array, Int
 from performative.algorithm import Algorithm
 from performative.engine.compute import ALL_AT_ONCE, Compute
 from performative.engine.keys import ClientKeys
+from performative.engine.unroll import unrolled
 from performative.errors import check_like
 from performative.populations.base import collect
 from performative.problem import Problem
@@ -63,20 +64,18 @@ def client_round(
     asks_loss = asks_loss or algorithm.participation.wants_loss
     known: dict[str, int] = {}  # counts that need not go through the loop
 
-    def local(theta: Any, world: Any, e: Array) -> Local:
+    def local(theta: Any, world: Any, e: Array, rate: Array) -> Local:
         deployed = theta if deploy.each_step else broadcast.deployed
         clock = broadcast.clock + e
-        return Local(
-            training_loss, population, world, deployed, broadcast, clock, algorithm.eta(clock), client, expected
-        )
+        return Local(training_loss, population, world, deployed, broadcast, clock, rate, client, expected)
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry
-        e, step_noise, step_mask, step_extra = inputs
+        e, rate, step_noise, step_mask, step_extra = inputs
         step_noise = jax.tree.map(lambda row, shape: row.reshape(shape.shape), step_noise, shapes)
         if deploy.each_step:
             world = population.deploy(world, theta, loss)
-        here = local(theta, world, e)
+        here = local(theta, world, e, rate)
         batch = collect(population, step_noise, step_mask, world, here.deployed)
         out = algorithm.estimator.estimate(step_extra, theta, batch, here, estimator_memory)
         check_like(f"the direction of {type(algorithm.estimator).__name__}", out.direction, theta)
@@ -98,9 +97,11 @@ def client_round(
     # One long row a step: a compiler on a CPU makes slow work of random numbers that it writes in short rows.
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), noise)
     noise = jax.tree.map(lambda leaf: leaf.reshape(E, -1), noise)
-    inputs = (jnp.asarray(np.arange(E, dtype=np.int32)), noise, mask, ready.estimator)
+    each_step = jnp.asarray(np.arange(E, dtype=np.int32))
+    rates = jax.vmap(algorithm.eta)(broadcast.clock + each_step)
+    inputs = (each_step, rates, noise, mask, ready.estimator)
     if E > 1:
-        after, each = jax.lax.scan(step, start, inputs)
+        after, each = jax.lax.scan(step, start, inputs, unroll=unrolled(step, start, inputs, E))
         counted = jax.tree.map(lambda c: jnp.sum(c, axis=0), each)
     elif sum(leaf.size for leaf in jax.tree.leaves(noise)) < _MANY:
         after, counted = step(start, jax.tree.map(lambda leaf: leaf[0], inputs))
@@ -115,9 +116,9 @@ def client_round(
         mean_loss = total / done.astype(total.dtype)
     counted |= {name: count * done for name, count in known.items()}
     delta = jax.tree.map(jnp.subtract, theta, broadcast.theta)
-    draft = Upload(delta, done, None, counted)
+    draft, end = Upload(delta, done, None, counted), jnp.asarray(E, jnp.int32)
     extra, estimator_memory = algorithm.estimator.finish(
-        draft, local(theta, world, jnp.asarray(E, jnp.int32)), estimator_memory
+        draft, local(theta, world, end, algorithm.eta(broadcast.clock + end)), estimator_memory
     )
     sent, channel_memory = algorithm.channel.send(ready.channel, delta, broadcast, memory.channel)
     check_like(f"what {type(algorithm.channel).__name__} sends", sent, delta)
@@ -161,13 +162,13 @@ def _written_step(step: Any, start: Any, inputs: Any, round: Int[Array, ""]) -> 
     Left to itself the compiler works them out anew in each pass over the samples. It cannot where they are looked up
     in a loop whose length it does not know (min(round + 1, 1) is 1), at a place that depends on the loop's counter.
     """
-    e, noise, *rest = jax.tree.map(lambda leaf: leaf[0], inputs)
+    e, rate, noise, *rest = jax.tree.map(lambda leaf: leaf[0], inputs)
     longer = jax.tree.map(lambda row: jnp.concatenate([row, row[:1]]), noise)
 
     def once(i: Array, last: Any) -> Any:
         rows = jax.tree.map(lambda row: jax.lax.dynamic_slice(row, (i,), (row.shape[0] - 1,)), longer)
-        return step(last[0], (e, rows, *rest))
+        return step(last[0], (e, rate, rows, *rest))
 
-    counts = jax.eval_shape(lambda: step(start, (e, noise, *rest))[1])
+    counts = jax.eval_shape(lambda: step(start, (e, rate, noise, *rest))[1])
     zeros = jax.tree.map(lambda count: jnp.zeros(count.shape, count.dtype), counts)
     return jax.lax.fori_loop(0, jnp.minimum(round + 1, 1), once, (start, zeros))

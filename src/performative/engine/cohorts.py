@@ -59,8 +59,13 @@ def reject_broken(cohort: Cohort, upload: Upload) -> Cohort:
 
     Where no update is sound there is nothing to fall back on: all stay, and the run is seen to diverge.
     """
+    here = present(cohort)
     broken, count = broken_rows(cohort, upload)
-    return leave_out(cohort, broken & (count < jnp.sum(present(cohort), dtype=jnp.int32)))
+    nobody = count == jnp.sum(here, dtype=jnp.int32)
+    left = jnp.sum(jnp.where(broken, 0, cohort.weight))
+    scale = jnp.where((left > 0) & ~nobody, jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
+    stays = ~broken | nobody
+    return Cohort(cohort.ids, jnp.where(stays, cohort.weight * scale, 0), here & stays, cohort.steps, cohort.elapsed)
 
 
 def broken_rows(cohort: Cohort, upload: Upload) -> tuple[Bool[Array, " K"], Int[Array, ""]]:

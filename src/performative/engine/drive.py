@@ -17,7 +17,7 @@ from performative.callbacks.progress import Progress
 from performative.engine.audit import audit_clients, measure_risks
 from performative.engine.books import Chunk, flatten_rows, news_of
 from performative.engine.checkpoint import RunFolder
-from performative.engine.chunk import Frozen, Span, Watch, over_settings, run_chunk
+from performative.engine.chunk import Books, Frozen, Span, Watch, over_settings, run_chunk
 from performative.engine.ledgers import published_names, with_epsilon
 from performative.engine.loop import loop_chunk
 from performative.engine.processes import agree, from_all, save_once, several
@@ -187,8 +187,8 @@ def drive(
             span = Span(np.asarray(count, np.int32), np.asarray(rounds, np.int32), bound, secrets)
             span = everywhere(span, mesh)
             looked = time.perf_counter()
-            state, rows = step((fixed, span), state, watch, capacity)
-            chunk = flatten_rows(rows, lead, count)
+            state, rows = step(fixed, span, state, watch, capacity)
+            chunk = flatten_rows(rows.read(count) if isinstance(rows, Books) else rows)
             # Nothing to do in between but to show and to look: twice a second is enough. Clocks of processes differ.
             if fixed_length is None and not several(mesh):
                 pace = count / max(time.perf_counter() - looked, 1e-6)

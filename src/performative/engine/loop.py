@@ -25,9 +25,8 @@ def loop_round(
     return close_one(setup, state, cohort, broadcast, upload, clients, chosen)
 
 
-def loop_chunk(frozen: tuple[Frozen, Span], state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
+def loop_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
     """What `run_chunk` does, in Python."""
-    fixed, span = frozen
     states, books = [], []
     for repeat, key in enumerate(fixed.keys):
         here, keys = jax.tree.map(operator.itemgetter(repeat), state), run_keys(key)

@@ -105,7 +105,7 @@ def serve(
                     ledger.write(at + 1)
                 outcome = live_round(federation, transport, books, run, live.state, live.accepted, int(live.version))
                 live, diverged = _advance(live, outcome, at), outcome.told.get("diverged")
-                chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], outcome.row), 1, 1))
+                chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], outcome.row)))
                 seconds += time.monotonic() - began
                 notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
                 notes |= {} if ledger is None else {"ledger": ledger.told}
