@@ -17,18 +17,34 @@ from performative.problem import Problem
 from performative.types import Theta, as_numbers
 
 
-def on_device(tree: Any, dtype: Any, put: Callable[..., jax.Array] = jnp.asarray) -> Any:
-    """Arrays and numbers as JAX arrays; floating ones in the precision of the run."""
+def on_device(tree: Any, dtype: Any, put: Callable[..., jax.Array] | None = None) -> Any:
+    """Arrays and numbers as JAX arrays; floating ones in the precision of the run. `put` moves one of them."""
+    leaves, structure = jax.tree.flatten(tree)
+    places = [i for i, leaf in enumerate(leaves) if _is_number(leaf)]
+    if put is None:  # cast on the host, moved together
+        moved = jax.device_put([_cast(leaves[i], dtype) for i in places])
+    else:
+        moved = [put(leaves[i], dtype) if _is_floating(leaves[i]) else put(leaves[i]) for i in places]
+    for i, leaf in zip(places, moved, strict=True):
+        leaves[i] = leaf
+    return jax.tree.unflatten(structure, leaves)
 
-    def move(leaf: Any) -> Any:
-        if isinstance(leaf, bool) or not isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array)):
-            return leaf
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return leaf
-        floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-        return put(leaf, dtype) if floating else put(leaf)
 
-    return jax.tree.map(move, tree)
+def _is_number(leaf: Any) -> bool:
+    """Numbers and arrays of them; keys and truth values are left as they are."""
+    if isinstance(leaf, bool) or not isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array)):
+        return False
+    return not (isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _is_floating(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(jnp.result_type(leaf), jnp.floating))
+
+
+def _cast(leaf: Any, dtype: Any) -> Any:
+    if isinstance(leaf, jax.Array):
+        return leaf.astype(dtype) if _is_floating(leaf) else leaf
+    return np.asarray(leaf, dtype) if _is_floating(leaf) else np.asarray(leaf, jnp.result_type(leaf))
 
 
 def read_theta(problem: Problem, theta: Any, dtype: Any, name: str = "theta") -> Theta:

@@ -59,7 +59,7 @@ def test_they_are_what_numpy_makes_of_the_models_and_change_no_bit(executor):
 
 
 def test_levels_are_of_the_record_and_totals_of_all_rounds():
-    every, seldom = (run(11, pf.Record(risks=False, metrics=METRICS, every=n)) for n in (1, 4))
+    every, seldom = (run(11, pf.Record(risks=False, metrics=METRICS, every=n), dtype="float64") for n in (1, 4))
     at = [0, 4, 8, 11]
     assert seldom.rounds.tolist() == at
     np.testing.assert_array_equal(seldom["square"], every["square"][:, at])

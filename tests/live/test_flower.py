@@ -274,8 +274,8 @@ server = flower.server_app(federation)
 
 
 def test_rounds_end_in_time_though_clients_hang_and_raise(app, survived):
-    timeout = 12
-    write(app, f'recipe = "p_fedavg"\n{COMMON}', 5, timeout)
+    timeout = 45  # enough to compile on a busy machine: the others are to answer
+    write(app, f'recipe = "p_fedavg"\n{COMMON}', 3, timeout)
     usual = (app / "app.py").read_text()
     (app / "app.py").write_text(HANGING)
     try:
@@ -286,8 +286,8 @@ def test_rounds_end_in_time_though_clients_hang_and_raise(app, survived):
         (app / "app.py").write_text(usual)
     rounds = [json.loads(line) for line in (apps.server_folder(app) / "rounds.jsonl").read_text().splitlines()]
     print([told["seconds"] for told in rounds])  # about the timeout; one of the clients would take 10^6 s
-    with survived("a client over Flower that hangs or raises", 10):
-        assert [told["round"] for told in rounds] == [1, 2, 3, 4, 5]
+    with survived("a client over Flower that hangs or raises", 6):
+        assert [told["round"] for told in rounds] == [1, 2, 3]
     # On a busy machine the others may miss a round while they compile; the two never answer.
     assert {told["heard"] for told in rounds} <= {0, 1, 2, 3} and max(told["heard"] for told in rounds) == 3
     assert not any("no disk" in json.dumps(told) for told in rounds)  # the words of an error stay where it was

@@ -23,6 +23,8 @@ from performative.types import Draws, State
 
 # Numbers of a row that are written in one pass.
 _FEW = 32
+# A full chunk draws ahead at least so many times: of the last block, what the chunk does not come to is wasted.
+_BLOCKS = 8
 
 
 class Watch(eqx.Module):
@@ -131,7 +133,7 @@ def run_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: i
         )
         return rows(start, jnp.minimum(start + length, span.count), carry, Ahead(begins, drawn))
 
-    length = min(rows_ahead(fixed, span, state, watch, keys, lead), capacity)
+    length = min(rows_ahead(fixed, span, state, watch, keys, lead), max(capacity // _BLOCKS, 1))
     given = Ahead(first, span.secrets)
     shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
     carry = (state, Books(shapes, lead, capacity))
