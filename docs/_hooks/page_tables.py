@@ -15,13 +15,6 @@ from page_evidence import anchor
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "performative-results"
-_NUMBERS = {
-    "000": "Jin et al. 2024, P-FedAvg (AAAI)",
-    "003": "Jin et al. 2023, P-FedAvg (preprint)",
-    "001": "Zheng et al. 2024, PROFL",
-    "002": "Li, Yemini and Wai 2024, PCSGD and DiceSGD",
-    "004": "Joshi, slides on heterogeneity",
-}
 # From "Differs" to the end of the paragraph, lists included.
 _DIFFERS = re.compile(r"((?:[^\n.]*\. )?Differs from.*?)(?:\n\n|\Z)", re.DOTALL)
 _SEE = re.compile(r"see `(\w+)`")
@@ -29,10 +22,10 @@ _SEE = re.compile(r"see `(\w+)`")
 
 def theorems() -> str:
     """A table a paper: result, function, what it says, and what is corrected below."""
-    from performative.theory import THEOREMS
+    from performative.theory.index import PAPERS, THEOREMS
 
     parts = []
-    for paper, title in _NUMBERS.items():
+    for paper, title in PAPERS.items():
         rows = [row for row in THEOREMS if row.paper == paper]
         lines = ["| result | function | says | |", "| --- | --- | --- | --- |"]
         notes: dict[str, list[str]] = {}
