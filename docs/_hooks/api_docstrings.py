@@ -14,20 +14,19 @@ import sys
 from typing import Any
 
 import griffe
+from page_reference import modules, split_example
 
 _ENTRY = re.compile(r"^(?P<names>[\w*]+(?:, [\w*]+)*):\s+(?P<text>\S.*)$")
 _COLUMNS = re.compile(r"^(?P<names>\w+(?: \w+)*) {2,}(?P<text>\S.*)$")
 _ITEM = re.compile(r"^- ")
-# Public modules that `import performative` leaves out. Others (commands, Flower) are not imported for their docstrings.
-_LATE = (".audit", ".config", ".data", ".experiments", ".live", ".plotting", ".report", ".testing")
 
 
 class ReadableDocstrings(griffe.Extension):
     """Once a package is read, every docstring in it becomes Markdown."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        for name in ("", *_LATE):
-            importlib.import_module(f"{pkg.path}{name}")
+        for name in modules():  # others (commands, Flower) are not imported for their docstrings
+            importlib.import_module(f"{pkg.path}.{name}")
         _visit(pkg)
 
 
@@ -38,7 +37,8 @@ def _visit(thing: Any) -> None:
         if member.is_class:
             _add_constructor(member)
         if member.docstring is not None:
-            member.docstring.value = as_markdown(member.docstring.value, _names(member))
+            text, _ = split_example(member.docstring.value)  # which the page shows as a block that runs
+            member.docstring.value = as_markdown(text, _names(member))
         if member.is_module or member.is_class:
             _visit(member)
 

@@ -1,7 +1,9 @@
-"""Tables that are made when the site is built: a page asks for one by `<!-- generate: NAME -->`."""
+"""Tables that are made when the site is built: a page asks for one by `<!-- generate: NAME [OF WHAT] -->`."""
 
+import dataclasses
 import functools
 import html
+import importlib
 import inspect
 import json
 import re
@@ -11,17 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import page_reference
 from page_evidence import anchor
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "performative-results"
-_NUMBERS = {
-    "000": "Jin et al. 2024, P-FedAvg (AAAI)",
-    "003": "Jin et al. 2023, P-FedAvg (preprint)",
-    "001": "Zheng et al. 2024, PROFL",
-    "002": "Li, Yemini and Wai 2024, PCSGD and DiceSGD",
-    "004": "Joshi, slides on heterogeneity",
-}
 # From "Differs" to the end of the paragraph, lists included.
 _DIFFERS = re.compile(r"((?:[^\n.]*\. )?Differs from.*?)(?:\n\n|\Z)", re.DOTALL)
 _SEE = re.compile(r"see `(\w+)`")
@@ -29,10 +25,10 @@ _SEE = re.compile(r"see `(\w+)`")
 
 def theorems() -> str:
     """A table a paper: result, function, what it says, and what is corrected below."""
-    from performative.theory import THEOREMS
+    from performative.theory.index import PAPERS, THEOREMS
 
     parts = []
-    for paper, title in _NUMBERS.items():
+    for paper, title in PAPERS.items():
         rows = [row for row in THEOREMS if row.paper == paper]
         lines = ["| result | function | says | |", "| --- | --- | --- | --- |"]
         notes: dict[str, list[str]] = {}
@@ -157,6 +153,48 @@ def changelog() -> str:
     return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n", 1)[1].strip()
 
 
+def names(page: str) -> str:
+    """What is on a page of the API reference, each name with the line that its docstring begins with."""
+    text = page_reference.complete(page_reference.read(page_reference.PAGES / f"{page}.md"))
+    lines = ["| name | what it is |", "| --- | --- |"]
+    for path in page_reference.entries(text):
+        said = _cell(page_reference.first_line(path, text))
+        lines.append(f"| [`{page_reference.shown_as(path)}`][performative.{path}] | {said} |")
+    return "\n".join(lines)
+
+
+def parts() -> str:
+    """What can stand in each slot of a problem and an algorithm, as the package has it; wrappers last."""
+    from performative import Algorithm, Problem
+    from performative.config import registry
+
+    lines = ["| slot | what it says | parts |", "| --- | --- | --- |"]
+    for slot in (field.name for record in (Problem, Algorithm) for field in dataclasses.fields(record)):
+        module = registry.SLOTS.get(slot)
+        if module is None:
+            continue
+        said = (inspect.getdoc(importlib.import_module(f"performative.{module}")) or "").split("\n")[0]
+        found = _parts_of(slot, module)
+        wrappers = [name for name, part in found.items() if "inner" in getattr(part, "__dataclass_fields__", ())]
+        links = {name: f"[`{name}`][performative.{page_reference.path_of(module, name)}]" for name in found}
+        cell = ", ".join(links[name] for name in found if name not in wrappers)
+        cell += f"; around another: {', '.join(links[name] for name in wrappers)}" if wrappers else ""
+        lines.append(f"| {slot} | {_cell(said)} | {cell} |")
+    return "\n".join(lines)
+
+
+def _parts_of(slot: str, module: str) -> dict[str, Any]:
+    """Name -> part, of our own; a record that a function makes (`Constant`) goes by its function (`constant`)."""
+    from performative.config import registry
+
+    here = importlib.import_module(f"performative.{module}")
+    base = getattr(here, f"Abstract{slot.capitalize()}", Any)
+    found = {**registry.parts(module, (base,)), **registry.functions(module, "theta", "z")}
+    ours = {name: part for name, part in found.items() if name in here.__all__}
+    made = {name.replace("_", "") for name in ours if name.islower()}
+    return {name: part for name, part in ours.items() if name.islower() or name.lower() not in made}
+
+
 def _differences(function: Any) -> str:
     """What its docstring says of the paper's form; one that says "see `other`" is followed there."""
     text = inspect.getdoc(function) or ""
@@ -178,8 +216,12 @@ def _short(name: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for a table of Markdown: a bar would end the cell."""
-    return html.escape(text, quote=False).replace("|", "&#124;").replace("*", "&#42;").replace("_", "&#95;")
+    """Text for a table of Markdown: a bar would end the cell. What stands in backticks is shown as it is."""
+    pieces = text.split("`")
+    for at in range(0, len(pieces), 2):
+        escaped = html.escape(pieces[at], quote=False)
+        pieces[at] = escaped.replace("|", "&#124;").replace("*", "&#42;").replace("_", "&#95;")
+    return "`".join(pieces)
 
 
 def _fold(title: str, text: str) -> str:
@@ -187,6 +229,6 @@ def _fold(title: str, text: str) -> str:
     return f'<details class="note"><summary>{head}</summary><pre class="prose">{body}</pre></details>\n'
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "theorems": theorems, "ledger": ledger, "gallery": gallery, "changelog": changelog,
+TABLES: dict[str, Callable[..., str]] = {
+    "theorems": theorems, "ledger": ledger, "gallery": gallery, "changelog": changelog, "names": names, "parts": parts,
 }  # fmt: skip

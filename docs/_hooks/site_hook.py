@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import page_reference
 import page_tables
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
@@ -15,7 +16,7 @@ from page_evidence import link_claims, missing_evidence
 
 log = logging.getLogger("mkdocs.hooks.performative")
 _PICTURES = "assets/made"
-_PLACEHOLDER = re.compile(r"^<!-- generate: (\w+) -->$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"^<!-- generate: (\w+)(?: (\S+))? -->$", re.MULTILINE)
 # Only what a browser loads by itself; links that a reader may follow are not among it.
 _LOADED = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)")
 _OPTIONAL = ("stability.md",)
@@ -24,6 +25,7 @@ _executed: dict[str, Executed] = {}
 
 def on_config(config: Any) -> Any:
     """`api/` in the navigation stands for the pages that are found there, index.md first; a page may be missing."""
+    page_reference.forget()
     page_tables.forget()
     here = Path(config.docs_dir)
     found = sorted((here / "api").rglob("*.md"), key=lambda path: (path.name != "index.md", path.as_posix()))
@@ -41,7 +43,7 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Any, config: Any) -> Any:
     """Run the blocks of all pages; pictures become files of the site."""
-    pages = {file.src_uri: file.content_string for file in files.documentation_pages()}
+    pages = {file.src_uri: page_reference.complete(file.content_string) for file in files.documentation_pages()}
     try:
         _executed.clear()
         _executed.update(execute_pages(pages))
@@ -72,8 +74,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         assert result is not None
         return posixpath.relpath(_picture_uri(uri, result.picture(name, theme)), posixpath.dirname(uri) or ".")
 
-    markdown = with_outputs(markdown, result.outputs if result else [], link)
-    markdown = _PLACEHOLDER.sub(lambda found: page_tables.TABLES[found[1]](), markdown)
+    markdown = with_outputs(page_reference.complete(markdown), result.outputs if result else [], link)
+    markdown = _PLACEHOLDER.sub(lambda found: page_tables.TABLES[found[1]](*filter(None, [found[2]])), markdown)
     return link_claims(markdown, posixpath.relpath("claims.md", posixpath.dirname(uri) or "."))
 
 

@@ -9,74 +9,24 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "docs" / "api"
+sys.path.insert(0, str(FOLDER.parent / "_hooks"))
+
+from page_reference import complete, entries, modules, read  # noqa: E402
+
 _BLOCK = re.compile(r"^```python(?P<info>[^\n]*)\n(?P<code>.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-# Module -> page. A name of the package's own face may stand on any page.
-PAGES = {
-    "": None,
-    "aggregators": "aggregators",
-    "algorithm": "problem",
-    "attack": "attack",
-    "audit": "audit",
-    "batches": "batches",
-    "callbacks": "record",
-    "cases": "cases",
-    "certify": "certify",
-    "channels": "channels",
-    "citations": "citations",
-    "compare": "run",
-    "config": "run",
-    "data": "data",
-    "deploy": "deploy",
-    "domains": "deploy",
-    "draws": "facts",
-    "drift": "run",
-    "engine": "engine",
-    "estimators": "estimators",
-    "experiments": "experiments",
-    "facts": "facts",
-    "families": "families",
-    "history": "run",
-    "live": "live",
-    "losses": "losses",
-    "networks": "networks",
-    "optimisers": "optimisers",
-    "participation": "participation",
-    "partition": "partition",
-    "plan": "certify",
-    "plotting": "plotting",
-    "populations": "populations",
-    "populations.shares": "populations",
-    "populations.shifts": "populations",
-    "privacy": "privacy",
-    "problem": "problem",
-    "recipes": "recipes",
-    "record": "record",
-    "report": "report",
-    "schedules": "schedules",
-    "scoreboard": "scoreboard",
-    "skew": "run",
-    "solve": "solve",
-    "sweep": "run",
-    "tables": "networks",
-    "testing": "testing",
-    "theory": "theory",
-    "types": "types",
-}
-
-
-def pages() -> list[Path]:
-    return sorted(path for path in FOLDER.glob("*.md") if path.name != "index.md")
+# Module -> page, as the pages say. A name of the package's own face may stand on any page.
+PAGES: dict[str, str | None] = {"": None, **modules()}
 
 
 def blocks(page: Path) -> list[str]:
     """The code that the site executes, in order."""
-    found = _BLOCK.finditer(page.read_text(encoding="utf-8"))
+    found = _BLOCK.finditer(complete(read(page)))
     return [one["code"] for one in found if "no-run" not in one["info"].split()]
 
 
 def directives(page: Path) -> list[str]:
     """The objects whose docstrings stand on a page."""
-    return re.findall(r"^::: performative\.(\S+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return entries(complete(read(page)))
 
 
 def main(page: str) -> None:

@@ -1,6 +1,6 @@
 """Docstrings that are written for a terminal become lists and blocks on the site, and nothing else changes."""
 
-import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,10 +8,8 @@ import pytest
 import performative as pf
 
 pytest.importorskip("griffe")
-_FILE = Path(__file__).parents[2] / "docs" / "_hooks" / "api_docstrings.py"
-_SPEC = importlib.util.spec_from_file_location("api_docstrings", _FILE)
-api_docstrings = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(api_docstrings)
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_hooks"))
+import api_docstrings
 
 WRITTEN = """One line.
 
@@ -67,3 +65,17 @@ def test_parts_get_their_arguments():
     package.set_member("domains.Box", box)
     api_docstrings.ReadableDocstrings().on_package(pkg=package)
     assert [parameter.name for parameter in box.members["__init__"].parameters] == ["self", "lo", "hi"]
+
+
+def test_an_example_is_left_to_the_page():
+    """Which shows it below the docstring, as a block that runs; what is no example at the end stays."""
+    import griffe
+
+    package = griffe.Module("performative")
+    package.set_member("domains", griffe.Module("domains"))
+    box = griffe.Class("Box", docstring=griffe.Docstring("A box.\n\nExample:\n\n    print(1)\n\n    print(2)\n"))
+    package.set_member("domains.Box", box)
+    api_docstrings.ReadableDocstrings().on_package(pkg=package)
+    assert box.docstring.value == "A box."
+    for text in (WRITTEN, "A box.\n\nExample:\n\n    print(1)\n\nand so on"):
+        assert api_docstrings.split_example(text) == (text, "")

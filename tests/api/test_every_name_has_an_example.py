@@ -7,11 +7,17 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from api_pages import FOLDER, PAGES, blocks, directives, pages
+from api_pages import FOLDER, PAGES, blocks, directives
 
 import performative as pf
+from performative.config import registry
+
+sys.path.insert(0, str(FOLDER.parent / "_hooks"))
+import page_tables
+from page_reference import complete, pages, read
 
 
 def _module(name):
@@ -38,10 +44,12 @@ def _pages_of(module):
 
 
 def test_every_public_module_has_a_page():
-    """What the package's own face names, and every module that says what is public in it."""
-    faces = {name for name in pf.__all__ if getattr(pf, name).__class__.__name__ == "module"}
-    late = {"audit", "data", "experiments", "live", "plotting", "report", "testing"}
-    assert not (faces | late) - set(PAGES)
+    """Every module that says what is public in it, but for the commands."""
+    root = Path(pf.__file__).parent
+    files = {path.stem if path.stem != "__init__" else path.parent.name: path for path in root.glob("*.py")}
+    files |= {path.parent.name: path for path in root.glob("*/__init__.py")}
+    public = {name for name, path in files.items() if "\n__all__ = [" in path.read_text(encoding="utf-8")}
+    assert public - {"performative", "cli", "demo"} <= set(PAGES)
     for name in PAGES:
         assert _module(name).__all__, f"performative.{name} does not say what is public in it"
 
@@ -50,7 +58,8 @@ def test_every_public_module_has_a_page():
 def test_every_name_is_in_an_executed_block(module):
     words = set().union(*(_words(page) for page in _pages_of(module)))
     missing = sorted(set(_module(module).__all__) - words)
-    assert not missing, f"docs/api/{PAGES[module] or '*'}.md has no example of {missing}"
+    page = f"docs/api/{PAGES[module] or '*'}.md"
+    assert not missing, f"{missing}: give an example at the end of the docstring (after `Example:`), or on {page}"
 
 
 @pytest.mark.parametrize("module", PAGES)
@@ -74,13 +83,79 @@ def test_directives_name_what_exists_once():
 
 
 def test_the_index_lists_every_name():
-    index = (FOLDER / "index.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| \[`([\w.]+)`\]\[performative\.([\w.]+)\] \| \S.* \|$", index, flags=re.MULTILINE)
+    """Its tables are made from the pages, each of which it asks for once, below a heading that links to it."""
+    index = read(FOLDER / "index.md")
+    asked = re.findall(r"^## \[.+\]\((\S+)\.md\)\n\n<!-- generate: names (\S+) -->$", index, flags=re.MULTILINE)
+    assert sorted(asked) == [(page.stem, page.stem) for page in pages()]
+    tables = "\n".join(page_tables.names(page) for _, page in asked)
+    listed = re.findall(r"^\| \[`([\w.]+)`\]\[performative\.([\w.]+)\] \| \S.* \|$", tables, flags=re.MULTILINE)
     assert {path for _, path in listed} == {path for page in pages() for path in directives(page)}
     for module in PAGES:
         for name in _module(module).__all__:
             if getattr(_module(module), name).__class__.__name__ != "module":
                 assert any(path.split(".")[-1] == name for _, path in listed), f"index.md lacks {module}.{name}"
+
+
+class Newcomer(pf.participation.AbstractParticipation):
+    """Nobody
+    takes part, with |a| < 1 * x_y; see `a|b`.
+
+    Example:
+
+        import performative as pf
+
+        for n in (1, 2):
+            print(n, pf.participation.Newcomer)
+    """
+
+    def size(self, clients):
+        return 0
+
+    def select(self, key, facts, memory):
+        raise NotImplementedError
+
+
+def newer():
+    """A function without an example."""
+
+
+@pytest.fixture
+def newcomers(monkeypatch):
+    """Two public names that no page knows."""
+    module = pf.participation
+    for thing in (Newcomer, newer):
+        monkeypatch.setattr(module, thing.__name__, thing, raising=False)
+    monkeypatch.setattr(module, "__all__", [*module.__all__, "Newcomer", "newer"])
+    caches = (_words, registry._public)
+    for known in caches:
+        known.cache_clear()
+    yield
+    for known in caches:
+        known.cache_clear()
+
+
+def test_a_new_name_is_its_file_and_one_export(newcomers):
+    """It gets an entry on the page of its module, with the example of its docstring, and a row in the index."""
+    page = FOLDER / "participation.md"
+    assert directives(page)[-2:] == ["participation.Newcomer", "participation.newer"]
+    assert (
+        blocks(page)[-1] == "import performative as pf\n\nfor n in (1, 2):\n    print(n, pf.participation.Newcomer)\n"
+    )
+    shown = complete(read(page))
+    assert shown.endswith("\n\n::: performative.participation.newer\n    options:\n      members: false\n")
+    rows = page_tables.names("participation").split("\n")
+    link = "[`Newcomer`][performative.participation.Newcomer]"
+    assert f"| {link} | Nobody takes part, with &#124;a&#124; &lt; 1 &#42; x&#95;y; see `a|b`. |" in rows
+    assert link in page_tables.parts() and "newer" not in page_tables.parts()
+
+
+def test_a_new_name_without_an_example_is_told(newcomers):
+    with pytest.raises(AssertionError, match=r"\['newer'\]: give an example at the end of the docstring"):
+        test_every_name_is_in_an_executed_block("participation")
+
+
+def test_a_name_that_stands_on_a_page_gets_no_second_entry():
+    assert all(complete(read(page)).count(":::") == read(page).count(":::") for page in pages())
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)

@@ -1,6 +1,7 @@
 """What commands print, write and return."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import performative as pf
 import performative.bench
 from performative.cli import app
+from performative.cli.app import COMMANDS
 from performative.cli.summary import mean_interval
 from performative.config import Experiment, load_experiment
 from performative.describe import describe
@@ -234,13 +237,36 @@ def test_version_and_help():
 
     assert invoke("--version").stdout == f"performative {performative.__version__}\n"
     assert json.loads(invoke("--version", "--json").stdout)["performative"] == performative.__version__
-    for words in (("--help",), ("run", "--help"), ("demo", "--help"), ("bench", "--help")):
-        assert "Exit codes" in invoke(*words).stdout
+    assert "Exit codes" in invoke("--help").stdout
     assert invoke("run").exit_code == 2
     module = subprocess.run(
         [sys.executable, "-m", "performative", "--version"], capture_output=True, text=True, check=True
     )
     assert module.stdout == f"performative {performative.__version__}\n"
+
+
+def leaves(group, *words):
+    """Every command with the words that call it, whatever group it is in."""
+    for name, command in group.commands.items():
+        yield from leaves(command, *words, name) if hasattr(command, "commands") else [((*words, name), command)]
+
+
+def test_every_command_says_what_it_does_and_speaks_json():
+    found = dict(leaves(typer.main.get_command(app)))
+    assert {words[0] for words in found} == set(COMMANDS)
+    for words, command in found.items():
+        assert command.help and "Exit codes" in command.epilog, words
+        assert "--json" in {option for parameter in command.params for option in parameter.opts}, words
+    assert "Exit codes" in invoke("run", "--help").stdout
+
+
+def test_a_file_that_is_a_command_is_one_of_the_commands():
+    """A command is a file and a word in COMMANDS; a file with something of its own name was meant to be one."""
+    here = Path(pf.__file__).parent / "cli"
+    meant = [
+        path.stem for path in here.glob("*.py") if re.search(rf"^(def )?{path.stem}\b[ (]", path.read_text(), re.M)
+    ]
+    assert sorted(meant) == sorted({*COMMANDS, "app"})
 
 
 def test_bench_prints_ratios_and_knows_its_names(monkeypatch):

@@ -1,5 +1,6 @@
 """What turns pages into a site: blocks that run, tables that are generated, a build that refuses."""
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,13 +139,13 @@ def test_a_page_that_loads_from_elsewhere_is_refused(tmp_path):
 
 
 def test_the_table_of_theorems_has_every_result():
-    from performative.theory import THEOREMS
+    from performative.theory.index import PAPERS, THEOREMS
 
     table = page_tables.theorems()
     for row in THEOREMS:
         assert f"| {row.number} |" in table
     assert "`pf.theory.theorem_3_1`" in table and "Theorem 3.1, Theorem 3.2, Theorem 3.3: what is corrected" in table
-    assert table.count("\n| ") == len(THEOREMS) + 2 * 5, "a bar in a cell would make another column"
+    assert table.count("\n| ") == len(THEOREMS) + 2 * len(PAPERS), "a bar in a cell would make another column"
     assert all(line.count("|") == 5 for line in table.split("\n") if line.startswith("| "))
 
 
@@ -190,9 +191,49 @@ def test_the_gallery_says_how_to_make_it_or_shows_what_is_there(tmp_path, monkey
 
 
 def test_marks_in_pages_have_a_table():
-    marks = [m for path in (ROOT / "docs").glob("*.md") for m in site_hook._PLACEHOLDER.findall(path.read_text())]
-    assert sorted(marks) == sorted(page_tables.TABLES)
+    """`entries` is no table: it is replaced before the blocks of a page run."""
+    texts = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    marks = {name for text in texts for name, _ in site_hook._PLACEHOLDER.findall(text)}
+    assert marks == {"entries", *page_tables.TABLES}
     assert page_tables.changelog().startswith("## ")
+
+
+def test_the_table_of_parts_has_every_part_of_a_slot_once():
+    """What a file may name in a slot is what the page lists, each with a link into the reference."""
+    import performative as pf
+
+    slots = (line.split(" | ") for line in page_tables.parts().split("\n")[2:])
+    rows = {
+        slot.removeprefix("| "): re.findall(r"\[`(\w+)`\]\[performative\.[\w.]+\]", cell) for slot, _, cell in slots
+    }
+    assert {"population", "batch", "estimator", "participation", "channel", "aggregator", "rate", "deploy"} <= set(rows)
+    for slot, module in (("aggregator", pf.aggregators), ("channel", pf.channels), ("population", pf.populations)):
+        things = {name: getattr(module, name) for name in module.__all__ if not name.startswith("Abstract")}
+        assert sorted(rows[slot]) == sorted(name for name, thing in things.items() if isinstance(thing, type))
+    assert "LocalWork" in rows["participation"] and "Exponential" not in rows["participation"]
+    assert rows["rate"] == ["constant", "harmonic", "theorem"]
+
+
+def test_an_example_of_a_docstring_runs_on_its_page(monkeypatch):
+    """mkdocs hands a page over twice, to run its blocks and to render it: both see the same blocks."""
+    monkeypatch.setattr(site_hook.page_reference, "_docstring", lambda path: "One.\n\nExample:\n\n    print(7)\n")
+    written = "# T\n\n::: performative.run\n    options:\n      members: false\n\n```python\nprint(8)\n```\n"
+    ran = {}
+    execute = lambda pages: ran.update(pages) or {"api/t.md": SimpleNamespace(outputs=outputs, seconds=0)}  # noqa: E731
+    outputs = [Output("first\n", ()), Output("second\n", ())]
+    monkeypatch.setattr(site_hook, "execute_pages", execute)
+    monkeypatch.setattr(site_hook.page_tables, "gallery_files", dict)
+    file = SimpleNamespace(src_uri="api/t.md", content_string=written)
+
+    class Files(list):
+        def documentation_pages(self):
+            return [file]
+
+    site_hook.on_files(Files(), None)
+    assert [block.code for block in read_blocks(ran["api/t.md"])] == ["print(7)", "print(8)"]
+    shown = site_hook.on_page_markdown(written, SimpleNamespace(file=file), None, None)
+    assert shown.index("members: false") < shown.index("print(7)") < shown.index("first") < shown.index("print(8)")
+    site_hook._executed.clear()
 
 
 def test_every_running_block_is_counted_once():

@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from performative.theory.index import CLIPPED, P_FEDAVG, PROFL, THEOREMS
+from performative import theory
+from performative.theory.index import PAPERS, THEOREMS, Numbered, collect, numbered
 
 ASKED = {
     "000": ("Proposition 2.8", "Proposition 2.9", "Theorem 3.1", "Theorem 3.2", "Theorem 3.3"),
@@ -36,11 +37,60 @@ def test_nothing_that_was_asked_for_is_missing():
         there = {row.number for row in THEOREMS if row.paper == paper}
         assert set(numbers) <= there, set(numbers) - there
     assert len({(row.paper, row.number) for row in THEOREMS}) == len(THEOREMS)
-    assert {row.paper for row in THEOREMS} == {"000", "001", "002", "003", "004"}
-    assert all(row in THEOREMS for row in (*P_FEDAVG, *PROFL, *CLIPPED))
+    assert {row.paper for row in THEOREMS} == set(PAPERS)
 
 
 def test_bounds_of_paper_001_offer_the_printed_form():
-    for row in PROFL:
-        if row.number not in ("Lemma 5.6", "Lemma C.3"):  # nothing to correct in the formulas
+    for row in THEOREMS:
+        if row.paper == "001" and row.number not in ("Lemma 5.6", "Lemma C.3"):  # nothing to correct in the formulas
             assert "printed" in inspect.signature(row.function).parameters, row.number
+
+
+NEW = """
+from performative.theory.index import numbered
+
+@numbered("003", "Theorem B.10", "what the preprint has")
+@numbered("000", "Theorem 3.10", "what the paper has")
+def both(): ...
+
+@numbered("000", "Theorem 3.9", "a record")
+class Record:
+    @numbered("000", "Lemma A.1", "a method")
+    def bound(self): ...
+
+@other("000", "Theorem 0.1", "of somebody else")
+def unmarked(): ...
+
+raise RuntimeError("collecting does not import")
+"""
+
+
+def test_what_is_marked_is_collected_in_the_order_of_the_papers(tmp_path, monkeypatch):
+    """A new result is its function with a mark: no other place names it."""
+    deep = tmp_path / "fresh_theory" / "deep"
+    deep.mkdir(parents=True)
+    (tmp_path / "fresh_theory" / "__init__.py").write_text("")
+    (deep / "results.py").write_text(NEW)
+    monkeypatch.syspath_prepend(tmp_path)
+    where = "fresh_theory.deep.results:"
+    assert collect("fresh_theory") == (
+        Numbered("000", "Theorem 3.9", f"{where}Record", "a record"),
+        Numbered("000", "Theorem 3.10", f"{where}both", "what the paper has"),
+        Numbered("000", "Lemma A.1", f"{where}Record.bound", "a method"),
+        Numbered("003", "Theorem B.10", f"{where}both", "what the preprint has"),
+    )
+
+
+def test_a_mark_leaves_its_function_alone_and_needs_a_known_paper():
+    def function():
+        """Anything."""
+
+    assert numbered("000", "Theorem 9.9", "nothing")(function) is function
+    with pytest.raises(ValueError, match=r"no paper '017' among 000, .*PAPERS"):
+        numbered("017", "Theorem 1", "nothing")
+
+
+def test_an_import_does_not_collect():
+    """Collecting reads every file, so neither module holds the table: it is made when it is asked for, once."""
+    assert "THEOREMS" not in {**vars(theory), **vars(theory.index)} and "THEOREMS" in theory.__all__
+    assert theory.THEOREMS is theory.index.THEOREMS

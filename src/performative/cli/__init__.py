@@ -1,4 +1,4 @@
-"""The command line: `performative demo | run FILE.toml | bench`."""
+"""The command line; `performative --help` lists the commands."""
 
 from performative.cli.app import app, main
 

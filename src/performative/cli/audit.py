@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Reporter, reporting
+from performative.cli.output import Exit, Failure, Json, Reporter, reporting
 
 if TYPE_CHECKING:
     from performative.audit.report import AuditReport
@@ -35,9 +35,7 @@ def audit(
         "performative-audit"
     ),
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the rows kept and of the bootstrap.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Logs of past deployments: do the data react to the model, and where does retraining lead?
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, reporting
 
 data = typer.Typer(
     name="data",
@@ -12,7 +12,6 @@ data = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
 @data.command("list", epilog=EXIT_CODES)

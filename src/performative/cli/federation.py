@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Reporter, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, reporting
 
 federation = typer.Typer(
     name="federation",
@@ -13,7 +13,6 @@ federation = typer.Typer(
     no_args_is_help=True,
 )
 App = Annotated[Path, typer.Option("--app", help="The app folder, as `init` writes it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 _HERE = Path(".")
 
 

@@ -8,13 +8,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 the run failed or diverged; 2 the command or its input is wrong; 130 interrupted."
 )
+JSON_HELP = "Print one JSON object on standard output and nothing else."
+Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
 class Exit(IntEnum):

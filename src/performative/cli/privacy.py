@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Reporter, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, reporting
 
 privacy = typer.Typer(
     name="privacy",
@@ -34,7 +34,6 @@ Steps, MaybeSteps = Annotated[int, _STEPS], Annotated[int | None, _STEPS]
 Sampling = Annotated[Sampler, typer.Option("--sampling", help="How a step really picks rows (or a round, clients).")]
 Size = Annotated[int | None, typer.Option("--batch", help="Rows a step: n; for poisson the mean number.")]
 Rows = Annotated[int | None, typer.Option("--rows", help="Rows of the table; to protect clients, their number.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
 @privacy.command(epilog=EXIT_CODES)

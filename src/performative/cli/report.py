@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, reporting
+from performative.cli.output import Exit, Failure, Json, reporting
 
 
 def report(
@@ -17,9 +17,7 @@ def report(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option("--title", help="The page's heading instead of the usual one.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """One interactive HTML file of a run, of a folder of results, or of an audit; it works offline.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Reporter, reporting
+from performative.cli.output import Exit, Failure, Json, Reporter, reporting
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,9 +34,7 @@ def reproduce(
     listing: Annotated[bool, typer.Option("--list", help="Name the experiments and stop.")] = False,
     ledger: Annotated[bool, typer.Option("--ledger", help="Print every claim with its verdict and stop.")] = False,
     save: Annotated[Path | None, typer.Option("--save", help="With --ledger: write it to this JSON file.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Figures of the papers: run by name, drawn, and each claim held against what was measured.
 

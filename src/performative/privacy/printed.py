@@ -7,6 +7,7 @@ import numpy as np
 
 from performative.arguments import checked
 from performative.privacy.accounting import Number, PoissonSampling, Release, WithoutReplacement, epsilon
+from performative.theory.index import numbered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +52,7 @@ class PrintedNoise:
         )
 
 
+@numbered("002", "Corollary 3.6", "noise for (eps, delta), with the eps that it really gives")
 @checked
 def corollary_3_6_as_printed(epsilon: Number, delta: Number, steps: Number, rows: Number, clip: Number) -> PrintedNoise:
     """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate`.

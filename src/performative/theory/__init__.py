@@ -1,5 +1,7 @@
 """What is known without a run: exact moments of the Gaussian problem, and the theorems' constants."""
 
+from typing import TYPE_CHECKING, Any
+
 from performative.theory.assumptions import Assumptions
 from performative.theory.clipped import (
     Bound,
@@ -33,7 +35,7 @@ from performative.theory.heterogeneity import (
     participation_variance,
     tuned_orders,
 )
-from performative.theory.index import THEOREMS, Numbered
+from performative.theory.index import Numbered
 from performative.theory.p_fedavg import Theorem, p_fedavg, theorem_3_1, theorem_3_2, theorem_3_3
 from performative.theory.p_fedavg_appendix import theorem_b_4, theorem_c_5, theorem_d_5, theorem_d_8
 from performative.theory.profl import (
@@ -86,6 +88,9 @@ from performative.theory.time_to_accuracy import (
     steps_to_accuracy,
     total_time,
 )
+
+if TYPE_CHECKING:
+    from performative.theory.index import THEOREMS
 
 __all__ = [
     "THEOREMS",
@@ -180,3 +185,12 @@ __all__ = [
     "travel",
     "tuned_orders",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`THEOREMS` is collected when it is asked for."""
+    if name == "THEOREMS":
+        from performative.theory import index
+
+        return index.THEOREMS
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from performative.arguments import Count, Values, check_fields, checked
+from performative.theory.index import numbered
 
 FORMS = ("recursion", "closed", "printed")
 
@@ -66,6 +67,7 @@ class Bound:
         return self.transient + self.noise + self.clipping
 
 
+@numbered("002", "Theorem 3.4", "E |theta_t - theta_PS|^2 of PCSGD")
 @checked
 def pcsgd(
     given: ClippedAssumptions,
@@ -132,6 +134,7 @@ def bias_bound(given: ClippedAssumptions, clip: float, excess: float | None = No
     return (8.0 if printed else 1.0) * C1 * amplified if C1 > 0 else 0.0
 
 
+@numbered("002", "Lemma 5.1", "one step of PCSGD")
 @checked
 def one_step(
     given: ClippedAssumptions, clip: float, eta: Values, square: Values, pull: Values, sigma: float = 0.0
@@ -143,6 +146,7 @@ def one_step(
     return (1.0 - 2.0 * given.mu * eta) * square + eta**2 * second_moment(given, clip, sigma) - 2.0 * eta * pull
 
 
+@numbered("002", "Lemma 5.2", "what clipping adds to a step")
 @checked
 def clip_pull(given: ClippedAssumptions, clip: float, eta: Values, square: Values, printed: bool = False) -> Any:
     """Lemma 5.2: the largest -2 gamma <theta_t - theta_PS, E_t b_t>; (21) has 4 C_1 where C_1 is enough.
@@ -155,6 +159,7 @@ def clip_pull(given: ClippedAssumptions, clip: float, eta: Values, square: Value
     return eta * (2.0 * given.L * given.beta + given.mu_tilde) * square + eta * C1 / given.mu_tilde
 
 
+@numbered("002", "Lemma A.2", "change of grad f with model and world")
 @checked
 def gradient_change(L: float, beta: float, model: Values, world: Values) -> Any:
     """Lemma A.2: the largest |grad f(u; v) - grad f(u'; v')| where |u - u'| = model and |v - v'| = world.
@@ -172,6 +177,7 @@ def unroll(keep: np.ndarray, add: np.ndarray, start: float = 0.0) -> np.ndarray:
     return np.asarray(values, np.float64)
 
 
+@numbered("002", "Lemma A.1", "what is asked of the steps")
 def unmet_steps(eta: np.ndarray, mu: float, limit: float, power: int = 1) -> tuple[str, ...]:
     """What Lemma A.1 asks of the steps: (gamma_t / gamma_{t+1})^p <= 1 + mu gamma_{t+1} / 2, gamma <= limit.
 

@@ -15,6 +15,7 @@ import numpy as np
 from performative.arguments import check_fields
 from performative.theory.clipped import ClippedAssumptions
 from performative.theory.dice import DiceAssumptions
+from performative.theory.index import numbered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,7 @@ class ClippedQuadratic:
         """
         return -self.p * min(_clip(clip) / (1.0 - self.p), self.a * self.b) / self.mu_tilde
 
+    @numbered("002", "Theorem 3.5", "the bias that no step removes")
     def squared_bias(self, clip: float) -> float:
         """|theta_inf - theta_PS|^2 = p^2 max(0, a b - c / (1 - p))^2 / (1 - a beta)^2."""
         return (self.pcsgd_limit(clip) - self.stable) ** 2

@@ -14,6 +14,7 @@ import numpy as np
 
 from performative.arguments import Count, Finite, Values, checked
 from performative.theory.clipped import ClippedAssumptions, bias_bound, check_steps, second_moment, unroll, weak
+from performative.theory.index import numbered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Choice:
     unmet: tuple[str, ...] = ()
 
 
+@numbered("002", "Corollary 3.7", "the constant step that minimises the bound")
 @checked
 def optimal_step(
     given: ClippedAssumptions, clip: float, rounds: Count, sigma: float = 0.0, printed: bool = False
@@ -90,6 +92,7 @@ def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: float) -> C
     return Choice(None, given.G / (1 + ratio), start + S1 / mu * given.G**2 * ratio / (1 + ratio))
 
 
+@numbered("002", "Corollary 3.8", "the clip that minimises the bound as T grows")
 @checked
 def optimal_clip_limit(given: ClippedAssumptions, phi: float, kappa: float, printed: bool = False) -> Choice:
     """Corollary 3.8: the clip as T grows with the privacy held fixed, so that d sigma^2 = c^2 phi T.

@@ -22,6 +22,7 @@ from performative.theory.clipped import (
     unmet_steps,
     unroll,
 )
+from performative.theory.index import numbered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,7 @@ class DiceAssumptions:
         return self.mu - self.L * self.beta
 
 
+@numbered("002", "Theorem 4.3", "E |theta_t - gamma_t e_t - theta_PS|^2 of DiceSGD")
 @checked
 def dicesgd(given: DiceAssumptions, eta: Values, sigma: float = 0.0, form: str = "recursion") -> Bound:
     """Theorem 4.3: E |theta_t - gamma_t e_t - theta_PS|^2 of DiceSGD, which vanishes with the steps.

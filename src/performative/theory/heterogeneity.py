@@ -16,6 +16,7 @@ import numpy as np
 
 from performative.arguments import Count, Values, check_fields, checked
 from performative.messages import coded
+from performative.theory.index import numbered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,7 @@ class GradientBound:
         return self.optimisation + self.noise + self.participation + self.drift
 
 
+@numbered("004", "client drift; partial participation", "mean E |grad F|^2 of FedAvg, four terms, with constants")
 @checked
 def fedavg(
     given: FederatedAssumptions,
@@ -126,6 +128,7 @@ def check_participants(clients: int, participants: int | None) -> int:
     return int(K)
 
 
+@numbered("004", "FedVARP", "the same without participation; constants hidden")
 @checked
 def fedvarp(
     given: FederatedAssumptions,
@@ -145,6 +148,7 @@ def fedvarp(
     return dataclasses.replace(found, participation=0.0, drift=0.0 if printed else found.drift)
 
 
+@numbered("004", "tuned step", "orders of noise, participation and drift; constants hidden")
 @checked
 def tuned_orders(local_steps: Count, rounds: Count, participants: Count) -> tuple[float, float, float]:
     """The slide's orders for eta ~ sqrt(M / (tau T)), M clients a round: noise, participation, drift.
@@ -158,6 +162,7 @@ def tuned_orders(local_steps: Count, rounds: Count, participants: Count) -> tupl
     return 1.0 / math.sqrt(M * tau * T), math.sqrt(tau / (M * T)), M * tau / T
 
 
+@numbered("004", "FedExP", "the server step, and what it guarantees")
 @checked
 def extrapolation(squares: Values, mean_square: Values, eps: float = 0.0, printed: bool = False) -> Any:
     """FedExP's server step: max(1, mean_i |D_i|^2 / (2 (|mean D|^2 + eps))).

@@ -17,6 +17,7 @@ import numpy as np
 from performative.arguments import Count, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import check_scheme, read_local_steps
+from performative.theory.index import numbered
 
 NAMES = {"full": "3.1", "one": "3.2", "two": "3.3"}
 
@@ -98,18 +99,21 @@ def p_fedavg(
     return Theorem(name, E, scheme, k, 2.0 / mu, gamma, v, {**c, "eta_0": eta_0, "B": B}, (), printed)
 
 
+@numbered("000", "Theorem 3.1", "E |theta_t - theta_PS|^2, all clients")
 @checked
 def theorem_3_1(assumptions: Assumptions, local_steps: Count, printed: bool = False) -> Theorem:
     """Theorem 3.1: full participation; see `p_fedavg`."""
     return p_fedavg(assumptions, local_steps, "full", None, printed)
 
 
+@numbered("000", "Theorem 3.2", "E |theta_t - theta_PS|^2, Scheme I")
 @checked
 def theorem_3_2(assumptions: Assumptions, local_steps: Count, k: Count, printed: bool = False) -> Theorem:
     """Theorem 3.2: Scheme I, k draws with replacement; see `p_fedavg`."""
     return p_fedavg(assumptions, local_steps, "one", k, printed)
 
 
+@numbered("000", "Theorem 3.3", "E |theta_t - theta_PS|^2, Scheme II")
 @checked
 def theorem_3_3(assumptions: Assumptions, local_steps: Count, k: Count, printed: bool = False) -> Theorem:
     """Theorem 3.3: Scheme II, k of N without replacement, equal weights; see `p_fedavg`."""

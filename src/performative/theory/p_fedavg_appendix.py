@@ -12,6 +12,7 @@ import numpy as np
 from performative.arguments import Count, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import read_local_steps
+from performative.theory.index import numbered
 from performative.theory.p_fedavg import (
     Theorem,
     consensus,
@@ -25,6 +26,7 @@ from performative.theory.p_fedavg import (
 ROUNDING = 1.0 + 1e-9
 
 
+@numbered("003", "Theorem B.4", "Theorem 3.1 with any beta / (t + gamma)")
 @checked
 def theorem_b_4(
     assumptions: Assumptions, local_steps: Count, beta: float, gamma: float, printed: bool = False
@@ -47,6 +49,7 @@ def theorem_b_4(
     return _any_steps("B.4", assumptions, local_steps, beta, gamma, "full", None, printed)
 
 
+@numbered("003", "Theorem C.5", "Theorems 3.2 and 3.3 with any beta / (t + gamma)")
 @checked
 def theorem_c_5(
     assumptions: Assumptions,
@@ -69,6 +72,7 @@ def theorem_c_5(
     return _any_steps("C.5", assumptions, local_steps, beta, gamma, scheme, k, printed)
 
 
+@numbered("003", "Theorem D.5", "bounded gradients, all clients")
 @checked
 def theorem_d_5(
     assumptions: Assumptions, local_steps: Count, beta: float, gamma: float, printed: bool = False
@@ -89,6 +93,7 @@ def theorem_d_5(
     return _bounded_gradients("D.5", assumptions, local_steps, beta, gamma, "full", None, printed)
 
 
+@numbered("003", "Theorem D.8", "bounded gradients, Schemes I and II")
 @checked
 def theorem_d_8(
     assumptions: Assumptions,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from performative.arguments import Count, Extended, Finite, Values, check_fields, checked
+from performative.theory.index import numbered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +142,7 @@ def client_drift(given: PerformativeAssumptions, eta: float, local_steps: Count)
     return (local_steps - 1) * eta * given.G * math.sqrt(float(given.alpha @ given.lipschitz**2))
 
 
+@numbered("001", "Theorem 5.10", "E L(theta_t) - L(theta_PO)")
 @checked
 def theorem_5_10(
     given: PerformativeAssumptions,
@@ -189,6 +191,7 @@ def theorem_5_10(
     return RiskBound(keep**t * given.gap, total * step, total * smooth * eta**2 * variance / 2.0)
 
 
+@numbered("001", "Corollary 5.11", "the same without contamination, and when there is no floor")
 @checked
 def corollary_5_11(
     given: PerformativeAssumptions,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from performative.arguments import Count, Extended, checked
+from performative.theory.index import numbered
 from performative.types import as_numbers
 
 
@@ -25,6 +26,7 @@ class Extremes:
     unmet: tuple[str, ...] = ()
 
 
+@numbered("001", "Lemma 5.6", "F, M, G and l_max of a problem on boxes")
 @checked
 def lemma_5_6(
     models: tuple[Any, Any],
@@ -64,6 +66,7 @@ def lemma_5_6(
     return Extremes(F, M, G, l_max, tuple(unmet))
 
 
+@numbered("001", "Lemma C.3", "sensitivity of a mixture of two groups")
 @checked
 def mixture_sensitivity(group_sensitivity: Extended, distance: Extended, share_slope: Extended) -> Any:
     """Lemma C.3: sensitivity of a mixture of two groups whose shares respond to the model.

@@ -17,6 +17,7 @@ import numpy as np
 
 from performative.arguments import Count, Values, checked
 from performative.messages import coded
+from performative.theory.index import numbered
 from performative.theory.profl import PerformativeAssumptions
 
 
@@ -40,6 +41,7 @@ class ErrorBound:
         return (self.bias + math.sqrt(self.variance)) ** 2
 
 
+@numbered("001", "Lemma 5.7", "error of the estimated df/dtheta")
 @checked
 def lemma_5_7(
     given: PerformativeAssumptions,
@@ -140,6 +142,7 @@ def contaminated_variance(variance: float, contamination: float, outliers: float
     return (1.0 - e) * variance + e * outliers + e * (1.0 - e) * offset**2
 
 
+@numbered("001", "Lemma 5.8", "error of the first term of the performative gradient")
 @checked
 def lemma_5_8(
     given: PerformativeAssumptions,
@@ -162,6 +165,7 @@ def lemma_5_8(
     return ErrorBound(0.0, given.L**2 * variance / samples / (1.0 if confidence is None else confidence))
 
 
+@numbered("001", "Lemma 5.9", "error of its second term, for data and for outliers")
 @checked
 def lemma_5_9(
     given: PerformativeAssumptions,
@@ -213,6 +217,7 @@ def lemma_5_9(
     return ErrorBound(l * ((score + offset) * root + F * (2.0 * score / math.sqrt(samples) + offset)), 0.0)
 
 
+@numbered("001", "Lemma C.1", "how far clients drift apart in R local steps")
 @checked
 def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: Count, printed: bool = False) -> ErrorBound:
     """Lemma C.1: sum alpha_i w_i E |theta_bar - theta_i|^2 within R steps of an average, w_i = Lambda_i^2.
@@ -240,6 +245,7 @@ def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: Count, pr
     return ErrorBound(0.0, walked * min(float(w.max()), float(4.0 * given.alpha @ ((1.0 - given.alpha) ** 2 * w))))
 
 
+@numbered("001", "Lemma C.2", "error of the whole performative gradient under contamination")
 @checked
 def lemma_c_2(
     given: PerformativeAssumptions,

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from performative.arguments import Count, checked
+from performative.theory.index import numbered
 from performative.theory.profl import PerformativeAssumptions
 
 
@@ -31,6 +32,7 @@ def sample_size_terms(
     return above, 2 * tolerance - bias
 
 
+@numbered("001", "Section 5.3, n", "samples that an allowed error asks for")
 @checked
 def sample_size(
     given: PerformativeAssumptions,

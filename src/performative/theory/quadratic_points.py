@@ -15,6 +15,7 @@ from performative.arguments import Count, Values, checked
 from performative.messages import coded
 from performative.theory.gaussian import by_client, check_weights
 from performative.theory.heterogeneity import check_participants, participation_variance
+from performative.theory.index import numbered
 from performative.types import as_array
 
 # A factor this close to one is one: sums over clients carry such errors.
@@ -34,6 +35,7 @@ class Floor:
     participation: float
 
 
+@numbered("004", "exact: FedAvg", "where FedAvg settles, and its variance for small steps")
 @checked
 def quadratic_floor(
     mean: Values, slope: Values, eta: float, local_steps: Count, sigma: float = 0.0, participants: Count | None = None
@@ -63,6 +65,7 @@ def quadratic_floor(
     )  # fmt: skip
 
 
+@numbered("004", "exact: cyclic", "where a cycle of groups settles")
 @checked
 def cycle_point(
     mean: Values,
@@ -101,6 +104,7 @@ def _read_groups(groups: Any, p: np.ndarray) -> list[np.ndarray]:
     return rows
 
 
+@numbered("004", "exact: unequal work", "where FedAvg and FedNova settle")
 @checked
 def settled_point(
     mean: Values,

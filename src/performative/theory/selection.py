@@ -12,10 +12,12 @@ import numpy as np
 
 from performative.arguments import Count, Values, check_fields, checked
 from performative.theory.clipped import check_steps, unroll
+from performative.theory.index import numbered
 
 # Unequal work.
 
 
+@numbered("004", "mismatched objective", "weights of the objective that FedAvg minimises")
 @checked
 def objective_weights(weights: Values, local_steps: Values) -> np.ndarray:
     """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it really minimises; FedNova's are p_i.
@@ -26,6 +28,7 @@ def objective_weights(weights: Values, local_steps: Values) -> np.ndarray:
     return p * tau / (p @ tau)
 
 
+@numbered("004", "FedNova, tau_eff", "sum p_i tau_i")
 @checked
 def effective_steps(weights: Values, local_steps: Values) -> float:
     """FedNova's tau_eff = sum p_i tau_i."""
@@ -43,6 +46,7 @@ def _read_work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
     return p, tau
 
 
+@numbered("004", "mismatched objective, bound", "|grad F|^2 where FedAvg settles")
 @checked
 def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) -> float:
     """|grad F|^2 at the minimiser of FedAvg's objective is at most chi^2 times sum_i w_i |grad F_i|^2 there.
@@ -113,6 +117,7 @@ class SelectionBound:
         return self.transient + self.noise + self.bias
 
 
+@numbered("004", "selection skew", "E |x_t - x*|^2 under any choice of clients")
 @checked
 def biased_selection(given: SelectionAssumptions, eta: Values) -> SelectionBound:
     """Any way of choosing clients, one local step a round: E |x_t - x*|^2.
@@ -138,6 +143,7 @@ def biased_selection(given: SelectionAssumptions, eta: Values) -> SelectionBound
     return SelectionBound(unroll(keep, 0 * eta, given.distance), unroll(keep, eta**2 * given.G**2), unroll(keep, push))
 
 
+@numbered("004", "selection skew, bias", "F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1)")
 @checked
 def selection_floor(given: SelectionAssumptions) -> float:
     """F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1) wherever the chosen gradients balance, for convex F_i.
@@ -148,6 +154,7 @@ def selection_floor(given: SelectionAssumptions) -> float:
     return given.bias
 
 
+@numbered("004", "selection skew, orders", "what stands in the slide's O(.)")
 @checked
 def selection_orders(given: SelectionAssumptions, rounds: Count) -> tuple[float, float]:
     """What stands in the slide's O(.): 1 / (T rho_bar) and Gamma (rho_tilde / rho_bar - 1)."""
@@ -183,6 +190,7 @@ class CyclicAssumptions:
                 raise ValueError(f"{name} must be finite and not negative; got {value}.")
 
 
+@numbered("004", "cyclic participation", "orders of F(x_T) - min F; constants hidden")
 @checked
 def cyclic_orders(given: CyclicAssumptions, rounds: Count) -> tuple[tuple[float, float, float], tuple[str, ...]]:
     """What stands in the slide's bound on F(x_T) - min F: start, groups, draws within a group; and what is unmet.

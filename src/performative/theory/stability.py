@@ -12,6 +12,7 @@ import numpy as np
 from performative.arguments import Values, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import read_clients
+from performative.theory.index import numbered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,7 @@ class GaussianPoints:
         return abs(self.stable - self.optimal)
 
 
+@numbered("000", "Proposition 2.8", "retraining contracts by eps_bar L / mu")
 @checked
 def proposition_2_8(assumptions: Assumptions) -> Contraction:
     """Proposition 2.8: eps_bar < mu / L makes retraining a contraction, with one stable point.
@@ -81,6 +83,7 @@ def proposition_2_8(assumptions: Assumptions) -> Contraction:
     return Contraction(factor, a.distance, found)
 
 
+@numbered("000", "Proposition 2.9", "distance of theta_PS and theta_PO")
 @checked
 def proposition_2_9(assumptions: Assumptions) -> PointGap:
     """Proposition 2.9: |theta_PS - theta_PO| <= 2 Lz eps_bar / mu for every pair of such points.

@@ -15,6 +15,7 @@ import numpy as np
 from performative.arguments import Count, Values, checked
 from performative.messages import coded
 from performative.theory.gaussian import read_clients, weight_moments
+from performative.theory.index import numbered
 from performative.theory.p_fedavg import Theorem
 
 
@@ -28,6 +29,7 @@ class LocalSteps:
     at_limit: bool
 
 
+@numbered("000", "Section 3.3, T_eps", "local steps until the bound is below eps")
 @checked
 def steps_to_accuracy(theorem: Theorem, accuracy: float) -> float:
     """T = v / accuracy - gamma: local steps after which the bound is at most `accuracy`, 0 if it is at once."""
@@ -35,6 +37,7 @@ def steps_to_accuracy(theorem: Theorem, accuracy: float) -> float:
     return math.inf if theorem.unmet else max(theorem.v / accuracy - theorem.gamma, 0.0)
 
 
+@numbered("000", "Section 3.3, time", "T + C T / E")
 @checked
 def total_time(steps: float, local_steps: Count, cost: float) -> float:
     """T + C T / E, with T rounded up to whole rounds as in Section 3.3 (T in I_E)."""

@@ -5,12 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, reporting
-
-planning = typer.Typer()
+from performative.cli.output import Exit, Failure, Json, reporting
 
 
-@planning.command(epilog=EXIT_CODES)
 def plan(
     file: Annotated[Path, typer.Argument(help="TOML file with [problem] and [plan]; [privacy] to protect people.")],
     accuracy: Annotated[
@@ -18,9 +15,7 @@ def plan(
     ] = None,
     no_pilots: Annotated[bool, typer.Option("--no-pilots", help="Trust the linear model; run nothing.")] = False,
     seed: Annotated[int | None, typer.Option(help="Instead of plan.seed.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Choose local steps, clients a round, batch and rate for the least time to an accuracy.
 

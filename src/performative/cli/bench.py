@@ -1,0 +1,55 @@
+"""`performative bench`."""
+
+from typing import Annotated
+
+import typer
+
+from performative.cli.output import Exit, Failure, Json, reporting
+
+# Of a benchmark's numbers, those that the table shows; --json prints all.
+_COLUMNS = {
+    "ours_s": "ours (s)",
+    "loop_s": "loop (s)",
+    "reference_s": "reference (s)",
+    "ratio": "ratio",
+    "call_ratio": "call ratio",
+    "bulk_ratio": "bulk ratio",
+}
+
+
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run; none named: all but the long.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Time this library against hand-written programs for the same work, in one run."""
+    with reporting(as_json) as reporter:
+        from rich.table import Table
+
+        from performative.bench import find_benchmarks, run_benchmarks, usual
+        from performative.errors import nearest
+
+        try:
+            known = find_benchmarks()
+        except FileNotFoundError as error:
+            raise Failure(str(error), Exit.FAILED) from error
+        for name in names or []:
+            if name not in known:
+                raise Failure(f"there is no benchmark {name!r}.{nearest(name, known)}", Exit.BAD_INPUT)
+        rows = []
+        for name in names or usual(known):
+            with reporter.errors.status(f"benchmark {name}"):
+                rows += run_benchmarks([name])
+        columns = [name for name in _COLUMNS if any(name in row for row in rows)]
+        grid = Table(show_edge=False, pad_edge=False)
+        for column in ("benchmark", *(_COLUMNS[name] for name in columns)):
+            grid.add_column(column, justify="left" if column == "benchmark" else "right")
+        for row in rows:
+            grid.add_row(row["benchmark"], *(_short(row.get(name)) for name in columns))
+        reporter.show(grid)
+        for note in dict.fromkeys(row["note"] for row in rows if row.get("note")):
+            reporter.show(note)
+        reporter.result({"status": "completed", "benchmarks": rows})
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"

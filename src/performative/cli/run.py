@@ -1,0 +1,67 @@
+"""`performative run FILE.toml`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from performative.cli.output import Exit, Failure, Json, reporting
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="TOML file with the tables problem, algorithm and run.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the history to this NetCDF file.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Instead of run.repeats.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of run.seed.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Instead of run.checkpoint: a folder.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint where there is one.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the experiment that a TOML file describes.
+
+    A run that diverges still prints and writes its history, and ends with code 1.
+    """
+    with reporting(as_json) as reporter:
+        from performative.cli import summary
+        from performative.config import load_experiment
+
+        overrides = {"rounds": rounds, "repeats": repeats, "seed": seed, "checkpoint": checkpoint}
+        experiment = load_experiment(file, overrides)
+        if out is not None:
+            _check_out(out)
+        if resume and experiment.options.get("checkpoint") is None:
+            raise Failure(
+                f"--resume: {file} names no folder to go on from; give run.checkpoint or --checkpoint.",
+                Exit.BAD_INPUT,
+            )
+        history = experiment.run(resume=resume)
+        result = {"file": str(file), "title": experiment.title, **summary.summarise(history), "out": None}
+        if out is not None:  # before anything is printed: what was computed must not be lost to a broken terminal
+            result["out"] = str(history.save(out))
+        reporter.show(summary.table(result, experiment.title or file.name))
+        reporter.show(summary.footer(result))
+        for line in summary.privacy_lines(result["privacy"]) if "privacy" in result else []:
+            reporter.show(line)
+        if out is not None:
+            reporter.path("file", out)
+        if result["status"] == "failed":
+            raise Failure(history.meta["failed"], Exit.FAILED, result)
+        if result["status"] not in ("completed", "stopped"):
+            first = min(int(r) for r in history.stopped_at if r >= 0)
+            raise Failure(
+                f"{result['diverged']} of {result['repeats']} repeats diverged, the first at round {first}; "
+                "try a smaller rate, or give the problem a domain.",
+                Exit.FAILED,
+                {name: value for name, value in result.items() if name != "status"} | {"status": "diverged"},
+            )
+        reporter.result(result)
+
+
+def _check_out(out: Path) -> None:
+    """Refuse, before anything runs, what could not be written after it."""
+    if out.suffix != ".nc":
+        raise Failure(f"--out {out}: the history is NetCDF; give a name that ends in .nc.", Exit.BAD_INPUT)
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        what = "this is a folder" if out.is_dir() else f"there is no folder {out.absolute().parent}"
+        raise Failure(f"--out {out}: {what}.", Exit.BAD_INPUT)
