@@ -8,9 +8,9 @@ from typing import Any
 
 from performative.errors import nearest
 
-NAMES = ("core", "optimal", "private", "certificates", "networks", "federation")
+NAMES = ("core", "optimal", "private", "certificates", "audits", "networks", "federation")
 # These take minutes, start processes or need a GPU, so they run only when they are named.
-LONG = ("federation", "networks", "networks_gpu")
+LONG = ("audit", "federation", "networks", "networks_gpu")
 
 
 def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
