@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import performative as pf
+import performative.live
 from performative.callbacks import CSV, Stop, Threshold
 from performative.callbacks.news import News
 from performative.config import ConfigError, load_experiment
@@ -122,3 +123,11 @@ def test_a_threshold_takes_the_mean_over_repeats_at_the_last_record():
     with pytest.raises(ValueError, match="give below or above, one of them; got None and None"):
         Threshold("gap")
     assert Stop(near).reason == "Stop(gap < 1.0)" and Stop(near, reason="enough").reason == "enough"
+
+
+def test_a_federation_leaves_them_to_simulations(tmp_path, monkeypatch):
+    """A site need not have the tracker of whoever simulates the same file."""
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    bare = GOOD.partition("[[run.callbacks]]")[0].replace("rate = 0.1", 'rate = 0.1\ndeploy = "round"')
+    (tmp_path / "case.toml").write_text(bare + 'callbacks = ["MLflow"]\n')
+    assert pf.live.load(tmp_path / "case.toml").rounds == 400
