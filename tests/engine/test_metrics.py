@@ -135,6 +135,24 @@ def test_a_run_is_replayed_by_hand_from_its_cohorts(executor):
     assert steps.max() == E
 
 
+def test_a_run_on_tables_is_replayed_from_its_cohorts():
+    """All rows of a client in each step: theta_i <- theta_i - eta (theta_i - mean of its table)."""
+    rows, eta, weights = np.random.default_rng(0).standard_normal((4, 6)), 0.3, [0.1, 0.2, 0.3, 0.4]
+    problem = pf.Problem(pf.losses.squared, pf.populations.Database(rows), weights)
+    algorithm = pf.p_fedavg(eta, local_steps=2, batch=pf.Whole(), participation=pf.SchemeTwo(2))
+    record = pf.Record(risks=False, cohorts=True)
+    history = pf.run(problem, algorithm, 10, theta=1.0, dtype="float64", record=record)
+    theta, seen = 1.0, set()
+    for r in range(1, 11):
+        who, weight = history.cohorts["client"][0, r], history.cohorts["weight"][0, r]
+        np.testing.assert_allclose(weight, np.asarray(weights)[who] * 4 / 2, rtol=1e-12)
+        gap = theta - rows[who].mean(axis=1)
+        theta += np.sum(weight * ((1 - eta) ** 2 - 1) * gap)
+        np.testing.assert_allclose(history.theta[0, r], theta, rtol=1e-12)
+        seen |= set(who.tolist())
+    assert len(seen) > 2
+
+
 def test_clients_tell_what_is_asked_and_only_who_was_there():
     record = pf.Record(risks=False, clients=("loss", "weight", "steps", "samples"), cohorts=True)
     history = run(6, record)

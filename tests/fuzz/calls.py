@@ -164,6 +164,7 @@ PARTS = {
     "pf.Metric": "function=lambda view: view.theta * 2, kind='level'",
     "pf.callbacks.Progress": "show=False",
     "pf.callbacks.Stop": "condition=lambda news: False, every=2",
+    "pf.callbacks.Threshold": "number='consensus', below=0.1",
     "pf.Privacy": "delta=1e-3",
     # the whole
     "pf.Problem": "loss=pf.losses.squared, population=G",

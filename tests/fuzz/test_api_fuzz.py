@@ -20,6 +20,7 @@ LONG = {"calls": 20_000, "analyses": 3000, "files": 1000, "uses": 1500, "runs": 
 MADE_BY_US = {
     "History", "Certificate", "Plan", "Scoreboard", "Solution", "Finding", "Images", "StrategicTables", "Network",
     "Guarantee", "Spending", "certified_rows", "protection", "Selection", "weighted_sum", "FromOptax",
+    "batch_gradient", "count_samples",
     "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Choice", "Contraction", "ErrorBound", "Extremes", "Floor", "GaussianPoints", "GradientBound",
     "LocalSteps", "Moments", "Numbered", "PointGap", "RiskBound", "SelectionBound", "Theorem",

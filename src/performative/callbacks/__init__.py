@@ -13,7 +13,7 @@ run. Callbacks change no number of a run; an error in one ends it, with the chec
 from performative.callbacks.csv_file import CSV
 from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
-from performative.callbacks.stop import Stop
+from performative.callbacks.stop import Stop, Threshold
 from performative.callbacks.trackers import MLflow, TensorBoard, WandB
 
-__all__ = ["CSV", "MLflow", "News", "Progress", "Stop", "TensorBoard", "WandB"]
+__all__ = ["CSV", "MLflow", "News", "Progress", "Stop", "TensorBoard", "Threshold", "WandB"]

@@ -1,30 +1,78 @@
 """Early stopping."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from performative.callbacks.news import News
-from performative.errors import check_counts, given
+from performative.errors import check_counts, check_number, given, nearest
+
+# Measured now and then: that one of them is not among the news is no mistake.
+_RISKS = ("decoupled_risk", "performative_risk", "risk_spread")
+
+
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+    """Whether a number is below, or above, a value at the last record, in the mean over repeats.
+
+    number:       what is recorded, by name: a level, a total or a risk
+    below, above: the value; give one of them
+
+    In a sweep it holds once it does in every setting. NaN is neither below nor above, nor is a risk where none was
+    measured.
+    """
+
+    number: str
+    below: float | None = None
+    above: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.number, str):
+            raise ValueError(f"Threshold: number must be the name of what is recorded; got {self.number!r}.")
+        if (self.below is None) == (self.above is None):
+            raise ValueError(f"Threshold: give below or above, one of them; got {self.below!r} and {self.above!r}.")
+        check_number("Threshold", **given(below=self.below, above=self.above))
+
+    def __call__(self, news: News) -> bool:
+        if self.number in news.records:
+            values = news.records[self.number][..., -1]
+        elif self.number in news.risks:
+            values = news.risks[self.number]
+        elif self.number in _RISKS:
+            return False
+        else:
+            known = (*news.records, *_RISKS)
+            raise ValueError(f"Threshold: {self.number!r} is not recorded.{nearest(self.number, known)}")
+        means = np.mean(np.asarray(values, np.float64), axis=-1)
+        return bool(np.all(means < self.below if self.above is None else means > self.above))
+
+    def __str__(self) -> str:
+        return f"{self.number} < {self.below}" if self.above is None else f"{self.number} > {self.above}"
 
 
 class Stop:
     """End a run once a condition holds.
 
-    condition: condition(news) -> bool, asked between chunks with the records since the last time
+    condition: condition(news) -> bool, asked between chunks with the records since the last time; a `Threshold`
     every:     rounds between two looks; None takes a twentieth of the run
     reason:    what `history.meta["stopped_by"]` says
 
     The rounds that were run are those that count, for privacy too.
     """
 
-    def __init__(self, condition: Callable[[News], Any], every: int | None = None, reason: str | None = None):
+    def __init__(
+        self, condition: Callable[[News], Any] | Threshold, every: int | None = None, reason: str | None = None
+    ):
         if not callable(condition):
             raise ValueError(f"Stop: condition must be a function of the news; got {condition!r}.")
         if reason is not None and not isinstance(reason, str):
             raise ValueError(f"Stop: reason must be a sentence; got {reason!r}.")
         check_counts(**given(every=every))
         self.condition, self.every = condition, every
-        self.reason = reason or f"Stop({getattr(condition, '__name__', type(condition).__name__)})"
+        name = str(condition) if isinstance(condition, Threshold) else getattr(condition, "__name__", None)
+        self.reason = reason or f"Stop({name or type(condition).__name__})"
 
     def __call__(self, news: News) -> None:
         if bool(self.condition(news)):

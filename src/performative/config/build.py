@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from performative.config import registry
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.registry import SLOTS, arms, functions, is_module, is_part, is_record, parts
+from performative.engine.metrics import is_own
 from performative.errors import nearest
 
 
@@ -51,19 +53,21 @@ class Builder:
 
     def call(
         self, make: Callable[..., Any], table: Mapping[str, Any], key: str, *,
-        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (),
+        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (), free: bool = False,
     ) -> Any:  # fmt: skip
         """Call `make` with a table's entries as keywords, each converted to what the signature asks for."""
-        given = self.keywords(make, table, key, rest=rest, module=module, leave_out=leave_out)
+        given = self.keywords(make, table, key, rest=rest, module=module, leave_out=leave_out, free=free)
         with blame(key, given):
             return make(**given)
 
     def keywords(
         self, make: Callable[..., Any], table: Mapping[str, Any], key: str, *,
-        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (),
+        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (), free: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """The keywords of that call; unknown and missing ones are refused."""
+        """The keywords of that call; missing ones are refused, and unknown ones but where it may have any (`free`)."""
         known = {n: a for n, a in arguments(make, rest).items() if n not in leave_out}
+        if free and inspect.Parameter.VAR_KEYWORD in {p.kind for p in inspect.signature(make).parameters.values()}:
+            known = {**{name: Argument(Any, False) for name in table}, **known}
         for name in table:
             if name not in known:
                 hint = nearest(name, known) if known else f" {make.__name__} takes no arguments."
@@ -79,6 +83,10 @@ class Builder:
 
     def value(self, value: Any, annotation: Any, key: str, module: str) -> Any:
         """One entry, converted. `module` is where names of parts are looked up."""
+        if module == SLOTS["metrics"]:
+            return self._metrics(value, key)
+        if module == SLOTS["callbacks"]:
+            return self._callbacks(value, key)
         kinds = arms(annotation)
         if isinstance(value, dict):
             return self._table(value, kinds, key, module)
@@ -142,6 +150,50 @@ class Builder:
         worth = [n for n in known if n.lower() == n or n.lower() not in known]
         raise ConfigError(f"there is no {_slot(module)} {name!r}.{nearest(name, worth)}", key)
 
+    def _metrics(self, value: Any, key: str) -> dict[str, Any]:
+        """{recorded name: metric}, from a list of names, or from a table that gives them names of its own."""
+        known = registry.metrics()
+        if isinstance(value, dict):
+            return {name: self._offered(entry, known, "metric", f"{key}.{name}")[1] for name, entry in value.items()}
+        if not isinstance(value, list):
+            raise ConfigError(f'expected a list such as ["gini"], or a table {{ skew = "gini" }}; got {value!r}.', key)
+        made: dict[str, Any] = {}
+        for place, entry in enumerate(value):
+            name, metric = self._offered(entry, known, "metric", f"{key}[{place}]")
+            if name in made:
+                raise ConfigError(f"{name!r} stands here twice; a table gives each a name of its own.", key)
+            made[name] = metric
+        return made
+
+    def _callbacks(self, value: Any, key: str) -> list[Any]:
+        known, made = registry.callbacks(), []
+        if not isinstance(value, list):
+            raise ConfigError(f'expected a list such as ["Progress"]; got {shown(value)}.', key)
+        for place, entry in enumerate(value):
+            name, one = self._offered(entry, known, "callback", f"{key}[{place}]")
+            if not callable(one):
+                raise ConfigError(f"{name} must give what is called with news; it gave {one!r}.", f"{key}[{place}]")
+            made.append(one)
+        return made
+
+    def _offered(self, entry: Any, known: Mapping[str, Any], kind: str, key: str) -> tuple[str, Any]:
+        """A metric or callback with its name: made from a table's options, or used as it is."""
+        table = entry if isinstance(entry, dict) else {"name": entry}
+        name, given = table.get("name"), {k: v for k, v in table.items() if k != "name"}
+        if not isinstance(name, str):
+            raise ConfigError(f'expected a name, or a table such as {{ name = "..." }}; got {shown(entry)}.', key)
+        if name not in known:
+            if kind == "metric" and is_own(name):
+                raise ConfigError(f"{name!r} is recorded by itself; leave it out.", key)
+            hint = nearest(name, known) if known else f" No installed package offers any (performative.{kind}s)."
+            raise ConfigError(f"there is no {kind} {name!r}.{hint}", key)
+        if not registry.is_made(known[name]):
+            if given:
+                raise ConfigError(f"{name} takes no arguments; drop {', '.join(given)}.", key)
+            return name, known[name]
+        with blame(key, kinds=(ModuleNotFoundError,)):  # a tracker says which package it needs
+            return name, self.call(known[name], given, key, free=True)
+
     def _file(self, name: str, key: str) -> np.ndarray:
         path = self.folder / name
         if path.suffix != ".npy":
@@ -194,6 +246,9 @@ def _plain(value: Any, annotation: Any, key: str) -> Any:
 
 def _wanted(kinds: tuple[Any, ...]) -> str:
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    tables = [kind for kind in kinds if is_record(kind) and not is_module(kind)]
+    # Where a table can stand for a function, as for a condition, no function has a name.
+    kinds = tuple(kind for kind in kinds if not tables or is_module(kind) or not is_part(kind))
     said = [words.get(kind) or _describe(kind) for kind in kinds if kind is not type(None)]
     return " or ".join(dict.fromkeys(word for word in said if word)) or "nothing"
 
@@ -201,6 +256,8 @@ def _wanted(kinds: tuple[Any, ...]) -> str:
 def _describe(kind: Any) -> str:
     if _holds_array(kind):
         return "a number or a list of numbers"
+    if is_record(kind) and not is_module(kind):
+        return f"a table of {', '.join(field.name for field in dataclasses.fields(kind))}"
     if is_part(kind) and not is_module(kind):
         return "the name of a function"
     if is_module(kind):

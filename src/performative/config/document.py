@@ -22,7 +22,7 @@ from performative.problem import Problem
 from performative.record import Record
 
 # Arguments of `run` that have tables of their own, or none; whether to go on is asked for at the command line.
-_NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "callbacks", "checkpoint")
+_NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "checkpoint")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
     algorithm = _algorithm(builder, document["algorithm"])
     table, record, folder = _records(document["run"])
     options = builder.keywords(run, table, "run", leave_out=_NOT_IN_RUN)
-    options["record"] = builder.call(Record, record, "run.record", leave_out=("metrics",))
+    options["record"] = builder.call(Record, record, "run.record")
     for name in ("stable", "optimal"):
         point = getattr(options["record"], name)
         if isinstance(point, str) and point != "solve":

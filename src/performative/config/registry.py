@@ -1,4 +1,4 @@
-"""Which parts can be named in a file: whatever the slot modules hold, and what installed packages offer."""
+"""What can be named in a file: whatever the slot modules hold, and what installed packages offer."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ import equinox as eqx
 
 from performative import plugins
 
-# Key in the file -> module that holds the parts of that slot.
+# Key in the file -> module that holds the parts of that slot. No module holds metrics: ours are always recorded.
 SLOTS = {
     "population": "populations",
     "share": "populations.shares",
@@ -30,6 +30,8 @@ SLOTS = {
     "domain": "domains",
     "deploy": "deploy",
     "case": "cases",
+    "metrics": "metrics",
+    "callbacks": "callbacks",
 }
 
 
@@ -116,3 +118,19 @@ def recipes() -> dict[str, Callable[..., Any]]:
 
     own = {name: make for name, make in parts("recipes", (Algorithm,)).items() if make is not Algorithm}
     return plugins.add_to(own, "recipes")
+
+
+def metrics() -> dict[str, Any]:
+    """Numbers that installed packages offer."""
+    return plugins.load("metrics")
+
+
+def callbacks() -> dict[str, Any]:
+    """Ours, which are no records such as `News`, and what is offered."""
+    own = {name: thing for name, thing in _public("callbacks").items() if not dataclasses.is_dataclass(thing)}
+    return plugins.add_to(own, "callbacks")
+
+
+def is_made(thing: Any) -> bool:
+    """Whether a metric or callback is made from options: a class, or a function that says it returns a Metric."""
+    return inspect.isclass(thing) or _makes(thing) is not None

@@ -7,7 +7,7 @@ from performative.estimators.clipped_model import ClippedModel
 from performative.estimators.control_variate import ControlVariate
 from performative.estimators.dice import Dice
 from performative.estimators.filtered import Filtered
-from performative.estimators.minibatch import Minibatch
+from performative.estimators.minibatch import Minibatch, batch_gradient, count_samples
 from performative.estimators.performative import Performative
 from performative.estimators.preconditioned import Preconditioned
 from performative.estimators.prox import Prox
@@ -24,4 +24,6 @@ __all__ = [
     "Performative",
     "Preconditioned",
     "Prox",
+    "batch_gradient",
+    "count_samples",
 ]

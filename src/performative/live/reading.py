@@ -27,7 +27,7 @@ def load(
     deploy = "round" is the default.
     """
     file = Path(path)
-    experiment = load_experiment(file)
+    experiment = load_experiment(file, {"callbacks": []})  # those of the file are called by a simulation
     try:
         table = parse(file).get("federation", {})
         keywords = Builder(file.parent).keywords(Federation, table, "federation", leave_out=_NOT_IN_TABLE)

@@ -1,6 +1,10 @@
-"""What a package of somebody else's holds: a population, a recipe, a loss, a data set."""
+"""What a package of somebody else's holds: a population, a recipe, a loss, metrics, a callback, a data set."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 import performative as pf
 from performative.data.catalogue import DataSet
@@ -28,6 +32,35 @@ def absolute(theta, z):
 def patient(rate, **parts) -> pf.Algorithm:
     """Two local steps."""
     return pf.p_fedavg(rate, **{"local_steps": 2, **parts})
+
+
+def effort(view):
+    """How far the model moved in a round."""
+    return jnp.abs(view.theta - view.previous)
+
+
+class Near(eqx.Module):
+    """Whether the model is within `reach` of a point."""
+
+    to: Any = pf.number()
+    reach: Any = pf.number(default=1.0)
+
+    def __call__(self, view):
+        return jnp.abs(view.theta - self.to) <= self.reach
+
+
+class Diary:
+    """One line a look: the round and a number, in the mean over repeats."""
+
+    def __init__(self, path: str, number: str, every: int | None = None):
+        self.path, self.number, self.every = path, number, every
+
+    def begin(self, about, total):
+        open(self.path, "w").close()
+
+    def __call__(self, news):
+        with open(self.path, "a") as file:
+            file.write(f"{news.round} {news[self.number][:, -1].mean():.4f}\n")
 
 
 NAPS = DataSet("naps", "Naps", (10, 2), "none stated", "made up", "scikit-learn")
