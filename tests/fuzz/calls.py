@@ -1,6 +1,10 @@
-"""One call that works for every public callable, and values that are wrong but plausible in place of an argument."""
+"""One call that works for every public callable, and values that are wrong but plausible in place of an argument.
+
+Parts are not listed here: theirs are the examples that their own tests declare (`tests/part_examples.py`).
+"""
 
 import inspect
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,14 +18,15 @@ import pandas as pd
 import performative as pf
 from performative.config import load_experiment
 
+sys.path.append(str(Path(__file__).parents[1]))  # the driver runs without pytest, which would have done so
+from part_examples import first_examples, scope
+
 # Names that the expressions may use.
-X = np.random.default_rng(0).normal(size=(3, 8, 2))
-Y = np.tile([0, 1], (3, 4))
-GAUSSIAN = pf.populations.Gaussian(np.arange(3.0), 0.5, 1.0)
-SCOPE = {
-    "pf": pf, "np": np, "jnp": jnp, "jax": jax, "pd": pd, "optax": optax, "eqx": eqx, "X": X, "Y": Y, "G": GAUSSIAN,
-    "P": pf.Problem(pf.losses.squared, GAUSSIAN),
-    "TABLE": pf.Problem(pf.losses.logistic(0.1), pf.populations.Strategic(X, Y, 0.1)),
+NAMES = scope(clients=3, rows=8, features=2, cohort=2)
+SCOPE = NAMES | {
+    "jnp": jnp, "jax": jax, "pd": pd, "optax": optax, "eqx": eqx,
+    "P": pf.Problem(pf.losses.squared, NAMES["G"]),
+    "TABLE": pf.Problem(pf.losses.logistic(0.1), pf.populations.Strategic(NAMES["X"], NAMES["Y"], 0.1)),
     "A": pf.p_fedavg(rate=0.1),
     "NET": pf.networks.mlp(2, 2, width=3),
     "PRIVATE": pf.pcsgd(0.1, clip=1.0, noise_multiplier=2.0),
@@ -56,108 +61,21 @@ def run_file(text: str):
 
 
 SCOPE["FILE"] = run_file
-MINI, MEAN, MOMENTUM = "pf.estimators.Minibatch()", "pf.aggregators.Mean()", "pf.optimisers.Momentum(0.5)"
-SHARE = "pf.populations.shares.Constant([0.5, 0.5])"
 ETA = "2.0 / (np.arange(20) + 20.0)"
 
-PARTS = {
-    # population
-    "pf.populations.Gaussian": "mean=np.arange(3.0), sensitivity=0.5, scale=1.0",
-    "pf.populations.Pricing": "demand=np.arange(3.0), sensitivity=0.5, scale=1.0",
-    "pf.populations.Regression": (
-        "features_mean=np.arange(3.0), features_cov=1.0, slope=np.arange(3.0), sensitivity=0.1, noise=1.0"
-    ),
-    "pf.populations.Strategic": "x=X, y=Y, strength=0.5",
-    "pf.populations.Static": "x=X, y=Y",
-    "pf.populations.Reweighted": "x=X, y=Y, temperature=0.5",
-    "pf.populations.Database": "z=np.ones((3, 4)), shift=pf.populations.shifts.Linear(0.5)",
-    "pf.populations.Classes": "mean=np.ones((2, 2)), sensitivity=0.5, scale=np.ones(3)",
-    "pf.populations.Outliers": "location=np.arange(3.0), scale=1.0",
-    "pf.populations.Contaminated": "inner=G, fraction=0.1, outlier=G",
-    "pf.populations.Sluggish": "inner=G, speed=0.5",
-    "pf.populations.Mixture": f"groups=(G, G), share={SHARE}",
-    "pf.populations.shares.Constant": "share=[0.5, 0.5]",
-    "pf.populations.shares.Linear": "level=[0.5, 0.5], slope=[0.1, -0.1]",
-    "pf.populations.shares.Budgets": "demand=[0.1, 0.2], budget=1.0",
-    "pf.populations.shares.Losses": "slope=[0.1, 0.2], second_moment=1.0, noise=1.0",
-    "pf.populations.shifts.Linear": "sensitivity=0.5",
-    # loss, domain
-    "pf.losses.Quadratic": "scale=1.0",
+EXAMPLES = {example.name: example for example in first_examples()}
+PARTS = {name: example.arguments for name, example in EXAMPLES.items()}
+RECORDS = {
+    # functions that make a part
     "pf.losses.quadratic": "scale=1.0",
-    "pf.losses.Ridge": "penalty=0.1",
     "pf.losses.ridge": "penalty=0.1",
-    "pf.losses.Logistic": "penalty=0.1",
     "pf.losses.logistic": "penalty=0.1",
-    "pf.losses.CrossEntropy": "model=pf.losses.linear_scores",
     "pf.losses.cross_entropy": "model=pf.losses.linear_scores",
-    "pf.Box": "lo=-1.0, hi=1.0",
-    "pf.Ball": "radius=1.0",
-    # batch
-    "pf.Fixed": "n=2",
-    "pf.Uniform": "n=2",
-    "pf.Shuffled": "n=2",
-    "pf.Poisson": "rate=0.5, n_max=3",
-    "pf.Whole": "",
-    # participation
-    "pf.Full": "",
-    "pf.SchemeOne": "k=2",
-    "pf.SchemeTwo": "k=2",
-    "pf.FirstK": "k=2, latency=pf.participation.Exponential()",
-    "pf.PowerOfChoice": "k=1, d=2",
-    "pf.Cyclic": "groups=[[0, 1], [2]]",
-    "pf.Available": "probability=0.5",
-    "pf.LocalWork": "inner=pf.Full(), steps=[1, 2, 1]",
-    "pf.participation.UniformSteps": "lo=1, hi=2",
-    "pf.participation.AdaComm": "first=2",
-    "pf.participation.DayNight": "period=4.0",
-    "pf.participation.Exponential": "mean=1.0",
-    "pf.participation.LogNormal": "median=1.0",
-    "pf.participation.UniformLatency": "longest=1.0",
-    # estimator
-    "pf.estimators.Minibatch": "",
-    "pf.estimators.Clipped": "clip=1.0, noise_multiplier=0.5",
-    "pf.estimators.Dice": "clip=1.0, memory_clip=10.0, noise_multiplier=0.5",
-    "pf.estimators.ClippedModel": "lower=0.0",
-    "pf.estimators.Performative": "window=5",
-    "pf.estimators.Filtered": f"inner={MINI}",
-    "pf.estimators.AdaptiveSize": "inner=pf.estimators.Performative(window=5), tolerance=0.1",
-    "pf.estimators.Prox": f"inner={MINI}, mu=0.1",
-    "pf.estimators.ControlVariate": f"inner={MINI}",
-    "pf.estimators.Preconditioned": f"inner={MINI}, tx={MOMENTUM}",
-    "pf.families.Location": "",
-    "pf.families.ClassLocation": "classes=2",
-    "pf.families.Slope": "",
-    "pf.families.Proportions": "groups=2",
-    "pf.optimisers.Momentum": "decay=0.5",
-    "pf.optimisers.Adam": "",
-    "pf.optimisers.Adagrad": "",
-    "pf.optimisers.Yogi": "",
-    "pf.optimisers.RMSProp": "",
     "pf.optimisers.as_optimiser": "tx=optax.scale_by_adam()",
-    # channel
-    "pf.channels.Plain": "",
-    "pf.channels.ClippedNoise": "clip=1.0, noise_multiplier=0.5",
-    "pf.channels.Sparse": "k=1",
-    "pf.channels.Quantised": "bits=4",
-    # aggregator
-    "pf.aggregators.Mean": "",
-    "pf.aggregators.Median": "",
-    "pf.aggregators.TrimmedMean": "fraction=0.4",
-    "pf.aggregators.Krum": "byzantine=0",
-    "pf.aggregators.Varp": "",
-    "pf.aggregators.ClusterVarp": "clusters=2",
-    "pf.aggregators.Nova": f"inner={MEAN}",
-    "pf.aggregators.Extrapolate": f"inner={MEAN}",
-    "pf.aggregators.Scaffold": f"inner={MEAN}",
-    "pf.aggregators.PooledJacobian": f"inner={MEAN}",
-    "pf.aggregators.ServerOpt": f"inner={MEAN}, tx={MOMENTUM}",
-    # schedule, deployment, clock, promise
-    "pf.schedules.Constant": "value=0.1",
     "pf.schedules.constant": "value=0.1",
-    "pf.schedules.Harmonic": "scale=2.0, offset=20.0",
     "pf.schedules.harmonic": "scale=2.0, offset=20.0",
     "pf.schedules.theorem": "assumptions=GIVEN, local_steps=2",
-    "pf.Every": "k=2",
+    # clock, recording, promise
     "pf.Clock": "compute=1.0, communication=0.5",
     "pf.Cost": "step=1.0",
     "pf.Record": "every=1, theta='all', risks=False, consensus=True, limit=1e6",
@@ -327,7 +245,7 @@ ANALYSES = {
     "pf.plotting.plot_partition": "labels=LABELS, parts=[[0, 1], [2, 3]]",
     "pf.report.write": "thing=H, path=FOLDER + '/page.html'",
 }
-CALLS = PARTS | CASES | PROMISES | {f"pf.theory.{name}": arguments for name, arguments in THEORY.items()}
+CALLS = PARTS | RECORDS | CASES | PROMISES | {f"pf.theory.{name}": arguments for name, arguments in THEORY.items()}
 ALL = CALLS | ANALYSES
 
 WRONG = (

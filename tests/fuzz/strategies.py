@@ -3,9 +3,13 @@
 A strategy gives text. What fails can be pasted into a shell as it stands, with the names of `calls.SCOPE`.
 """
 
+import re
+from pathlib import Path
+
 from calls import ANALYSES, CALLS, WRONG, parameters, replaced
 from files import files
 from hypothesis import strategies as st
+from part_examples import first_examples
 from uses import use_of
 
 # How many more values are sound before the next is wrong; None where all are.
@@ -14,6 +18,17 @@ _SLIP = [None]
 
 def pick(*texts):
     return st.sampled_from(texts)
+
+
+def unlisted(slot):
+    """Examples of the parts of a slot that nothing is said about here: they are used with sound arguments."""
+    listed = set(re.findall(r"[A-Z]\w+", Path(__file__).read_text()))
+    return [example for example in first_examples(slot) if example.word not in listed]
+
+
+def others(slot):
+    """Strategies of their calls."""
+    return [pick(example.call) for example in unlisted(slot)]
 
 
 @st.composite
@@ -105,7 +120,10 @@ LOSSES = {
 @st.composite
 def worlds(draw):
     """A problem, and a start for it."""
-    kind = draw(pick("()", "()", "(2,)", "(2,)", "table", "table", "line", "plane", "net"))
+    new = unlisted("population")
+    kind = draw(pick("()", "()", "(2,)", "(2,)", "table", "table", "line", "plane", "net", *new))
+    if kind in new:
+        return f"pf.Problem({kind.loss or 'pf.losses.squared'}, {kind.call})", str(kind.theta)
     shape = {"table": "(2,)", "line": "()", "plane": "(2,)"}.get(kind, kind)
     if kind in GAUSSIANS:
         population = draw(wrapped(GAUSSIANS[kind], GAUSSIANS[kind], SHARES[kind]))
@@ -126,12 +144,13 @@ def worlds(draw):
 BATCHES = st.one_of(
     call("pf.Fixed", n=("1", "4", "16")), call("pf.Uniform", n=("1", "3", "!9")), call("pf.Shuffled", n=("2", "4")),
     call("pf.Poisson", rate=("0.5", "1.0"), n_max=("1", "4", "20")), pick("pf.Whole()"),
+    *others("batch"),
 )  # fmt: skip
 E, MINI = "pf.estimators.", "pf.estimators.Minibatch()"
 OPTIMISERS = (
     "pf.optimisers.Momentum(0.5)", "pf.optimisers.Momentum(0.5, nesterov=True)", "pf.optimisers.Adam()",
     "pf.optimisers.Adagrad()", "pf.optimisers.Yogi()", "pf.optimisers.RMSProp()", "optax.scale_by_lion()",
-    "!optax.adam(0.1)", "optax.trace(0.9)",
+    "!optax.adam(0.1)", "optax.trace(0.9)", *(example.call for example in unlisted("optimiser")),
 )  # fmt: skip
 INNER = st.one_of(
     pick(MINI), pick(MINI), call(f"{E}Clipped", some=("block",), clip=NUMBERS, noise_multiplier=NUMBERS, block=SMALL),
@@ -141,6 +160,7 @@ INNER = st.one_of(
          window=("5", "11", "None", "!2"), term=("'score'", "'pathwise'"), baseline=("True", "False"), rtol=("0.01",),
          reset_after=("None", "3"), estimate=("None", "pf.families.Location()", "pf.families.ClassLocation()",
                                               "pf.families.Slope()", "pf.families.Proportions(2)")),
+    *others("estimator"),
 )  # fmt: skip
 
 
@@ -164,6 +184,7 @@ PLAIN = st.one_of(
     pick(MEAN), pick(MEAN), pick(f"{A}Mean(of='models')"), pick(f"{A}Median()"), pick(f"{A}Varp()"),
     call(f"{A}TrimmedMean", fraction=("0.4", "!0.1", "0.0")), call(f"{A}Krum", byzantine=("0", "!1"), multi=SMALL),
     call(f"{A}ClusterVarp", clusters=("1", "2", "[0, 1, 1]", "![0, 2, 2]", "![0, 1]", "!5")),
+    *others("aggregator"),
 )  # fmt: skip
 
 
@@ -191,6 +212,7 @@ SCHEMES = st.one_of(
     call("pf.Cyclic", some=("k",), groups=("[[0, 1], [2]]", "[0, 1, 1]", "3", "!2", "![[0], [1]]"), k=("1", "None")),
     call("pf.Available", some=("k", "weigh"), k=("1", "2", "None"), weigh=("'unbiased'", "'renormalised'"),
          probability=("0.5", "[0.1, 0.5, 1.0]", "![0.5, 0.5]", "pf.participation.DayNight(4.0, [0.0, 1.0, 2.0])")),
+    *others("participation"),
 )  # fmt: skip
 STEPS = ("[1, 2, 1]", "![2, 2]", "pf.participation.UniformSteps(1, 2)", "pf.participation.AdaComm(2)")
 PARTICIPATION = st.one_of(SCHEMES, SCHEMES, call("pf.LocalWork", inner=SCHEMES, steps=STEPS))
@@ -199,6 +221,7 @@ CHANNELS = st.one_of(
     call("pf.channels.ClippedNoise", clip=NUMBERS, noise_multiplier=NUMBERS),
     call("pf.channels.Sparse", some=("feedback",), k=("1", "5", "0.5"), feedback=("True", "False")),
     call("pf.channels.Quantised", some=("feedback",), bits=("!2", "4", "8"), feedback=("True", "False")),
+    *others("channel"),
 )  # fmt: skip
 RATES = ("0.1", "0.0", "pf.schedules.harmonic(2.0, 20.0)", "pf.schedules.constant(0.1)", "lambda t: 0.1 / (t + 1)")
 RECIPES = {
@@ -212,7 +235,7 @@ RECIPES = {
 SLOTS = {
     "local_steps": SMALL, "batch": BATCHES, "estimator": estimators(), "participation": PARTICIPATION,
     "channel": CHANNELS, "aggregator": aggregators(), "absent": ("'frozen'", "'moves'"),
-    "deploy": ("'step'", "'round'", "'never'", "pf.Every(2)"),
+    "deploy": ("'step'", "'round'", "'never'", "pf.Every(2)", *(example.call for example in unlisted("deploy"))),
 }  # fmt: skip
 
 

@@ -10,7 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from calls import ALL
+from calls import ALL, SCOPE
+from judge import judge
+from part_examples import first_examples
+from public_parts import exported, is_part
+from tracing import traced
+from uses import use_of
 
 import performative as pf
 
@@ -18,8 +23,8 @@ QUICK = {"calls": 500, "analyses": 60, "files": 12, "uses": 8, "runs": 8, "sweep
 LONG = {"calls": 20_000, "analyses": 3000, "files": 1000, "uses": 1500, "runs": 1500, "sweeps": 500, "whole_runs": 60}
 # What only we make: results, records of results, and hooks that are called by position.
 MADE_BY_US = {
-    "History", "Certificate", "Plan", "Scoreboard", "Solution", "Finding", "Images", "StrategicTables", "Network",
-    "Guarantee", "Spending", "certified_rows", "protection", "Selection", "weighted_sum", "FromOptax",
+    "History", "Certificate", "Plan", "Scoreboard", "Solution", "Finding", "Images", "StrategicTables",
+    "Guarantee", "Spending", "certified_rows", "protection", "Selection", "weighted_sum",
     "batch_gradient", "count_samples",
     "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Choice", "Contraction", "ErrorBound", "Extremes", "Floor", "GaussianPoints", "GradientBound",
@@ -57,7 +62,7 @@ def test_run_or_refused(quick, name, survived):
         with survived("an input that was made up"):
             assert not found["failures"]
     assert not found["failures"], show(found["failures"])
-    if QUICK[name] >= 8:  # fewer may all be of one kind
+    if QUICK[name] >= 12:  # fewer may all be of one kind, and a new part changes which ones are drawn
         assert found["answers"]["run"] and found["answers"]["refused"], found["answers"]
 
 
@@ -72,10 +77,23 @@ def test_run_or_refused_for_long(name, survived):
 
 
 def test_every_public_callable_is_searched():
-    """Abstract classes and losses of one sample aside, a new public name gets a call that works in `calls.py`."""
+    """Parts by their examples (`tests/test_public_parts.py` says which has none), what else is public by `calls.py`."""
     known = {name.split(".")[-1] for name in ALL} | MADE_BY_US | NOT_CALLED
-    for module in (pf, *(getattr(pf, name) for name in pf.__all__ if inspect.ismodule(getattr(pf, name)))):
-        for name in module.__all__:
-            thing = getattr(module, name)
-            if callable(thing) and not inspect.isabstract(thing) and not name.startswith("Abstract"):
-                assert name in known, f"{module.__name__}.{name} has no call in tests/fuzz/calls.py"
+    for name, thing in exported():
+        if callable(thing) and not is_part(thing) and not inspect.isabstract(thing):
+            word = name.split(".")[-1]
+            assert word in known or word.startswith("Abstract"), f"{name} has no call in tests/fuzz/calls.py"
+
+
+def test_every_part_has_a_run_around_it():
+    for example in first_examples():
+        run = use_of(example.name)
+        assert run is not None and run.count("{}") == 1, (example.name, run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", first_examples(), ids=lambda example: example.name)
+def test_the_run_around_a_part_works(example):
+    """Before anything in it is made wrong."""
+    with traced():
+        assert judge(use_of(example.name).format(example.call), SCOPE) == "run"

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from part_examples import first_examples, scope
 
 import performative as pf
 from performative.client_axis import take_rows
@@ -102,6 +103,22 @@ def test_a_clients_upload_and_memory_are_bitwise_the_same(name):
                     np.testing.assert_allclose(b, a, **bits)
                     np.testing.assert_allclose(c, a, **bits)
         assert rows >= CLIENTS + 3 + 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", first_examples("population", "share", "shift"), ids=lambda example: example.name)
+def test_every_population_agrees(example):
+    """To rounding: what a population adds up may be wider than four terms, see below."""
+    names = scope(CLIENTS, ROWS, FEATURES, 3)
+    loss, theta = (eval(text, names) if text else None for text in (example.loss, example.theta))
+    population = eval(example.holders[0].format(example.call), names)
+    with jax.enable_x64(True):
+        setup, state = ready(pf.Problem(loss or pf.losses.squared, population, P), theta, local_steps=STEPS)
+        cohort = Cohort(jnp.arange(CLIENTS), jnp.asarray(P), jnp.ones(CLIENTS, bool), jnp.asarray(TAUS, jnp.int32))
+        for gathered, dense, single in uploads_of_each_executor(setup, state, cohort):
+            for a, b, c in zip(*map(jax.tree.leaves, (gathered, dense, single)), strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14)
+                np.testing.assert_allclose(c, a, rtol=1e-12, atol=1e-14)
 
 
 def test_wider_sums_agree_to_rounding():

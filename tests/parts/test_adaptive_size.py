@@ -11,6 +11,10 @@ import performative as pf
 from performative.estimators import AdaptiveSize, Filtered, Minibatch, Performative
 from performative.estimators.adaptive_size import sample_size
 
+PART_EXAMPLES = {
+    "pf.estimators.AdaptiveSize": "inner=pf.estimators.Performative(window=7), tolerance=1.0, least=2",
+}
+
 CLEAN = pf.Problem(pf.losses.negative_revenue, PRICES)
 
 

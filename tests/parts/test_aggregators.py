@@ -13,6 +13,19 @@ from performative.history import History
 from performative.testing.uses import compiled
 from performative.types import Cohort, Upload
 
+PART_EXAMPLES = {
+    "pf.aggregators.ClusterVarp": ("clusters=2", "clusters=[i % 3 for i in range(N)]"),
+    "pf.aggregators.Krum": (
+        "byzantine=K // 4",
+        {
+            "arguments": "byzantine=1, multi=2",
+            "beside": {"participation": "pf.SchemeTwo(5)"},
+        },
+    ),
+    "pf.aggregators.TrimmedMean": "fraction=0.4",
+    "pf.aggregators.Extrapolate": ("", "cap=3.0"),
+}
+
 ROWS, CLIENTS = 8, 12
 SEEDS = st.integers(0, 10**6)
 FEW = settings(max_examples=40, deadline=None, derandomize=True)

@@ -10,6 +10,10 @@ import performative as pf
 from performative.batches import bernoulli_rows
 from performative.testing.uses import compiled, slice_client
 
+PART_EXAMPLES = {
+    "pf.Poisson": "rate=0.5, n_max=6",
+}
+
 # Row r of a client carries the number r, so that samples tell which rows were picked.
 ROWS = np.broadcast_to(np.arange(12.0)[:, None], (3, 12, 1))
 LABELS = np.zeros((3, 12), int)

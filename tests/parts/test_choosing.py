@@ -12,6 +12,14 @@ import performative as pf
 from performative.participation import AdaComm, Available, Cyclic, DayNight, PowerOfChoice, Selection
 from performative.types import Cohort, Upload
 
+PART_EXAMPLES = {
+    "pf.PowerOfChoice": "k=K - 1, d=K",
+    "pf.Cyclic": ("groups=[i % 2 for i in range(N)]", "groups=[[0, 1, 2], [3, 4], [5, 6]]"),
+    "pf.Available": "probability=0.9",
+    "pf.participation.DayNight": "period=4.0",
+    "pf.participation.AdaComm": {"arguments": "first=2", "inside": "pf.LocalWork(pf.SchemeTwo(K), {})"},
+}
+
 pytestmark = pytest.mark.usefixtures("double_precision")
 
 P = np.asarray([0.4, 0.3, 0.1, 0.15, 0.05])

@@ -13,6 +13,11 @@ from performative.channels import Quantised, Sparse
 from performative.testing.uses import compiled
 from performative.types import Broadcast
 
+PART_EXAMPLES = {
+    "pf.channels.Sparse": ("k=1", "k=2"),
+    "pf.channels.Quantised": "bits=4",
+}
+
 THETA = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(())}
 SIZE = 7
 SEEDS = st.integers(0, 10**6)

@@ -9,6 +9,16 @@ import scipy.optimize
 import performative as pf
 from performative.testing.uses import compiled, slice_client
 
+PART_EXAMPLES = {
+    "pf.populations.Database": (
+        "z=X[..., 0], shift=pf.populations.shifts.Linear(0.5)",
+        "z=X[..., 0], shift=pf.populations.shifts.Linear(0.3), count=[1, 2, 3, 4, 6, 5, 2]",
+        "z=X, shift=pf.populations.shifts.Linear(np.abs(X[:, :3]) / 9), noise=np.linspace(0, 1, N)",
+        {"arguments": "z=X", "theta": "np.zeros(3)"},
+    ),
+    "pf.populations.shifts.Linear": "sensitivity=0.5",
+}
+
 RNG = np.random.default_rng(0)
 Database, Linear = pf.populations.Database, pf.populations.shifts.Linear
 TABLES = [RNG.standard_normal((rows, 2)) + rows for rows in (4, 1, 6)]

@@ -33,6 +33,19 @@ from performative.prepare import on_device, read_theta
 from performative.testing.uses import compiled
 from performative.types import Broadcast, Cohort, Local, Upload
 
+PART_EXAMPLES = {
+    "pf.estimators.Prox": "inner=pf.estimators.Minibatch(), mu=0.1",
+    "pf.estimators.ControlVariate": {
+        "arguments": "inner=pf.estimators.Minibatch()",
+        "beside": {"aggregator": "pf.aggregators.Scaffold()"},
+    },
+    "pf.aggregators.Scaffold": {
+        "arguments": "",
+        "beside": {"estimator": "pf.estimators.ControlVariate(pf.estimators.Minibatch())"},
+    },
+    "pf.optimisers.FromOptax": (),
+}
+
 pytestmark = pytest.mark.usefixtures("double_precision")
 
 TAU = [1, 2, 5]

@@ -16,6 +16,38 @@ from performative.populations.shares import AbstractShare, Budgets, Constant, Li
 from performative.prepare import on_device
 from performative.risk import client_risks
 
+PART_EXAMPLES = {
+    "pf.populations.Mixture": (
+        "groups=(G, G), share=pf.populations.shares.Constant([0.5, 0.5])",
+        {
+            "arguments": (
+                "groups=(pf.populations.Gaussian(X[:, 0, 0], 0.0, 1.0), G), "
+                "share=pf.populations.shares.Linear([0.5, 0.5], [0.1, -0.1])"
+            ),
+            "loss": "pf.losses.negative_revenue",
+        },
+        {
+            "arguments": (
+                "groups=[pf.populations.Regression(np.ones(N), 1.0, slope, 0.0, 2.0) for slope in (1.0, 3.0)], "
+                "share=pf.populations.shares.Losses([1.0, 3.0], 2.0, 2.0, np.arange(1.0 * N))"
+            ),
+            "loss": "pf.losses.ridge(0.1)",
+        },
+        {
+            "arguments": (
+                "groups=(pf.populations.Sluggish(pf.populations.Pricing(X[:, 0], 0.5, 1.0), 0.3), "
+                "pf.populations.Outliers(1.0, 1.0)), share=pf.populations.shares.Budgets(np.abs(X[:, :2]), "
+                "10.0)"
+            ),
+            "loss": "pf.losses.negative_revenue",
+        },
+    ),
+    "pf.populations.shares.Constant": "share=[0.5, 0.5]",
+    "pf.populations.shares.Linear": "level=[0.5, 0.5], slope=[0.1, -0.1]",
+    "pf.populations.shares.Budgets": "demand=[0.1, 0.2], budget=1.0",
+    "pf.populations.shares.Losses": "slope=[0.1, 0.2], second_moment=1.0, noise=1.0",
+}
+
 pytestmark = pytest.mark.usefixtures("double_precision")
 RNG = np.random.default_rng(0)
 

@@ -12,6 +12,10 @@ from performative.networks.halving import as_product, convolve_relu_halve
 from performative.networks.layers import Convolution, Dense, GroupNorm, HalvingConvolution
 from performative.networks.resnet import Block
 
+PART_EXAMPLES = {
+    "pf.networks.Network": (),
+}
+
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 

@@ -14,6 +14,14 @@ from performative.populations import Database, Mixture, Reweighted, Static, Stra
 from performative.prepare import on_device
 from performative.risk import client_risks
 
+PART_EXAMPLES = {
+    "pf.populations.Static": {
+        "arguments": "x=X, y=Y",
+        "loss": "pf.losses.logistic(0.1)",
+        "theta": "np.zeros(X.shape[-1])",
+    },
+}
+
 RNG = np.random.default_rng(0)
 LENGTHS = (5, 6, 5)
 X, Y = RNG.standard_normal((16, 2)), np.arange(16) % 2

@@ -8,6 +8,18 @@ import pytest
 import performative as pf
 from performative.participation import Exponential, LogNormal, Selection, UniformLatency, UniformSteps
 
+PART_EXAMPLES = {
+    "pf.FirstK": (
+        "k=K, latency=pf.participation.Exponential()",
+        "k=K, latency=pf.participation.Exponential(np.arange(1.0, N + 1))",
+    ),
+    "pf.LocalWork": (
+        "inner=pf.SchemeTwo(K), steps=[1 + i % 2 for i in range(N)]",
+        "inner=pf.SchemeOne(K), steps=[1, 2, 3, 2, 1, 3, 1]",
+    ),
+    "pf.participation.UniformSteps": {"arguments": "lo=1, hi=2", "inside": "pf.LocalWork(pf.SchemeTwo(K), {})"},
+}
+
 P = np.asarray([0.4, 0.3, 0.1, 0.1, 0.1])
 DRAWS = 20_000
 

@@ -14,6 +14,29 @@ from performative.reaction import Moments, Window
 from performative.risk import decoupled_risk
 from performative.testing.uses import slice_client
 
+PART_EXAMPLES = {
+    "pf.estimators.Performative": (
+        "window=7",
+        "window=7, term='pathwise', reset_after=3",
+        "window=None, term='pathwise'",
+    ),
+    "pf.families.Location": {"arguments": "", "population": "G"},
+    "pf.families.ClassLocation": {
+        "arguments": "classes=2",
+        "population": "pf.populations.Strategic(X, Y, 0.1)",
+        "loss": "pf.losses.logistic(0.1)",
+    },
+    "pf.families.Slope": {
+        "arguments": "",
+        "population": "pf.populations.Regression(np.zeros(N), 1.0, np.ones(N), 0.1, 1.0)",
+        "loss": "pf.losses.ridge(0.1)",
+    },
+    "pf.families.Proportions": {
+        "arguments": "groups=2",
+        "population": "pf.populations.Mixture((G, G), pf.populations.shares.Linear([0.5, 0.5], [0.1, -0.1]))",
+    },
+}
+
 pytestmark = pytest.mark.slow
 
 SAMPLES = 1_000_000

@@ -20,6 +20,20 @@ from performative.risk import decoupled_risk
 from performative.testing.uses import compiled, slice_client
 from performative.types import Cohort, Upload
 
+PART_EXAMPLES = {
+    "pf.aggregators.PooledJacobian": (
+        {"arguments": "", "beside": {"estimator": "pf.estimators.Performative(7)"}},
+        {
+            "arguments": "memory=9",
+            "beside": {"estimator": "pf.estimators.Performative(7)"},
+        },
+        {
+            "arguments": "inner=pf.aggregators.Varp(), clusters=2, alike=True",
+            "beside": {"estimator": "pf.estimators.Performative(7)"},
+        },
+    ),
+}
+
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("double_precision")]
 RNG = np.random.default_rng(0)
 CLIENTS, D, M = 5, 2, 3

@@ -10,6 +10,22 @@ from scipy.optimize import minimize
 import performative as pf
 from performative.populations import Contaminated, Gaussian, Reweighted, Sluggish, Strategic
 
+PART_EXAMPLES = {
+    "pf.populations.Gaussian": (
+        "mean=np.arange(1.0 * N), sensitivity=0.5, scale=1.0",
+        "mean=X[:, 0], sensitivity=np.abs(X[:, :3]) / 9, scale=1.0",
+    ),
+    "pf.populations.Contaminated": (
+        "inner=G, fraction=0.1, outlier=G",
+        (
+            "inner=G, fraction=np.linspace(0, 0.4, N), "
+            "outlier=pf.populations.Mixture([pf.populations.Outliers(5.0, 1.0, law) for law in ('normal', "
+            "'cauchy')], pf.populations.shares.Constant(np.eye(2)[[0, 1] * 3 + [0]]))"
+        ),
+    ),
+    "pf.populations.Sluggish": ("inner=G, speed=0.5", "inner=G, speed=np.linspace(0.2, 1.0, N)"),
+}
+
 pytestmark = pytest.mark.usefixtures("double_precision")
 RNG = np.random.default_rng(0)
 

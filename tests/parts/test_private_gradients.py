@@ -14,6 +14,14 @@ from performative.noise import GRID
 from performative.prepare import on_device
 from performative.types import Batch, Broadcast, Local
 
+PART_EXAMPLES = {
+    "pf.estimators.Clipped": (
+        "clip=1.0, noise_multiplier=0.5",
+        "clip=0.5, noise_multiplier=1.0, block=3",
+    ),
+    "pf.estimators.Dice": "clip=1.0, memory_clip=10.0, noise_multiplier=0.5",
+}
+
 ROWS, WIDTH = 13, 4
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((ROWS, WIDTH)).astype(np.float32), (RNG.random(ROWS) < 0.5).astype(np.float32)

@@ -22,6 +22,63 @@ from performative.populations.shares import Constant
 from performative.prepare import on_device
 from performative.risk import client_risks
 
+PART_EXAMPLES = {
+    "pf.populations.Pricing": (
+        {
+            "arguments": "demand=np.arange(1.0 * N), sensitivity=0.5, scale=1.0",
+            "loss": "pf.losses.negative_revenue",
+        },
+        {
+            "arguments": "demand=X[:, 0], sensitivity=np.abs(X[:, :3]), scale=1.0",
+            "loss": "pf.losses.negative_revenue",
+        },
+    ),
+    "pf.populations.Regression": (
+        {
+            "arguments": (
+                "features_mean=np.arange(1.0 * N), features_cov=1.0, slope=np.arange(1.0 * N), sensitivity=0.1, "
+                "noise=1.0"
+            ),
+            "loss": "pf.losses.ridge(0.1)",
+        },
+        {
+            "arguments": (
+                "features_mean=X[:, 0], features_cov=np.eye(3) + 0.3 * np.ones((N, 3, 3)), slope=X[:, 1], "
+                "sensitivity=X[:, 2], noise=0.5"
+            ),
+            "loss": "pf.losses.ridge(0.1)",
+        },
+    ),
+    "pf.populations.Classes": (
+        {
+            "arguments": "mean=X[0, :2], sensitivity=0.5, scale=np.ones(N)",
+            "loss": "pf.losses.logistic(0.1)",
+        },
+        {
+            "arguments": "mean=X[0, :2], sensitivity=np.abs(X[:, 0, :2]), scale=0.5, share=[0.3, 0.7]",
+            "loss": "pf.losses.logistic(0.1)",
+        },
+    ),
+    "pf.populations.Strategic": (
+        {"arguments": "x=X, y=Y, strength=0.5", "loss": "pf.losses.logistic(0.1)"},
+        {
+            "arguments": "x=X, y=Y, strength=0.5, features=(0, 2), count=[1, 2, 3, 4, 6, 5, 2]",
+            "loss": "pf.losses.logistic(0.1)",
+        },
+        {
+            "arguments": "x=X, y=Y, strength=np.abs(X[:, 0, :2]), count=[1, 2, 3, 4, 6, 5, 2]",
+            "loss": "pf.losses.logistic(0.1)",
+        },
+    ),
+    "pf.populations.Outliers": (
+        {"arguments": "location=np.arange(1.0 * N), scale=1.0", "theta": "0.0"},
+        {
+            "arguments": "location=np.arange(1.0 * N), scale=2.0, law='student3'",
+            "theta": "np.zeros(3)",
+        },
+    ),
+}
+
 pytestmark = pytest.mark.usefixtures("double_precision")
 RNG = np.random.default_rng(0)
 

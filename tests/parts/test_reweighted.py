@@ -14,6 +14,21 @@ import performative as pf
 from performative.populations import Reweighted
 from performative.tables import Packed
 
+PART_EXAMPLES = {
+    "pf.populations.Reweighted": (
+        {
+            "arguments": "x=X, y=Y, temperature=0.5",
+            "loss": "pf.losses.logistic(0.1)",
+            "theta": "np.zeros(X.shape[-1])",
+        },
+        {
+            "arguments": "x=X, y=Y + (X[..., 0] > 0), temperature=2.0",
+            "loss": "pf.losses.cross_entropy(pf.losses.linear_scores)",
+            "theta": "np.zeros((3, 3))",
+        },
+    ),
+}
+
 RNG = np.random.default_rng(0)
 N, M, APART, K, D = 2, 9, 7, 3, 4
 X, HELD_X = RNG.integers(0, 256, (N, M, D), np.uint8), RNG.integers(0, 256, (N, APART, D), np.uint8)

@@ -15,6 +15,13 @@ from performative.estimators.filtered import masked_median, top_direction
 from performative.prepare import on_device
 from performative.testing.uses import compiled
 
+PART_EXAMPLES = {
+    "pf.estimators.Filtered": (
+        "inner=pf.estimators.Performative(window=7)",
+        "inner=pf.estimators.Minibatch()",
+    ),
+}
+
 ROWS, WIDTH = 512, 5  # one compilation serves batches of every size up to this
 REPAIRED, PRINTED = (on_device(Filtered(Minibatch(), rule=rule), jnp.float32) for rule in ("repaired", "printed"))
 KEEP = compiled(lambda part, gradients, start: part.keep(gradients, start))

@@ -10,6 +10,21 @@ from performative.aggregators import Mean, weighted_sum
 from performative.prepare import on_device
 from performative.types import Cohort, Upload
 
+PART_EXAMPLES = {
+    "pf.Box": ("lo=-1.0, hi=1.0", "lo=-1.0, hi=[0.5, 1.0, 2.0]"),
+    "pf.Ball": "radius=2.0",
+    "pf.schedules.Constant": "value=0.1",
+    "pf.schedules.Harmonic": "scale=2.0, offset=20.0",
+    "pf.losses.Quadratic": "scale=1.0",
+    "pf.losses.Ridge": {"arguments": "penalty=0.1", "population": "pf.populations.Strategic(X, Y, 0.1)"},
+    "pf.losses.Logistic": {"arguments": "penalty=0.1", "population": "pf.populations.Strategic(X, Y, 0.1)"},
+    "pf.losses.CrossEntropy": {
+        "arguments": "model=pf.losses.linear_scores",
+        "population": "pf.populations.Static(X, Y)",
+        "theta": "np.zeros((2, X.shape[-1]))",
+    },
+}
+
 THETA = {"a": jnp.asarray([3.0, -4.0]), "b": jnp.asarray(12.0)}
 
 
