@@ -2,12 +2,13 @@
 
 import ast
 import re
+import warnings
 from pathlib import Path
 
 import pytest
 
 import performative
-from performative.messages import MESSAGES, PerformativeWarning, coded, page, warn
+from performative.messages import MESSAGES, PerformativeWarning, coded, hearing, page, warn
 
 SOURCE = Path(performative.__file__).parent
 TESTS = Path(__file__).parent
@@ -47,6 +48,25 @@ def test_codes_read_as_words_and_lines_say_what_to_do():
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code), code
         assert (message.when[0].isupper() or message.when[0] == "`") and message.when.endswith("."), code
         assert (message.remedy[0].isupper() or message.remedy[0] == "`") and message.remedy.endswith("."), code
+
+
+def test_what_a_caller_says_itself_is_heard_and_all_else_goes_on():
+    with hearing("risk-falls-far-out") as heard:
+        warn("risk-falls-far-out", "Text.")
+    assert heard == {"risk-falls-far-out"}
+    with pytest.warns(PerformativeWarning, match="sampled-point"), hearing("risk-falls-far-out") as heard:
+        warn("sampled-point", "Text.")
+    assert not heard
+    with pytest.warns(RuntimeWarning, match="overflow"), hearing("risk-falls-far-out"):
+        warnings.warn("overflow", RuntimeWarning, stacklevel=1)
+    # A block that fails does not swallow what was said before.
+    failing, saying = (
+        pytest.raises(ValueError, match="no answer"),
+        pytest.warns(PerformativeWarning, match="sampled-point"),
+    )
+    with saying, failing, hearing("risk-falls-far-out"):
+        warn("sampled-point", "Text.")
+        raise ValueError("no answer")
 
 
 def test_the_code_ends_the_text(monkeypatch):

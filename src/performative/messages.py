@@ -11,6 +11,8 @@ carry none.
 import re
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -53,6 +55,27 @@ def tell(text: str) -> None:
     while frame.f_back is not None and _is_ours(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, PerformativeWarning, stacklevel=level)
+
+
+@contextmanager
+def hearing(*codes: str) -> Iterator[set[str]]:
+    """Which of these codes were warned of inside, for a caller that says the same in its own answer.
+
+    They do not reach the user as warnings; every other warning does, after the block. The set is filled at its end.
+    """
+    heard: set[str] = set()
+    said: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", PerformativeWarning)
+            yield heard
+    finally:
+        for one in said:
+            code = code_of(one.message)
+            if code in codes and issubclass(one.category, PerformativeWarning):
+                heard.add(code)
+            else:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, source=one.source)
 
 
 def _is_ours(frame: Any) -> bool:

@@ -11,12 +11,13 @@ import pytest
 
 import performative as pf
 from performative import audit
-from performative.audit import words
+from performative.audit import outlook_words, words
 from performative.audit.advice import Advice
 from performative.audit.client_report import pool, rows_far_out
 from performative.audit.page import page
 from performative.audit.pictures import pictures
 from performative.audit.prospect import largest_step
+from performative.messages import warn
 
 
 @pytest.fixture(scope="module")
@@ -309,6 +310,49 @@ def test_a_missing_optimum_leaves_the_stable_point(tmp_path, monkeypatch):
     assert found is not None and found.optimal is None and np.all(np.isfinite(found.stable))
     assert "No optimum of the fitted risk was found" in " ".join(report.advice.reasons)
     assert "nan" not in " ".join(report.advice.reasons)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["risk-falls-far-out", "lower-elsewhere", None])
+def test_a_local_optimum_is_told_in_the_report(tmp_path, monkeypatch, code):
+    """The solver's warning names arguments that a reader of the report does not have."""
+
+    def local(problem, start):
+        if code is not None:
+            warn(code, "optimal_point: the point is a local minimum.")
+        return np.array([0.48, 0.48, 0.25])
+
+    monkeypatch.setattr(sys.modules["performative.audit.outlook"], "optimal_point", local)
+    folders.lending_folder(tmp_path / "logs")
+    report = audit.audit_logs(tmp_path / "logs", drift="linear")
+    told = code is not None
+    assert report.prospect.optimal_is_local is told and report.to_dict()["outlook"]["optimal_is_local"] is told
+    assert any("The optimum is a local one" in note for note in report.notes) is told
+    facts = dict(outlook_words.outlook_facts(report))
+    assert ("the optimum" in facts) is told and ("nearby" in facts["risk left on the table"]) is told
+    assert ("of the least risk nearby" in " ".join(report.advice.reasons)) is told
+
+
+@pytest.mark.slow
+def test_a_fit_whose_risk_falls_far_out_is_told(tmp_path):
+    """The fitted label moves in proportion to the model, beyond 0 and 1: far out the fitted risk has no bound."""
+    folders.lending_folder(tmp_path / "logs")
+    report = audit.audit_logs(tmp_path / "logs", drift="linear")
+    assert report.prospect.optimal_is_local and any("The optimum is a local one" in note for note in report.notes)
+
+
+@pytest.mark.slow
+def test_a_minimum_above_the_stable_point_is_no_optimum(tmp_path, monkeypatch):
+    def above(problem, start):
+        warn("risk-falls-far-out", "optimal_point: the point is a local minimum.")
+        return np.full(3, 3.0)
+
+    monkeypatch.setattr(sys.modules["performative.audit.outlook"], "optimal_point", above)
+    folders.lending_folder(tmp_path / "logs")
+    report = audit.audit_logs(tmp_path / "logs", drift="linear")
+    found = report.prospect.outlook
+    assert found.optimal is None and np.isnan(found.excess) and not report.prospect.optimal_is_local
+    assert "No optimum of the fitted risk was found" in " ".join(report.advice.reasons)
 
 
 def test_signs_that_start_a_formula_are_drawn_as_they_are(tmp_path):

@@ -160,9 +160,9 @@ def test_a_rejected_client_is_waited_for_and_counted():
     mean = np.asarray([1.0, 2.0, 1e200])  # its square is no number, and neither is its gradient's
     problem = pf.Problem(broken_far_out, pf.populations.Gaussian(mean, 0.0, 0.0))
     clock = pf.Clock(compute=[1.0, 1.0, 10.0], communication=1.0)
-    history = pf.run(
-        problem, pf.p_fedavg(0.1), 3, theta=0.0, clock=clock, dtype="float64", record=pf.Record(risks=False, stable=1.5)
-    )
+    record = pf.Record(risks=False, stable=1.5)
+    with pytest.warns(pf.messages.PerformativeWarning, match=r"3 of 9 updates were not finite.*\[nonfinite-updates\]"):
+        history = pf.run(problem, pf.p_fedavg(0.1), 3, theta=0.0, clock=clock, dtype="float64", record=record)
     assert history["broken_updates"][0].tolist() == [0, 1, 2, 3]
     assert history["uploads"][0].tolist() == [0, 3, 6, 9]
     assert history["time"][0].tolist() == [0, 11, 22, 33]

@@ -162,7 +162,8 @@ def test_regression_without_points():
         assert getattr(loose, way)(pf.losses.ridge(), one) is None
         np.testing.assert_allclose(getattr(loose, way)(pf.losses.ridge(2.0), one), [2.0, 0.0][way == "optimal_point"])
         assert getattr(loose, way)(pf.losses.logistic(), one) is None
-        assert getattr(loose, way)(pf.losses.ridge(-1.0), one) is None or way == "stable_point"
+    with pytest.raises(ValueError, match="penalty must not be negative"):
+        pf.losses.ridge(-1.0)
 
 
 def shop(first, second, level=(0.5, 0.5), slope=(0.5, -0.5)):

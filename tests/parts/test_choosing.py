@@ -203,6 +203,16 @@ def test_groups_take_turns_with_weights_of_their_own():
         np.testing.assert_allclose(weight[0], np.repeat([1 - round % 2, round % 2], 3) / 3, rtol=1e-12)
 
 
+def test_a_count_of_groups_runs_as_the_groups_it_stands_for():
+    """A count in a field that is traced was refused as soon as an algorithm was made of it."""
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0, 3.0, 4.0], 0.2, 1.0))
+    ends = [
+        pf.run(problem, pf.p_fedavg(0.1, participation=scheme), 3, theta=0.0, record=pf.Record(risks=False)).theta
+        for scheme in (Cyclic(2), Cyclic([[0, 1], [2, 3]]))
+    ]
+    np.testing.assert_array_equal(*ends)
+
+
 def test_a_draw_within_the_group_is_unbiased_for_the_group():
     scheme = Cyclic([[3, 0], [1, 4, 2]], k=2)
     assert scheme.size(5) == 2 and not scheme.sums_to_one

@@ -235,7 +235,7 @@ def test_a_client_that_was_away_starts_over():
 
 def test_a_window_that_cannot_tell_is_refused():
     problem, theta, *_ = pricing()
-    run = dict(rounds=1, theta=theta, risk=False)
+    run = dict(rounds=1, theta=theta, record=pf.Record(risks=False))
     with pytest.raises(ValueError, match=r"window=2.*2 parameters.*window >= 5"):
         pf.run(problem, pf.pofl(0.1, window=2, batch=pf.Fixed(4)), **run)
     with pytest.warns(pf.messages.PerformativeWarning, match=r"not well above the 2 parameters.*\[window-too-short\]"):

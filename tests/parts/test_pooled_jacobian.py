@@ -182,19 +182,27 @@ def test_one_estimate_is_the_mean_slope(steps):
 
 @pytest.mark.parametrize("who", [pf.Full(), pf.SchemeTwo(4)], ids=["everyone", "four of twelve"])
 def test_clusters_keep_two_kinds_of_clients_apart(who):
-    """Levels differ between clients: who came must not pass for reaction."""
+    """Levels differ between clients: who came must not pass for reaction.
+
+    The slope of one run has a standard deviation of up to 0.08 (four of twelve), so it is the mean over runs that is
+    held against the truth, within 4 standard errors; every client finds its own kind in every run.
+    """
     algorithm = pf.pofl(0.01, 5, batch=pf.Fixed(50), participation=who, aggregator=PooledJacobian(clusters=2))
-    state = after_rounds(two_kinds(), algorithm, 90, seeds=(0, 1, 2))
+    runs = 100
+    state = after_rounds(two_kinds(), algorithm, 90, seeds=range(runs))
     part = algorithm.aggregator
     shared = jax.vmap(part.shared)(state.server.aggregator)
     assert np.all(shared.known)
-    np.testing.assert_allclose(np.sort(np.asarray(shared.jacobian).reshape(3, 2)), [[-5.0, -1.0]] * 3, rtol=0.1)
+    slopes = np.asarray(shared.jacobian).reshape(runs, 2)
+    error = np.std(np.sort(slopes), axis=0, ddof=1) / np.sqrt(runs)
+    assert np.all(error < 0.01)
+    assert np.all(np.abs(np.mean(np.sort(slopes), axis=0) - [-5.0, -1.0]) < 4 * error)
     label = jax.vmap(lambda one, seen: jax.vmap(one.nearest)(seen))(shared, state.clients.estimator.seen)
-    own = np.take_along_axis(np.asarray(shared.jacobian).reshape(3, 2), np.asarray(label), axis=1)
-    np.testing.assert_allclose(own, np.tile(np.repeat([-1.0, -5.0], 6), (3, 1)), rtol=0.1)
+    weak = np.argmax(slopes, axis=1)
+    np.testing.assert_array_equal(np.asarray(label) == weak[:, None], np.tile(np.arange(12) < 6, (runs, 1)))
     # Repeats do not mix: each is the same in other company.
     again = after_rounds(two_kinds(), algorithm, 90, seeds=(2, 7, 0)).server.aggregator
-    np.testing.assert_allclose(again.jacobian[::2][::-1], shared.jacobian[::2], rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(again.jacobian).reshape(3, 2), slopes[[2, 7, 0]], rtol=1e-9)
 
 
 def test_slips_are_named():

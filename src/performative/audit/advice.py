@@ -114,7 +114,8 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
     robust = _robust(extra)
     small = None if prospect.rate is None else _call("p_fedavg", {"rate": prospect.rate}, robust)
     optimise = _optimise(prospect, robust)
-    off = f"settling at the stable point costs {100 * cost:.2g} % of the least risk"
+    least = "the least risk nearby" if prospect.optimal_is_local else "the least risk"
+    off = f"settling at the stable point costs {100 * cost:.2g} % of {least}"
     if found.contraction < 1 and high < 1:
         if far and optimise:
             code, settings = optimise

@@ -19,13 +19,17 @@ from performative.solve import equilibria, optimal_point
 
 # Deployments after which we stop counting.
 _FOREVER = 100_000
+# Risks this close, as a share, are equal: both are sums over many rows in double precision.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """The answer of `outlook`.
 
-    stable, optimal: [d] where retraining settles, and where the risk is least; None where there is no such point
+    stable, optimal: [d] where retraining settles, and where the risk is least; None where there is no such point. For
+                     losses other than the squared one the least that was found: a warning (`risk-falls-far-out`) says
+                     where the risk falls again far away
     stable_limits:   [2, d] interval of the stable point, None for losses other than the squared one
     contraction:     spectral radius of the retraining map's slope at the stable point; limits: (lower, upper)
     contracts:       whether it is below 1: retraining settles there from nearby
@@ -137,6 +141,8 @@ def _general(
         per_shift = slopes_per_shift(problem, p, stable)
         risk = jax.jit(lambda theta: decoupled_risk(problem, jnp.asarray(p), theta, theta))
         excess = np.nan if optimal is None else float(risk(stable)) - float(risk(optimal))
+        if excess < -_ROUNDING * (1.0 + abs(float(risk(stable)))):  # a local minimum above the stable point: no optimum
+            optimal, excess = None, np.nan
     slopes = per_shift @ np.stack([f.B for f in fits])
     draws = np.einsum("ijq,irqk->rijk", per_shift, np.stack([f.B_draws for f in fits]))
     J = slopes.sum(axis=0)

@@ -59,8 +59,11 @@ def outlook_facts(report: "AuditReport") -> list[tuple[str, str]]:
         share = f" ({100 * found.gap / size:.3g} % of the stable point)" if size > 0 else ""
         facts.append(("gap to the optimum", f"{number(found.gap)}{share}"))
         cost = prospect.relative_cost
-        share = "" if math.isnan(cost) else f" ({100 * cost:.2g} % of the least risk)"
+        least = "the least risk nearby" if prospect.optimal_is_local else "the least risk"
+        share = "" if math.isnan(cost) else f" ({100 * cost:.2g} % of {least})"
         facts.append(("risk left on the table", f"{number(found.excess)}{share}"))
+        if prospect.optimal_is_local:
+            facts.append(("the optimum", "a local one, not shown to be the best of all; see the notes"))
     return facts
 
 
@@ -116,6 +119,13 @@ def outlook_notes(logs: "Logs", prospect: "Prospect") -> list[str]:
         notes.append(
             f"The {logs.loss} loss with penalty {logs.penalty:g} on all parameters is minimised; the points then "
             "have no intervals, and the rows are taken to move without changing their shape."
+        )
+    if prospect.optimal_is_local:
+        notes.append(
+            "The optimum is a local one: the best model found near those deployed, not the best of all. Far from them "
+            "the fitted risk falls again, because it takes people to react in proportion however far the model goes. "
+            "These logs do not show that they would; do not deploy such a model on the strength of this fit. The gap "
+            "to the optimum and the risk left on the table count from the local one."
         )
     return notes
 

@@ -15,9 +15,12 @@ from performative.audit.outlook import Outlook, outlook
 from performative.audit.reading import LABEL, Logs
 from performative.audit.scoring import INTERCEPT
 from performative.certify.certificate import plain
+from performative.messages import hearing
 
 # Rows that a loss other than the squared one is computed on: all clients together, and at the least each.
 _ROWS, _FEWEST = 60_000, 300
+# Warnings of the solver that the report says in its own words: the optimum is a local one.
+_LOCAL = ("risk-falls-far-out", "lower-elsewhere")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,7 @@ class Prospect:
     J:         [d, d] slope of retraining at the stable point
     hessian:   [d, d] curvature of the risk that training sees, at the stable point; performative_hessian: of the
                performative risk at the optimum
+    optimal_is_local: whether the fitted risk falls again far away, so that the optimum is a local one
     risk:      performative risk at the optimum, of which `outlook.excess` is the cost of settling at the stable point
     damping:   share of the way to the retrained model that shrinks every part of the error; None where no share does
     rate:      the same for plain gradient steps; damped, stepped: the factor by which each then multiplies the error
@@ -52,6 +56,7 @@ class Prospect:
     damped: float = np.nan
     rate: float | None = None
     stepped: float = np.nan
+    optimal_is_local: bool = False
 
     @property
     def relative_cost(self) -> float:
@@ -66,7 +71,7 @@ class Prospect:
             "drift": self.drift,
             "drivers": [{name: plain(value) for name, value in vars(line).items()} for line in self.drivers],
         }
-        for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped"):
+        for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped", "optimal_is_local"):
             out[name] = plain(getattr(self, name))
         if self.outlook is None:
             return out | {"computed": False}
@@ -117,7 +122,8 @@ def look_ahead(
         layout["rows"] = min(max(_ROWS // len(used), _FEWEST), 20_000)
     options: dict[str, Any] = {"drift": drift, "tolerance": tolerance, "level": 1 - level, "seed": seed}
     try:
-        found = outlook(used, p, _loss(logs), **options, **layout)
+        with hearing(*_LOCAL) as heard:
+            found = outlook(used, p, _loss(logs), **options, **layout)
     except ValueError as error:
         return Prospect(None, (str(error),), names, tuple(p.tolist()), tuple(left_out), drift)
     J = found.slopes.sum(axis=0)
@@ -127,7 +133,7 @@ def look_ahead(
     return Prospect(
         found, (), names, tuple(p.tolist()), tuple(left_out), drift, drivers(found, names),
         max(used, key=lambda log: log.time[-1]).theta[-1], J, hessian, performative, risk,
-        damping, damped, rate, stepped,
+        damping, damped, rate, stepped, bool(heard) and found.optimal is not None,
     )  # fmt: skip
 
 

@@ -43,8 +43,8 @@ class Cyclic(AbstractParticipation):
         self.k = as_whole(k)
         if self.k is not None:
             check_draws("Cyclic", self.k)
-        if isinstance(self.groups, int):
-            self.count, self.largest = self.groups, None
+        if self.groups.ndim == 0:
+            self.count, self.largest = int(self.groups), None
         else:
             sizes = np.bincount(self.groups)
             self.count, self.largest = len(sizes), int(sizes.max())
@@ -110,15 +110,15 @@ class Cyclic(AbstractParticipation):
         return Cohort(jnp.where(here, order[at], clients), jnp.where(here, share[at], 0), here), memory
 
 
-def _read_groups(groups: Any) -> Any:
-    """A count as it is; lists of ids, or group numbers, as the group number of each client."""
+def _read_groups(groups: Any) -> np.ndarray:
+    """A count as an array of no axes; lists of ids, or group numbers, as the group number of each client."""
     rule = (
         "Cyclic: groups must be a whole number >= 1 of equal groups, one list of client ids for each group, or the "
         "group number of each client"
     )
     groups = as_whole(groups)
     if isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1:
-        return groups
+        return np.asarray(groups, np.int32)  # an array, as for lists: a plain int would be a leaf that is traced
     listed = hasattr(groups, "__len__") and hasattr(groups, "__iter__") and getattr(groups, "ndim", 1) > 0
     if not listed or isinstance(groups, str) or len(groups) == 0:
         raise ValueError(f"{rule}; got {groups!r}.")
