@@ -160,10 +160,18 @@ __all__ = [
 ]
 
 
+_LATER = ("audit", "data", "experiments", "live", "plotting", "report", "testing")
+
+
 def __getattr__(name: str) -> object:
     """`pf.audit`, `pf.data` and some others are loaded when they are asked for: not everybody needs them."""
-    if name in ("audit", "data", "experiments", "live", "plotting", "report"):
+    if name in _LATER:
         from importlib import import_module
 
         return import_module(f"performative.{name}")
     raise AttributeError(f"module 'performative' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public, and nothing else."""
+    return sorted([*__all__, *_LATER, "__version__"])

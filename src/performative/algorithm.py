@@ -1,6 +1,6 @@
 """An algorithm is a record of parts."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from performative.aggregators import AbstractAggregator, Mean
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel, Plain
 from performative.deploy import Deployment, as_deployment
+from performative.describe import shown
 from performative.errors import check_counts, check_fields, is_one_of
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
@@ -55,6 +56,9 @@ class Algorithm(eqx.Module):
     name: str = eqx.field(static=True, default="algorithm")
     from_data: tuple[str, ...] = eqx.field(static=True, converter=as_words, default=())
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     def __check_init__(self) -> None:
         check_counts(local_steps=self.local_steps)
         if isinstance(self.rate, Constant):
@@ -77,6 +81,21 @@ class Algorithm(eqx.Module):
     def steps(self) -> int:
         """E, the largest number of local steps that any client does in a round."""
         return self.participation.local_steps(self.local_steps)
+
+
+class Parts(TypedDict, total=False):
+    """What every recipe takes beside its own arguments: the fields of `Algorithm`."""
+
+    local_steps: int
+    batch: AbstractBatch
+    estimator: AbstractEstimator
+    participation: AbstractParticipation
+    channel: AbstractChannel
+    aggregator: AbstractAggregator
+    deploy: Deployment | str
+    absent: str
+    name: str
+    from_data: tuple[str, ...]
 
 
 def check_rate(value: Any) -> None:

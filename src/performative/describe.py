@@ -5,8 +5,12 @@ import hashlib
 import types
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
+
+# Arrays of so many numbers are told and shown one by one.
+_SMALL = 8
 
 
 def describe(thing: Any) -> Any:
@@ -15,7 +19,7 @@ def describe(thing: Any) -> Any:
         return thing
     if isinstance(thing, (np.ndarray, np.generic, jax.Array)):
         array = np.asarray(thing)
-        if array.size <= 8:
+        if array.size <= _SMALL:
             return array.tolist()
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
         return f"{array.dtype}{list(array.shape)}:{digest}"
@@ -36,6 +40,26 @@ def describe(thing: Any) -> Any:
         for value in (*held, *(thing.__defaults__ or ()))
     ]
     return {"function": name, "code": _code_digest(thing.__code__), "holds": inside}
+
+
+def shown(module: Any) -> str:
+    """A module's `repr`, with the values of small arrays."""
+    return eqx.tree_pformat(jax.tree.map(_by_value, module))
+
+
+class _Value(str):
+    """Text that is shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _by_value(leaf: Any) -> Any:
+    if not isinstance(leaf, (np.ndarray, np.generic, jax.Array)) or isinstance(leaf, jax.core.Tracer):
+        return leaf
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return leaf
+    return _Value(np.asarray(leaf).tolist()) if leaf.size <= _SMALL else leaf
 
 
 def _code_digest(code: types.CodeType) -> str:

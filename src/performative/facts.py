@@ -17,6 +17,8 @@ from typing import Any, ClassVar, TypeVar
 import equinox as eqx
 import numpy as np
 
+from performative.describe import shown
+
 __all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "relying", "states"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,6 +39,9 @@ class AbstractPart(eqx.Module):
     references: ClassVar[tuple[str, ...]] = ()
     ignores_data: ClassVar[bool] = False
     is_plain: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     @classmethod
     def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:

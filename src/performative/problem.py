@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from performative.describe import shown
 from performative.domains import AbstractDomain
 from performative.errors import check_fields, check_finite
 from performative.frames import Columns, read_frame
@@ -40,6 +41,9 @@ class Problem(eqx.Module):
     domain: AbstractDomain | None = None
     columns: Columns | None = eqx.field(static=True, default=None)
     from_data: tuple[str, ...] = eqx.field(static=True, converter=as_words, default=())
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def __check_init__(self) -> None:
         if not callable(self.loss):

@@ -1,7 +1,9 @@
 """The papers' algorithms, each a short combination of parts. Every slot can be replaced by keyword."""
 
 import dataclasses
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Unpack
 
 from performative.aggregators import (
     AbstractAggregator,
@@ -13,7 +15,7 @@ from performative.aggregators import (
     Scaffold,
     Varp,
 )
-from performative.algorithm import Algorithm
+from performative.algorithm import Algorithm, Parts
 from performative.errors import nearest
 from performative.estimators import (
     AbstractEstimator,
@@ -48,7 +50,20 @@ __all__ = [
 ]
 
 
-def _combine(name: str, rate: Any, defaults: dict[str, Any], parts: dict[str, Any]) -> Algorithm:
+R = TypeVar("R", bound=Callable[..., Algorithm])
+
+
+def _recipe(function: R) -> R:
+    """Let `help` and editors show the slots that `**parts` stands for; `= ...` where a recipe has a default."""
+    slots = inspect.signature(Algorithm).parameters
+    own = list(inspect.signature(function).parameters.values())[:-1]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    rest = [slots[name].replace(kind=keyword, default=...) for name in slots if name in Parts.__annotations__]
+    vars(function)["__signature__"] = inspect.Signature([*own, *rest], return_annotation=Algorithm)
+    return function
+
+
+def _combine(name: str, rate: Any, defaults: dict[str, Any], parts: Mapping[str, Any]) -> Algorithm:
     """A recipe's record: its own parts, replaced by those given."""
     known = [field.name for field in dataclasses.fields(Algorithm) if field.name != "rate"]
     for slot in parts:
@@ -57,8 +72,9 @@ def _combine(name: str, rate: Any, defaults: dict[str, Any], parts: dict[str, An
     return Algorithm(**{"rate": rate, "name": name, **defaults, **parts})
 
 
+@_recipe
 @cites("jin2024performative", "perdomo2020performative")
-def p_fedavg(rate: Any, **parts: Any) -> Algorithm:
+def p_fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
     """P-FedAvg: E local steps on data that react, then a mean of updates. Settles at the stable point.
 
     Jin et al. 2024, Section 2.4.
@@ -66,8 +82,9 @@ def p_fedavg(rate: Any, **parts: Any) -> Algorithm:
     return _combine("p_fedavg", rate, {}, parts)
 
 
+@_recipe
 @cites("mcmahan2017communication")
-def fedavg(rate: Any, **parts: Any) -> Algorithm:
+def fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
     """FedAvg as a static learner: the world is taken to be what the first model made of it.
 
     All data come from D(theta_0), so it settles at the minimiser of that risk: the baseline that ignores the shift.
@@ -76,8 +93,9 @@ def fedavg(rate: Any, **parts: Any) -> Algorithm:
     return _combine("fedavg", rate, {"deploy": "never"}, parts)
 
 
+@_recipe
 @cites("li2022multiagent", "perdomo2020performative")
-def multi_agent_pp(rate: Any, **parts: Any) -> Algorithm:
+def multi_agent_pp(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
     """Multi-agent performative prediction on a complete graph: P-FedAvg with E = 1 and everyone present.
 
     Li, Yau and Wai 2022.
@@ -85,8 +103,9 @@ def multi_agent_pp(rate: Any, **parts: Any) -> Algorithm:
     return _combine("multi_agent_pp", rate, _central("multi_agent_pp", parts), parts)
 
 
+@_recipe
 @cites("izzo2021learn", "miller2021outside", "perdomo2020performative")
-def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
+def pg(rate: Any, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """PerfGD as a central learner does it: one df/dtheta for all, E = 1, everyone present.
 
     `problem.pooled()` gives it the data as one client's, as in Izzo, Ying and Zou 2021. On a federation the server
@@ -97,8 +116,9 @@ def pg(rate: Any, window: int, **parts: Any) -> Algorithm:
     return _combine("pg", rate, own | _central("pg", parts), parts)
 
 
+@_recipe
 @cites("zheng2024profl", "perdomo2020performative")
-def pofl(rate: Any, window: int, **parts: Any) -> Algorithm:
+def pofl(rate: Any, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """POFL: every client steps along its own performative gradient. Reaches the optimal point on clean data.
 
     `window` is H, the past models that df/dtheta is learnt from. Zheng et al. 2024, Algorithm 2.
@@ -106,8 +126,9 @@ def pofl(rate: Any, window: int, **parts: Any) -> Algorithm:
     return _told(_combine("pofl", rate, {"estimator": Performative(window)}, parts))
 
 
+@_recipe
 @cites("zheng2024profl", "perdomo2020performative")
-def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algorithm:
+def profl(rate: Any, window: int, tolerance: Any = None, **parts: Unpack[Parts]) -> Algorithm:
     """PROFL: POFL on contaminated data, each client leaving out the gradients that do not belong.
 
     With `tolerance`, the expected squared error that is allowed, clients draw only as many samples as it asks for.
@@ -120,8 +141,9 @@ def profl(rate: Any, window: int, tolerance: Any = None, **parts: Any) -> Algori
     return _told(_combine("profl", rate, {"estimator": estimator}, parts))
 
 
+@_recipe
 @cites("li2024clipped", "perdomo2020performative")
-def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Any) -> Algorithm:
+def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Unpack[Parts]) -> Algorithm:
     """PCSGD: each sample's gradient clipped, noise added, the model projected onto the problem's domain.
 
     The clip moves the point that it settles at. Li, Yemini and Wai 2024, Eq. (9); their gamma_{t+1} is rate(t).
@@ -129,8 +151,9 @@ def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Any) -> Algorith
     return _combine("pcsgd", rate, {"estimator": Clipped(clip, noise_multiplier)}, parts)
 
 
+@_recipe
 @cites("li2024clipped", "perdomo2020performative")
-def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **parts: Any) -> Algorithm:
+def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **parts: Unpack[Parts]) -> Algorithm:
     """DiceSGD: PCSGD with an error memory, which brings the stable point back. Its privacy costs far more.
 
     Li, Yemini and Wai 2024, Algorithm 1, which has no domain.
@@ -138,39 +161,45 @@ def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **par
     return _combine("dicesgd", rate, {"estimator": Dice(clip, memory_clip, noise_multiplier)}, parts)
 
 
+@_recipe
 @cites("li2020fedprox")
-def fedprox(rate: Any, mu: Any, **parts: Any) -> Algorithm:
+def fedprox(rate: Any, mu: Any, **parts: Unpack[Parts]) -> Algorithm:
     """FedProx: local steps that are pulled back to the server's model. Li et al. 2020."""
     return _combine("fedprox", rate, {}, _wrapped(parts, "estimator", lambda inner: Prox(inner, mu)))
 
 
+@_recipe
 @cites("karimireddy2020scaffold")
-def scaffold(rate: Any, **parts: Any) -> Algorithm:
+def scaffold(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
     """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020."""
-    parts = _wrapped(parts, "estimator", ControlVariate)
-    return _combine("scaffold", rate, {"aggregator": Scaffold()}, parts)
+    inside = _wrapped(parts, "estimator", ControlVariate)
+    return _combine("scaffold", rate, {"aggregator": Scaffold()}, inside)
 
 
+@_recipe
 @cites("wang2020tackling")
-def fednova(rate: Any, **parts: Any) -> Algorithm:
+def fednova(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
     """FedNova: clients that do unequal work count by their gradients, not by their steps. Wang et al. 2020."""
     return _combine("fednova", rate, {}, _wrapped(parts, "aggregator", Nova))
 
 
+@_recipe
 @cites("jhunjhunwala2023fedexp")
-def fedexp(rate: Any, cap: Any = None, **parts: Any) -> Algorithm:
+def fedexp(rate: Any, cap: Any = None, **parts: Unpack[Parts]) -> Algorithm:
     """FedExP: the server steps further the less clients agree, at most `cap` times. Jhunjhunwala et al. 2023."""
     return _combine("fedexp", rate, {}, _wrapped(parts, "aggregator", lambda inner: Extrapolate(inner, cap=cap)))
 
 
+@_recipe
 @cites("jhunjhunwala2022fedvarp")
-def fedvarp(rate: Any, **parts: Any) -> Algorithm:
+def fedvarp(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
     """FedVARP: the last known update stands in for clients that sit out. Jhunjhunwala et al. 2022."""
     return _combine("fedvarp", rate, {"aggregator": Varp()}, parts)
 
 
+@_recipe
 @cites("jhunjhunwala2022fedvarp")
-def cluster_fedvarp(rate: Any, clusters: Any, **parts: Any) -> Algorithm:
+def cluster_fedvarp(rate: Any, clusters: Any, **parts: Unpack[Parts]) -> Algorithm:
     """ClusterFedVARP: one remembered update for each cluster of clients. Jhunjhunwala et al. 2022."""
     return _combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)
 
@@ -187,13 +216,13 @@ def _told(algorithm: Algorithm) -> Algorithm:
     return algorithm
 
 
-def _wrapped(parts: dict[str, Any], slot: str, wrap: Any) -> dict[str, Any]:
+def _wrapped(parts: Mapping[str, Any], slot: str, wrap: Any) -> dict[str, Any]:
     """The parts with a wrapper around what is given for a slot, or around its default."""
     default: Any = {"estimator": Minibatch(), "aggregator": Mean()}[slot]
     return {**parts, slot: wrap(parts.get(slot, default))}
 
 
-def _central(name: str, parts: dict[str, Any]) -> dict[str, Any]:
+def _central(name: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     """What a learner without local steps fixes; refused where it is given."""
     fixed = {"local_steps": 1, "participation": Full()}
     clash = [slot for slot in fixed if slot in parts]

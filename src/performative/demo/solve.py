@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative import cases
+from performative.algorithm import Parts
 from performative.batches import Fixed
 from performative.client_axis import client_axes
 from performative.demo.outcome import Model, Outcome
@@ -42,7 +43,7 @@ def run_demo(quick: bool = False) -> Outcome:
         stable: Any = stable_point(problem, report=True)
         optimal: Any = optimal_point(problem, start=stable.theta, report=True)
         retrained = repeated_risk_minimization(problem, np.zeros_like(stable.theta), _RETRAININGS)
-    parts = {"local_steps": 5, "batch": Fixed(32), "participation": SchemeTwo(5)}
+    parts: Parts = {"local_steps": 5, "batch": Fixed(32), "participation": SchemeTwo(5)}
     histories = {
         recipe.__name__: run(
             problem,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from performative import batches, participation, recipes, schedules
-from performative.algorithm import Algorithm
+from performative.algorithm import Algorithm, Parts
 from performative.participation import AbstractParticipation
 from performative.participation.first_k import AbstractLatency
 from performative.plan.near import Near
@@ -51,11 +51,15 @@ class Setting:
     def algorithm(self, latency: AbstractLatency | None, deploy: str) -> Algorithm:
         """The recipe to run."""
         rate: Any = self.rate if self.decay is None else schedules.harmonic(self.rate * self.decay, self.decay)
-        parts = {"local_steps": self.local_steps, "participation": self.participation(latency), "deploy": deploy}
+        parts: Parts = {
+            "local_steps": self.local_steps,
+            "batch": batches.Fixed(self.batch) if self.clip is None else batches.Uniform(self.batch),
+            "participation": self.participation(latency),
+            "deploy": deploy,
+        }
         if self.clip is not None:
-            batch = batches.Uniform(self.batch)
-            return recipes.pcsgd(rate, clip=self.clip, noise_multiplier=self.noise, batch=batch, **parts)
-        return recipes.p_fedavg(rate, batch=batches.Fixed(self.batch), **parts)
+            return recipes.pcsgd(rate, clip=self.clip, noise_multiplier=self.noise, **parts)
+        return recipes.p_fedavg(rate, **parts)
 
     def moments(self, weights: np.ndarray) -> WeightMoments:
         """Of the weights of a round. First-K is Scheme II where latencies have one law."""

@@ -29,7 +29,7 @@ def private_robust_optimal(
     problem = pf.cases.pricing_demands(clients, 1, contamination, outlier, seed)
     stable, optimal = (np.asarray(point, np.float64) for point in (pf.stable_point(clean), pf.optimal_point(clean)))
     private, bare = ClippedNoise(clip, noise), ClippedNoise(OPEN, 0.0)
-    whole = {"estimator": Filtered(Performative(window)), "channel": private}
+    whole: Any = {"estimator": Filtered(Performative(window)), "channel": private}
     # Who reacts more works more: gamma_i rises with i.
     work = pf.LocalWork(pf.Full(), np.sort(np.resize(steps, clients)))
     names: dict[str, dict[str, Any]] = {

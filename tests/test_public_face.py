@@ -1,0 +1,38 @@
+"""What a user meets: names, signatures and representations that say what there is."""
+
+import dataclasses
+import inspect
+
+import numpy as np
+import pytest
+
+import performative as pf
+from performative import recipes
+from performative.algorithm import Parts
+
+
+def test_dir_lists_what_is_public_and_nothing_else():
+    names = [name for name in dir(pf) if not name.startswith("_")]
+    assert {"audit", "live", "report", "plotting", "data"} <= set(names)
+    assert not {"lazy", "describe", "frames", "bars"} & set(names)
+    for name in names:
+        assert getattr(pf, name) is not None
+
+
+def test_recipes_take_every_slot_of_an_algorithm_by_name():
+    fields = [field.name for field in dataclasses.fields(pf.Algorithm) if field.name != "rate"]
+    assert list(Parts.__annotations__) == fields
+    for name in recipes.__all__:
+        parameters = inspect.signature(getattr(pf, name)).parameters
+        assert list(parameters)[-len(fields) :] == fields, name
+        assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    with pytest.raises(ValueError, match="has no argument 'lokal_steps'. Did you mean 'local_steps'"):
+        pf.p_fedavg(0.1, lokal_steps=3)
+
+
+def test_representations_show_values():
+    assert repr(pf.p_fedavg(0.1).rate) == "Constant(value=0.1)"
+    assert "Gaussian(mean=[1.0, 2.0], sensitivity=0.5, scale=1.0)" in repr(
+        pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0], 0.5, 1.0))
+    )
+    assert "mean=f64[100](numpy)" in repr(pf.populations.Gaussian(np.zeros(100), 0.5, 1.0))
