@@ -26,7 +26,7 @@ def test_recipes_take_every_slot_of_an_algorithm_by_name():
         parameters = inspect.signature(getattr(pf, name)).parameters
         assert list(parameters)[-len(fields) :] == fields, name
         assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    with pytest.raises(ValueError, match="has no argument 'lokal_steps'. Did you mean 'local_steps'"):
+    with pytest.raises(ValueError, match=r"has no argument 'lokal_steps'\. Did you mean 'local_steps'"):
         pf.p_fedavg(0.1, lokal_steps=3)
 
 
