@@ -14,7 +14,7 @@ from performative.testing.uses import compiled
 from performative.types import Cohort, Upload
 
 PART_EXAMPLES = {
-    "pf.aggregators.ClusterVarp": ("clusters=2", "clusters=[i % 3 for i in range(N)]"),
+    "pf.aggregators.ClusterVarp": "clusters=[i % 3 for i in range(N)]",
     "pf.aggregators.Krum": (
         "byzantine=K // 4",
         {
