@@ -29,7 +29,7 @@ def select(scheme, weights=P, draws=DRAWS):
     with jax.enable_x64(True):
         tables = jax.tree.map(jnp.asarray, scheme.tables(weights))
         selection = Selection(jnp.asarray(weights), tables, jnp.asarray(0), jnp.zeros(()))
-        many = jax.jit(jax.vmap(lambda key: scheme.select(key, selection, None)[0]))
+        many = jax.jit(jax.vmap(lambda key: scheme.select(key, selection, scheme.init(len(weights)))[0]))
         return jax.tree.map(np.asarray, many(jax.random.split(jax.random.key(0), draws)))
 
 

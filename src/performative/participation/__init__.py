@@ -10,14 +10,16 @@ from performative.participation.first_k import (
     LogNormal,
     UniformLatency,
 )
-from performative.participation.local_work import AdaComm, LocalWork, UniformSteps
+from performative.participation.local_work import LocalWork
 from performative.participation.power_of_choice import PowerOfChoice
 from performative.participation.schemes import Full, SchemeOne, SchemeTwo
+from performative.participation.step_rules import AbstractSteps, AdaComm, UniformSteps
 
 __all__ = [
     "AbstractAvailability",
     "AbstractLatency",
     "AbstractParticipation",
+    "AbstractSteps",
     "AdaComm",
     "Available",
     "Cyclic",

@@ -1,0 +1,165 @@
+"""How many local steps each client of a round does."""
+
+import abc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from performative.facts import AbstractPart
+from performative.types import Cohort, Memory, Upload, as_numbers, is_concrete, whole
+
+__all__ = ["AbstractSteps", "AdaComm", "EachSteps", "UniformSteps", "as_steps"]
+
+
+class AbstractSteps(AbstractPart):
+    """A rule for tau_i, for `LocalWork`.
+
+    Example:
+
+        import jax
+        import jax.numpy as jnp
+        import performative as pf
+
+        rule = pf.participation.UniformSteps(1, 3)
+        assert isinstance(rule, pf.participation.AbstractSteps)
+        print(rule.draw(jax.random.key(0), jnp.arange(4), rule.init()), rule.longest)
+    """
+
+    @property
+    @abc.abstractmethod
+    def longest(self) -> int:
+        """E, the largest tau_i there can be."""
+
+    @abc.abstractmethod
+    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+        """tau_i of these clients in the round to come."""
+
+    @property
+    def wants_loss(self) -> bool:
+        """Whether clients are to report the mean loss of their batches."""
+        return False
+
+    def listed(self) -> np.ndarray | None:
+        """tau_i of every client, where it is known and stays."""
+        return None
+
+    def init(self) -> Memory:
+        """What the rule remembers before the first round."""
+        return None
+
+    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+        """What it remembers after a round."""
+        return memory
+
+
+class EachSteps(AbstractSteps):
+    """tau_i as given, one for each client."""
+
+    references = ()
+    ignores_data = True
+
+    each: Int[Array | np.ndarray, " N"]
+
+    @property
+    def longest(self) -> int:
+        return int(np.max(self.each))
+
+    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+        return jnp.take(self.each, ids, mode="clip")
+
+    def listed(self) -> np.ndarray | None:
+        return np.asarray(self.each) if is_concrete(self.each) else None
+
+
+class UniformSteps(AbstractSteps):
+    """tau_i uniform on lo..hi, drawn anew each round."""
+
+    references = ()
+    ignores_data = True
+
+    lo: int = whole()
+    hi: int = whole()
+
+    def __check_init__(self) -> None:
+        if not (isinstance(self.lo, int) and isinstance(self.hi, int) and 1 <= self.lo <= self.hi):
+            raise ValueError(f"UniformSteps needs whole numbers 1 <= lo <= hi; got lo={self.lo!r}, hi={self.hi!r}.")
+
+    @property
+    def longest(self) -> int:
+        return self.hi
+
+    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+        # Keyed by client, so that a client's work does not depend on who else was drawn.
+        def one(client: Array) -> Array:
+            return jax.random.randint(jax.random.fold_in(key, client), (), self.lo, self.hi + 1, jnp.int32)
+
+        return jax.vmap(one)(ids)
+
+
+class AdaComm(AbstractSteps):
+    """Fewer local steps as the loss falls: fast at first, close to the others' models in the end.
+
+        tau_t = ceil(sqrt(F(theta_t) / F(theta_0)) * first),      least <= tau_t <= first
+
+    F is the mean loss that the clients of a round report, weighed by a_i; round t goes by the report of the round
+    before. Where the loss grows (data that react can make it), tau stays at `first`. It needs a loss that is positive
+    at the start; else tau is `first` throughout. A round without a finite report changes nothing.
+    Wang and Joshi, SysML 2019. Differs from the paper: the loss is looked at each round, not once in a span of time.
+    """
+
+    references = ("wang2019adaptive",)
+
+    first: int = whole()
+    least: int = whole(default=1)
+
+    def __check_init__(self) -> None:
+        if not (isinstance(self.first, int) and isinstance(self.least, int) and 1 <= self.least <= self.first):
+            raise ValueError(
+                f"AdaComm needs whole numbers 1 <= least <= first; got first={self.first!r}, least={self.least!r}."
+            )
+
+    def init(self) -> Memory:
+        """The loss at the start and the last one; NaN until there is a report."""
+        return jnp.full((2,), jnp.nan, jnp.result_type(float))
+
+    @property
+    def longest(self) -> int:
+        return self.first
+
+    @property
+    def wants_loss(self) -> bool:
+        return True
+
+    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+        start, last = memory
+        known = (start > 0) & jnp.isfinite(last)
+        ratio = jnp.where(known, jnp.maximum(last, 0) / jnp.where(known, start, 1), 1)
+        tau = jnp.clip(jnp.ceil(jnp.sqrt(ratio) * self.first), self.least, self.first).astype(jnp.int32)
+        return jnp.broadcast_to(tau, ids.shape)
+
+    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+        """The losses at the start and now, after one more report."""
+        assert upload.loss is not None
+        loss = upload.loss.astype(memory.dtype)
+        heard = jnp.isfinite(loss) if cohort.active is None else cohort.active & jnp.isfinite(loss)
+        weight = jnp.where(heard, cohort.weight.astype(memory.dtype), 0)
+        total = jnp.sum(weight)
+        mean = jnp.sum(weight * jnp.where(heard, loss, 0)) / jnp.where(total > 0, total, 1)
+        now = jnp.stack([jnp.where(jnp.isnan(memory[0]), mean, memory[0]), mean])
+        return jnp.where(total > 0, now, memory)
+
+
+def as_steps(steps: Any) -> AbstractSteps:
+    """A rule, or tau_i in a list. Fractions and numbers below 1 are refused, not rounded."""
+    if isinstance(steps, AbstractSteps):
+        return steps
+    given = np.asarray(as_numbers(steps))
+    if given.ndim != 1 or given.size == 0 or given.dtype.kind != "f" or np.any((given < 1) | (given % 1 != 0)):
+        raise ValueError(
+            "LocalWork: steps must be one whole number >= 1 for each client, pf.participation.UniformSteps(lo, hi) or "
+            f"pf.participation.AdaComm(first); got {steps!r}."
+        )
+    return EachSteps(given.astype(np.int32))
