@@ -18,10 +18,8 @@ help:
 	@echo "make bench      the benchmarks, as ratios in one run"
 	@echo "make package    sdist and wheel, installed into a clean environment and used there; DIST=folder keeps them"
 
-# The pip that comes with Python 3.11 takes a quarter of an hour to choose versions.
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade pip
 	@touch $@
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/.made

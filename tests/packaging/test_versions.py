@@ -1,9 +1,12 @@
 """One version, one licence and one name, wherever they are written."""
 
+import contextlib
 import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
+
+import pytest
 
 import performative as pf
 from performative.cli.app import app
@@ -54,3 +57,18 @@ def test_policies_name_files_and_modules_that_exist():
             assert hasattr(pf, module) or (ROOT / "src" / "performative" / f"{module}.py").exists(), (
                 f"{policy}: {module}"
             )
+
+
+def test_pinned_versions_take_every_python_that_we_take():
+    """A pin that asks for a later patch of Python 3.11 sends pip on a search of a quarter of an hour."""
+    specifiers = pytest.importorskip("packaging.specifiers")
+    oldest = PROJECT["requires-python"].removeprefix(">=") + ".0"
+    pins = [
+        line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if "==" in line
+    ]
+    for name, version in pins:
+        with contextlib.suppress(metadata.PackageNotFoundError):  # not everybody installs everything
+            found = metadata.distribution(name)
+            asked = found.metadata["Requires-Python"]
+            if found.version == version and asked:
+                assert specifiers.SpecifierSet(asked).contains(oldest), f"{name}=={version} needs Python {asked}"
