@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative.messages import hearing
 
 DEVICES = 8
 LOCAL = {"rate": 0.1, "local_steps": 2, "batch": pf.Fixed(3)}
@@ -209,11 +210,14 @@ def eight_devices(folder, names):
     for name in names:
         problem, algorithm, more = (FAST | SLOW)[name]()
         options, spy.programs = options_of(more), {}
-        plain = pf.run(problem, algorithm, **options)
+        with hearing("run-diverged") as alone:
+            plain = pf.run(problem, algorithm, **options)
         options |= {"executor": "sharded"}
         kept = pf.Checkpoint(folder / name, every=options["rounds"] // 2)
-        sharded = pf.run(problem, algorithm, **options, checkpoint=kept)
+        with hearing("run-diverged") as together:
+            sharded = pf.run(problem, algorithm, **options, checkpoint=kept)
         told[name] = {"gap": gap(plain, sharded), "executor": sharded.meta["executor"], **spy.facts}
+        told[name]["diverged"] = [bool(alone), bool(together)]
         if name == "some":
             told[name]["resumed"] = same(sharded, run_broken(folder / "broken", problem, algorithm, options))
     (folder / "told.json").write_text(json.dumps(told))
@@ -387,6 +391,7 @@ def test_parts_of_every_kind_give_the_same_trajectory(tmp_path):
     told = json.loads((tmp_path / "told.json").read_text())
     assert set(told) == set(SLOW)
     assert {name: case["gap"] for name, case in told.items() if not case["gap"] < 1e-12} == {}
+    assert {name: case["diverged"] for name, case in told.items() if any(case["diverged"])} == {"diverging": [True] * 2}
 
 
 @pytest.mark.slow
