@@ -8,7 +8,7 @@ import numpy as np
 
 import performative as pf
 from benchmarks import convolutional
-from benchmarks.core import LEAN
+from benchmarks.core import LAST, QUIET
 
 STEPS, BATCH = 10, 32
 # Products and sums of one sample's forward and backward pass: 2 for each weight at each place, once forward and twice
@@ -39,7 +39,7 @@ def _ours(x, y, cohort: int):
 
     def run(rounds: int, **options):
         # One chunk: the clock starts when the data are on the device and the program is there.
-        return pf.run(problem, algorithm, rounds, theta=theta, record=pf.Record(theta="last"), **LEAN, **options)
+        return pf.run(problem, algorithm, rounds, theta=theta, record=LAST, **QUIET, **options)
 
     return run
 

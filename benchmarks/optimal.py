@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import performative as pf
-from benchmarks.core import LEAN, alternate
+from benchmarks.core import LAST, QUIET, alternate
 from performative.populations.base import collect
 from performative.prepare import on_device
 from performative.testing.uses import slice_client
@@ -15,7 +15,7 @@ CLIENTS, GOODS, WINDOW, SAMPLES, ROUNDS = 100, 10, 50, 500, 20
 
 def _seconds(name: str, algorithm: pf.Algorithm, problem: pf.Problem, best: dict[str, float]):
     def run():
-        history = pf.run(problem, algorithm, ROUNDS, record=pf.Record(theta="last"), **LEAN)
+        history = pf.run(problem, algorithm, ROUNDS, record=LAST, **QUIET)
         best[name] = min(best.get(name, float("inf")), history.meta["seconds"])
         return history.theta
 

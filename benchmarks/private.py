@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 import performative as pf
-from benchmarks.core import LEAN, alternate
+from benchmarks.core import LAST, QUIET, alternate
 
 ROWS, WIDTH, BATCH, ROUNDS = 512, 10_000, 64, 60
 
@@ -29,7 +29,7 @@ def private_step() -> dict:
 
     def timed(name: str):
         def run():
-            history = pf.run(problem, algorithms[name], ROUNDS, record=pf.Record(theta="last"), **LEAN)
+            history = pf.run(problem, algorithms[name], ROUNDS, record=LAST, **QUIET)
             best[name] = min(best.get(name, float("inf")), history.meta["seconds"])
             return jax.tree.leaves(history.theta)[0]
 

@@ -14,6 +14,7 @@ _COLUMNS = {
     "ratio": "ratio",
     "call_ratio": "call ratio",
     "bulk_ratio": "bulk ratio",
+    "default_ratio": "default ratio",
 }
 
 
