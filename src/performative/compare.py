@@ -73,7 +73,7 @@ def compare(
 ) -> Comparison:
     """Differences of final values between runs with the same seed and repeats (common random numbers).
 
-    Repeat r of one run is held against repeat r of the other, which takes the shared luck out of the difference.
+    Repeat r of one run is compared with repeat r of the other, which takes the shared noise out of the difference.
     `baseline` compares all others to one run; without it every pair is compared. With m pairs the intervals are
     Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method. Both take differences for normal; where
     all of them are the same number (a metric that counts), repeats of the same sign are all that is known: the chance

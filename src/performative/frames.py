@@ -65,7 +65,7 @@ def read_frame(
 ) -> ClientTables:  # fmt: skip
     """Split a table by client, pad to one length, check every column that is used."""
     if not hasattr(frame, "columns") or not hasattr(frame, "groupby"):
-        raise ValueError(f"frame must be a pandas DataFrame, one row a person; got {type(frame).__name__}.")
+        raise ValueError(f"frame must be a pandas DataFrame, one row per person; got {type(frame).__name__}.")
     if len(frame) == 0:
         raise ValueError("frame has no rows.")
     check_flags("from_frame", intercept=intercept)

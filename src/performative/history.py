@@ -33,7 +33,7 @@ class History:
     weights:       p_i, [N]
     participation: mean weight that each client really had, [repeats, N], to hold against `weights`; None where
                    everyone always takes part
-    stopped_at:    the round at which a repeat left the numbers or the limit, -1 where it did not, [repeats]
+    stopped_at:    the round at which a repeat became non-finite or passed the limit, -1 where it did not, [repeats]
     meta:          algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" where a
                    callback ended the run; "metrics" with kind, label and unit of one's own
     clients:       what `Record(clients=...)` asked for, {name: [repeats, records, N]}; NaN for who was absent
@@ -55,8 +55,8 @@ class History:
 
     @property
     def status(self) -> str:
-        """ "completed"; "diverged" where at least one repeat left the numbers or the limit; "failed" where the model
-        never moved, or no longer did (`meta["failed"]` says why); "stopped" where a callback ended the run
+        """ "completed"; "diverged" where at least one repeat became non-finite or passed the limit; "failed" where the
+        model never moved, or no longer did (`meta["failed"]` says why); "stopped" where a callback ended the run
         (`meta["stopped_by"]` says which)."""
         if np.any(self.stopped_at >= 0):
             return "diverged"

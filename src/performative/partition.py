@@ -131,12 +131,12 @@ def tables(x: Any, y: Any, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
     Labels become int32 or longer. In x, whole numbers of up to 16 bits (images) stay as they are and are padded with
     zeros, so that only y shows where they end; longer ones become floats.
 
-    x, y:  one row a person
+    x, y:  one row per person
     parts: row numbers of each client. A row may be in several parts, or in none
     """
     x, y = as_array(x), as_array(y)
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
-        raise ValueError(f"tables: x and y must have one row a person; got shapes {x.shape} and {y.shape}.")
+        raise ValueError(f"tables: x and y must have one row per person; got shapes {x.shape} and {y.shape}.")
     hands = [_read_part("tables", client, part, len(x)) for client, part in enumerate(parts)]
     if not hands:
         raise ValueError("tables: parts must hold the row numbers of at least one client; got none.")

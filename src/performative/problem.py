@@ -100,7 +100,7 @@ class Problem(eqx.Module):
         intercept: bool = True,
         standardise: Any = None,
     ) -> "Problem":
-        """A strategic logistic problem from a pandas table: one row a person.
+        """A strategic logistic problem from a pandas table: one row per person.
 
         client:      column that says whose row it is; the weights are the clients' shares of rows
         label:       column of two classes, 0 and 1

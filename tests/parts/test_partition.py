@@ -145,7 +145,7 @@ def test_padding_of_features_of_all_kinds(given, dtype, padding):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: partition.tables(np.ones((3, 2)), np.ones(2), [[0]]), r"one row a person; got shapes \(3, 2\) and"),
+        (lambda: partition.tables(np.ones((3, 2)), np.ones(2), [[0]]), r"one row per person; got shapes \(3, 2\) and"),
         (lambda: partition.tables(np.ones(3), np.ones(3), []), "at least one client; got none"),
         (lambda: partition.tables(np.ones(3), np.ones(3), [[0], []]), r"parts\[1\] must hold .* one row or more"),
         (lambda: partition.tables(np.ones(3), np.ones(3), [[True]]), r"parts\[0\] must hold .*; got bool"),

@@ -185,7 +185,7 @@ def test_clusters_keep_two_kinds_of_clients_apart(who):
     """Levels differ between clients: who came must not pass for reaction.
 
     The slope of one run has a standard deviation of up to 0.08 (four of twelve), so it is the mean over runs that is
-    held against the truth, within 4 standard errors; every client finds its own kind in every run.
+    compared with the truth, within 4 standard errors; every client finds its own kind in every run.
     """
     algorithm = pf.pofl(0.01, 5, batch=pf.Fixed(50), participation=who, aggregator=PooledJacobian(clusters=2))
     runs = 100

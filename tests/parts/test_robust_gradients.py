@@ -144,7 +144,7 @@ def test_a_minority_is_not_taken_for_outliers():
             assert 10 <= minority.sum() <= 45  # 5 % of them
             assert 2 * kept[minority].sum() >= minority.sum()
             assert kept[~minority].mean() > 0.99
-            # Held against the majority all of them would go: the test can tell.
+            # Compared with the majority all of them would go: the test can tell.
             x, y = (np.asarray(v) for v in batch.z)
             assert not np.any(keep(REPAIRED, (0.5 - y[:, None]) * x)[minority])
 

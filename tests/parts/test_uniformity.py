@@ -1,6 +1,6 @@
 """Every single row or client, every pair and every triple is as likely as the sampler says: what privacy rests on.
 
-Counts are held against their law by chi-square. A p-value below 1e-6 fails, with fixed seeds; the tests below look at
+Counts are compared with their law by chi-square. A p-value below 1e-6 fails, with fixed seeds; the tests below look at
 some 150 of them.
 """
 

@@ -128,7 +128,7 @@ def test_a_run_that_diverged_and_one_that_is_private(tmp_path):
     told = {"epsilon": 1.25, "delta": 1e-5, "unit": "example", "why": [], "assumes": ["rows differ"], "stopped": None}
     history = made_results.history(diverged=True, privacy=told)
     words, plots, _ = read(pf.report.write(history, tmp_path / "run.html"))
-    assert "1 of 6 repeats diverged" in words and "first left the numbers in round 50" in words
+    assert "1 of 6 repeats diverged" in words and "first non-finite in round 50" in words
     assert "5 of 6 repeats" in words  # of the final values
     assert "epsilon 1.25" in words and "rows differ" in words
     line = plots[0][0]["series"][0]

@@ -7,7 +7,7 @@
         scoring         file (CSV or Parquet, relative to FOLDER) of the features and the `score` that the model gave
                         them; the model is then summarised by a linear regression of the score (of its logit
                         where all scores lie strictly between 0 and 1) on the features
-    FOLDER/data/*.csv|*.parquet, or FOLDER/data.csv|parquet     one row a person
+    FOLDER/data/*.csv|*.parquet, or FOLDER/data.csv|parquet     one row per person
         deployment      under which deployment the row was collected
         client          optional: whose row it is (else all are one client's)
         label           optional: a number; empty where the outcome is not known

@@ -84,7 +84,7 @@ def summary(c: "Certificate") -> str:
 
 def _promised(c: "Certificate") -> list[str]:
     if math.isnan(c.threshold):
-        return [f"mu and L were not computed, so eps_bar = {_limits(c)} has nothing to be held against."]
+        return [f"mu and L were not computed, so eps_bar = {_limits(c)} has nothing to be compared with."]
     held = f"eps_bar = {_limits(c)}, mu / L = {_number(c.mu)} / {_number(c.L)} = {_number(c.threshold)}."
     said = [held]
     if c.mu <= 1e-9 * max(c.L, 1.0):

@@ -36,7 +36,7 @@ def reproduce(
     save: Annotated[Path | None, typer.Option("--save", help="With --ledger: write it to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Figures of the papers: run by name, drawn, and each claim held against what was measured.
+    """Figures of the papers: run by name, drawn, and each claim compared with what was measured.
 
     What was done with the same constants and code is not done again, so a set that was stopped goes on where it was.
     """

@@ -105,7 +105,7 @@ class Filtered(AbstractWrapper):
         return Estimate(out.direction, out.memory, metrics, out.facts)
 
     def _by_group(self, gradients: Array, start: Array, group: Array | None, groups: int | None) -> Bool[Array, " n"]:
-        """A minority's gradients differ from the majority's for good reason: each group is held against itself."""
+        """A minority's gradients differ from the majority's for good reason: each group is compared with itself."""
         if group is None or groups is None:
             return self.keep(gradients, start)
         mine = group == jnp.arange(groups, dtype=group.dtype)[:, None]

@@ -58,7 +58,7 @@ def _digits(value: Any, most: int) -> Any:
 def curve(name: str, x: Any, values: Any, most: int = MOST_POINTS, **looks: Any) -> Series:
     """Mean over repeats of `values` [repeats, points] and the band with the middle 80 % of them.
 
-    As in `History.plot`: a repeat that left the numbers is left out from there on.
+    As in `History.plot`: a repeat that became non-finite is left out from there on.
     """
     values, x = np.asarray(values, np.float64), np.asarray(x)
     finite = np.where(np.isfinite(values), values, np.nan)

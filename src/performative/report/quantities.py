@@ -33,7 +33,7 @@ _GROUPS = {
     "Privacy spent": ("epsilon",),
 }
 _LEVELS, _TOTALS = "Other levels", "Running totals"
-# By these settings of a sweep are held against each other, the first that was recorded first.
+# By these settings of a sweep are compared, the first that was recorded first.
 SCORES = ("distance_to_stable", "performative_risk", "distance_to_optimal", "decoupled_risk", "consensus")
 
 
@@ -42,7 +42,7 @@ _COSTS = ("time", "uploads", "samples", "communications")
 
 
 def costs(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """{in words: (rounds, mean over repeats)} of what a run spent; a repeat that left the numbers is left out."""
+    """{in words: (rounds, mean over repeats)} of what a run spent; a repeat that became non-finite is left out."""
     spent = {}
     for name in _COSTS:
         if name in found:

@@ -79,7 +79,7 @@ def _what(history: History, fate: str) -> str:
     ]
     if (history.stopped_at >= 0).any():
         first = int(min(at for at in history.stopped_at if at >= 0))
-        rows.insert(2, ("first left the numbers in round", first))
+        rows.insert(2, ("first non-finite in round", first))
     config = meta.get("config")
     parts = details("All of the algorithm", f"<pre>{_escaped_lines(config)}</pre>") if config else ""
     return card("What was run", facts(rows), parts)

@@ -67,7 +67,7 @@ class Plot {
       select.addEventListener("change", () => { this.pick(Number(select.value)); this.draw(); });
       bar.append(made("label", {}, this.figure.dataset.pick || "Show", " ", select));
     }
-    // Running totals that a quantity can be held against instead of the round.
+    // Running totals that a quantity can be plotted against instead of the round.
     const totals = new Set(this.views.flatMap(view => view.series.flatMap(one => Object.keys(one.along || {}))));
     this.against = "";
     this.others = made("select", { "data-against": "" }, made("option", { value: "" }, this.views[0].x));

@@ -153,7 +153,7 @@ def is_new(view: View, x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
 
 
 def escaped(start: np.ndarray, x: np.ndarray) -> bool:
-    """Whether a search has left the numbers, or gone so far that what it looks for is not on its way."""
+    """Whether a search has become non-finite, or gone so far that what it looks for is not on its way."""
     way = np.max(np.abs(x - start), initial=0.0)
     return not bool(way <= _FAR * (1.0 + np.max(np.abs(start), initial=0.0)))
 

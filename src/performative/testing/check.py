@@ -55,7 +55,7 @@ def check_part(
     seed:      of all that is drawn here
     skip:      names of rules to leave out
 
-    Returns the names of the rules that were held against the part.
+    Returns the names of the rules that the part was checked against.
     """
     unknown = set(skip) - {*EVERY_SLOT, *(name for rules in SLOT_RULES.values() for name in rules)}
     if unknown:
