@@ -1,7 +1,5 @@
 """Federated learning when deploying the model changes the data."""
 
-__version__ = "0.2.0"
-
 from performative import (
     aggregators,
     attack,
@@ -23,6 +21,7 @@ from performative import (
     theory,
     types,
 )
+from performative._version import __version__
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify

@@ -2,7 +2,7 @@
 
 from html import escape
 
-import performative
+from performative._version import __version__
 from performative.audit import formats, outlook_words, people_words, words
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
@@ -53,7 +53,7 @@ def _lead(report: AuditReport) -> str:
 
 
 def _made(report: AuditReport) -> str:
-    return f"performative {performative.__version__}; seed {report.seed}"
+    return f"performative {__version__}; seed {report.seed}"
 
 
 def _body(report: AuditReport, drawn: dict[str, str]) -> str:

@@ -59,7 +59,7 @@ def _print_version(as_json: bool) -> None:
     import platform
     from importlib.metadata import version
 
-    from performative import __version__
+    from performative._version import __version__
 
     if as_json:
         names = {name: version(name) for name in ("jax", "equinox")}

@@ -7,6 +7,7 @@ import equinox
 import jax
 import numpy as np
 
+from performative._version import __version__
 from performative.callbacks.news import News
 from performative.engine.chunk import Frozen, Watch
 from performative.engine.keys import NUMERICS
@@ -146,10 +147,8 @@ def _setting_of(fixed: Frozen, where: Any, setting: int | None) -> np.ndarray:
 
 def versions() -> dict[str, str]:
     """What the run was made with."""
-    import performative
-
     return {
-        "performative": performative.__version__,
+        "performative": __version__,
         "numerics": str(NUMERICS),
         "jax": jax.__version__,
         "equinox": equinox.__version__,
