@@ -21,7 +21,7 @@ from performative import (
     theory,
     types,
 )
-from performative._version import __version__
+from performative._version import __version__ as __version__
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
