@@ -52,7 +52,7 @@ def cohorts(setup, state):
     schemes = (pf.Full(), pf.SchemeOne(CLIENTS), pf.SchemeTwo(3), pf.LocalWork(pf.SchemeOne(CLIENTS), TAUS))
     for scheme in schemes:
         selection = Selection(setup.weights, jax.tree.map(jnp.asarray, scheme.tables(P)), state.round, state.theta)
-        cohort, _ = scheme.select(jax.random.key(4), selection, None)
+        cohort, _ = scheme.select(jax.random.key(4), selection, scheme.init(CLIENTS))
         missing = CLIENTS - len(cohort.ids)
         active = jnp.ones(len(cohort.ids), bool) if cohort.active is None else cohort.active
         steps = jnp.full(len(cohort.ids), STEPS, jnp.int32) if cohort.steps is None else cohort.steps

@@ -25,6 +25,8 @@ from performative.types import Draws, State
 _FEW = 32
 # A full chunk draws ahead at least so many times: of the last block, what the chunk does not come to is wasted.
 _BLOCKS = 8
+# Short chunks draw ahead too, so that their rounds are the same program as those of long ones.
+_LEAST = 4
 
 
 class Watch(eqx.Module):
@@ -133,7 +135,7 @@ def run_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: i
         )
         return rows(start, jnp.minimum(start + length, span.count), carry, Ahead(begins, drawn))
 
-    length = min(rows_ahead(fixed, span, state, watch, keys, lead), max(capacity // _BLOCKS, 1))
+    length = min(rows_ahead(fixed, span, state, watch, keys, lead), max(capacity // _BLOCKS, _LEAST))
     given = Ahead(first, span.secrets)
     shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
     carry = (state, Books(shapes, lead, capacity))
