@@ -8,7 +8,7 @@ import performative
 ROOT = Path(performative.__file__).parent
 # Lowest first. A module may import from its own layer and from those below.
 LAYERS = [
-    {"_version", "types", "facts", "draws", "describe", "lazy", "files", "messages", "arguments"},
+    {"_deprecated", "_version", "types", "facts", "draws", "describe", "lazy", "files", "messages", "arguments"},
     {"errors", "plugins", "client_axis", "tables", "theory"},
     {"families", "reaction", "noise", "partition", "data", "networks"},
     {"clipping"},
