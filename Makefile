@@ -49,7 +49,7 @@ docs: $(VENV)/.dev
 	@echo "open site/index.html; for search: $(BIN)/python -m http.server -d site"
 
 messages: $(VENV)/.core
-	$(BIN)/python -c "import performative.messages as m; print(m.page(), end='')" > docs/messages.md
+	$(BIN)/python -c "import performative._base.messages as m; print(m.page(), end='')" > docs/messages.md
 
 faults: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests/faults tests/fuzz tests/live/test_faults.py tests/live/test_refusals.py \

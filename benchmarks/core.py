@@ -146,11 +146,11 @@ def _partial(scheme, label: str) -> dict:
 
 
 def _seconds_a_round(problem, algorithm, rounds: int = 500, chunks: int = 6) -> float:
-    from performative.engine.chunk import Frozen, Span, Watch, run_chunk
-    from performative.engine.drive import first_state
-    from performative.engine.options import repeat_keys
-    from performative.engine.setup import prepare
-    from performative.prepare import on_device, read_theta
+    from performative._engine.chunk import Frozen, Span, Watch, run_chunk
+    from performative._engine.drive import first_state
+    from performative._engine.options import repeat_keys
+    from performative._engine.prepare import on_device, read_theta
+    from performative._engine.setup import prepare
 
     setup = on_device(prepare(problem, algorithm, pf.Clock()), jnp.float32)
     start = read_theta(problem, 0.0, jnp.float32)

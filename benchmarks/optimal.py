@@ -6,8 +6,8 @@ import numpy as np
 
 import performative as pf
 from benchmarks.core import LAST, QUIET, alternate
+from performative._engine.prepare import on_device
 from performative.populations.base import collect
-from performative.prepare import on_device
 from performative.testing.uses import slice_client
 
 CLIENTS, GOODS, WINDOW, SAMPLES, ROUNDS = 100, 10, 50, 500, 20

@@ -16,8 +16,8 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 import performative as pf
+from performative._engine.risk import decoupled_risk
 from performative.plotting import plot_partition
-from performative.risk import decoupled_risk
 
 # %% [markdown]
 # ## A table

@@ -34,7 +34,7 @@ from public_parts import public_parts, slot_of
 import performative as pf
 
 # What an argument of this name means, whatever part it belongs to; `inner` goes by slot.
-WORDS = {"k": "K", "n": "2", "clip": "1.0", "noise_multiplier": "0.5", "tx": "pf.optimisers.Momentum(0.5)"}
+WORDS = {"k": "K", "n": "2", "clip": "1.0", "noise_multiplier": "0.5", "tx": "pf.optimizers.Momentum(0.5)"}
 INNER = {
     "estimator": "pf.estimators.Minibatch()", "aggregator": "pf.aggregators.Mean()", "population": "G",
     "participation": "pf.SchemeTwo(K)",

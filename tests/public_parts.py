@@ -26,7 +26,7 @@ BASES = {
     "channel": pf.channels.AbstractChannel,
     "aggregator": pf.aggregators.AbstractAggregator,
     "rate": pf.schedules.AbstractSchedule,
-    "optimiser": pf.optimisers.AbstractOptimiser,
+    "optimiser": pf.optimizers.AbstractOptimiser,
     "family": pf.families.AbstractFamily,
     "latency": pf.participation.AbstractLatency,
     "availability": pf.participation.AbstractAvailability,

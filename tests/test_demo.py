@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from performative import cases
+from performative._engine.prepare import on_device
 from performative.cli import app
-from performative.demo.solve import _measure
-from performative.prepare import on_device
+from performative.cli.demonstration.solve import _measure
 
 
 @pytest.fixture(scope="module")

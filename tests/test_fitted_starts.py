@@ -15,7 +15,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import performative as pf
-from performative.prepare import read_theta
+from performative._engine.prepare import read_theta
 
 FEATURES = ["income", "cards", "age"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import performative
-from performative.messages import MESSAGES, PerformativeWarning, coded, hearing, page, warn
+from performative._base.messages import MESSAGES, PerformativeWarning, coded, hearing, page, warn
 
 SOURCE = Path(performative.__file__).parent
 TESTS = Path(__file__).parent
@@ -29,7 +29,7 @@ def given():
 def test_codes_are_those_of_the_index():
     used = dict(given())
     unknown = {code: place for code, place in used.items() if code not in MESSAGES and " " not in code}
-    assert not unknown, f"not in performative.messages.MESSAGES: {unknown}"
+    assert not unknown, f"not in performative._base.messages.MESSAGES: {unknown}"
     assert set(MESSAGES) <= set(used), f"in the index, but never given: {sorted(set(MESSAGES) - set(used))}"
 
 

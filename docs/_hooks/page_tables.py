@@ -49,8 +49,8 @@ def theorems() -> str:
 
 def ledger() -> str:
     """All claims, grouped by paper, with counts of verdicts."""
-    from performative.experiments import PAPERS
-    from performative.experiments.ledger import count, read
+    from performative.papers import PAPERS
+    from performative.papers.ledger import count, read
 
     rows = read(RESULTS if RESULTS.is_dir() else None)
     if not rows:
@@ -93,8 +93,8 @@ def gallery() -> str:
             "Make all figures in small and build again:\n\n    ```bash\n    performative reproduce --all --quick\n"
             "    make docs\n    ```\n"
         )
-    from performative.experiments import PAPERS
-    from performative.experiments.catalogue import find
+    from performative.papers import PAPERS
+    from performative.papers.catalogue import find
 
     parts, paper = [], None
     for folder, manifest in shown:
@@ -132,7 +132,7 @@ def _manifests() -> list[tuple[Path, dict[str, Any]]]:
     """What was completed, in the order of the papers; looked up once a build, for runs may go on meanwhile."""
     if not RESULTS.is_dir():
         return []
-    from performative.experiments.catalogue import names
+    from performative.papers.catalogue import names
 
     found = []
     for name in names():

@@ -1,17 +1,19 @@
 """Federated learning when deploying the model changes the data."""
 
+from importlib import import_module
+
 from performative import (
     aggregators,
-    attack,
     batches,
     callbacks,
     cases,
     channels,
     estimators,
+    executors,
     families,
     losses,
     networks,
-    optimisers,
+    optimizers,
     participation,
     partition,
     populations,
@@ -21,17 +23,19 @@ from performative import (
     theory,
     types,
 )
+from performative._deprecated import old_name
+from performative._engine import Checkpoint, Clock, estimate_memory, run
 from performative._version import __version__ as __version__
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
-from performative.citations import cite
 from performative.compare import compare
 from performative.deploy import Every
+from performative.diagnostics.client_drift import average_drift
+from performative.diagnostics.selection_skew import selection_skew
 from performative.domains import Ball, Box
-from performative.drift import average_drift
-from performative.engine import Checkpoint, Clock, estimate_memory, run
 from performative.history import History
+from performative.papers.citations import cite
 from performative.participation import (
     Available,
     Cyclic,
@@ -63,7 +67,6 @@ from performative.recipes import (
 )
 from performative.record import Metric, Record
 from performative.scoreboard import Scoreboard, scoreboard
-from performative.skew import selection_skew
 from performative.solve import (
     Solution,
     equilibria,
@@ -106,7 +109,6 @@ __all__ = [
     "Uniform",
     "Whole",
     "aggregators",
-    "attack",
     "average_drift",
     "batches",
     "callbacks",
@@ -120,6 +122,7 @@ __all__ = [
     "equilibria",
     "estimate_memory",
     "estimators",
+    "executors",
     "families",
     "fedavg",
     "fedexp",
@@ -131,7 +134,7 @@ __all__ = [
     "networks",
     "number",
     "optimal_point",
-    "optimisers",
+    "optimizers",
     "p_fedavg",
     "participation",
     "partition",
@@ -159,16 +162,12 @@ __all__ = [
 ]
 
 
-_LATER = ("audit", "data", "experiments", "live", "plotting", "report", "testing")
+_LATER = ("audit", "data", "live", "papers", "plotting", "report", "testing")
 
 
 def __getattr__(name: str) -> object:
     """`pf.audit`, `pf.data` and some others are loaded when they are asked for: not everybody needs them."""
-    if name in _LATER:
-        from importlib import import_module
-
-        return import_module(f"performative.{name}")
-    raise AttributeError(f"module 'performative' has no attribute {name!r}")
+    return import_module(f"performative.{name}") if name in _LATER else old_name(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from performative._base.sampling import distinct, shuffled_positions
 from performative.draws import Epochs, Everyone, PoissonSampling, WithoutReplacement, WithReplacement
 from performative.errors import check_number
 from performative.facts import AbstractPart, one_number
-from performative.sampling import distinct, shuffled_positions
 from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole
 
 __all__ = ["AbstractBatch", "Fixed", "Poisson", "Shuffled", "Uniform", "Whole"]

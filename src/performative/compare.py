@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import nearest
 from performative.history import History, Measure
 from performative.types import as_numbers

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.messages import coded
+from performative._base.messages import coded
 from performative.types import as_array, is_concrete
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import equinox as eqx
 import numpy as np
 
-from performative.describe import shown
+from performative._base.describe import shown
 
 __all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "relying", "states"]
 
@@ -28,8 +28,8 @@ _relied: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("reli
 class AbstractPart(eqx.Module):
     """What every part may say.
 
-    references:   keys of `performative.citations.bibliography`, or whole BibTeX entries, for `pf.cite`; () says that
-                  nothing needs to be cited
+    references:   keys of `performative.papers.citations.bibliography`, or whole BibTeX entries, for `pf.cite`;
+                  () says that nothing needs to be cited
     ignores_data: whether all that it does looks at nobody's data: nothing but what its slot hands to it. That is, for
                   participation and what it holds, no losses and updates; for a channel the update, for an aggregator
                   what arrived, for deployment the models

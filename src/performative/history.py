@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import jax
 import numpy as np
 
-from performative.arguments import checked
-from performative.files import read_target, write_whole
+from performative._base.arguments import checked
+from performative._base.files import read_target, write_whole
 
 if TYPE_CHECKING:
     import xarray

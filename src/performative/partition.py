@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import check_counts
 from performative.facts import cites
 from performative.types import as_array

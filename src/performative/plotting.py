@@ -1,15 +1,13 @@
 """Pictures of histories and partitions, made without pyplot: no display is needed and nothing global changes."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import nearest
 from performative.partition import counts_of
-
-if TYPE_CHECKING:
-    from performative.history import History
 
 __all__ = ["plot_history", "plot_partition"]
 
@@ -29,8 +27,30 @@ _LABELS = {
 _TOTALS = ("time", "uploads", "samples", "communications")
 
 
+@runtime_checkable
+class Recorded(Protocol):
+    """What a picture takes of a `pf.History`."""
+
+    @property
+    def rounds(self) -> np.ndarray: ...
+
+    @property
+    def records(self) -> Mapping[str, np.ndarray]: ...
+
+    @property
+    def risk_rounds(self) -> np.ndarray: ...
+
+    @property
+    def risks(self) -> Mapping[str, np.ndarray]: ...
+
+    @property
+    def meta(self) -> dict[str, Any]: ...
+
+    def __getitem__(self, name: str) -> np.ndarray: ...
+
+
 @checked
-def plot_history(history: "History", quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
+def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
     """Mean over repeats of one recorded quantity against rounds, and a band with the middle 80 % of them.
 
     quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was
@@ -127,7 +147,7 @@ def _colour_scale(ax: Any, kinds: np.ndarray) -> None:
     scale.set_ticks(at, labels=[str(kinds[k]) for k in at])
 
 
-def pick_quantity(history: "History", quantity: str | None) -> str:
+def pick_quantity(history: Recorded, quantity: str | None) -> str:
     there = {**history.records, **history.risks}
     if quantity is None:
         quantity = next((name for name in _FIRST_CHOICE if name in there), None)

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative.describe import shown
+from performative._base.describe import shown
 from performative.domains import AbstractDomain
 from performative.errors import check_fields, check_finite
-from performative.frames import Columns, read_frame
 from performative.losses import Logistic
 from performative.populations import AbstractPopulation, Strategic
 from performative.populations.pooled import Pooled
 from performative.populations.rows import check_own_tables, labels_in
+from performative.tables.frames import Columns, read_frame
 from performative.types import Loss, as_numbers, as_words, is_concrete
 
 __all__ = ["Problem"]

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
+from performative._base.messages import warn
 from performative.aggregators import (
     AbstractAggregator,
     ClusterVarp,
@@ -29,7 +30,6 @@ from performative.estimators import (
     Prox,
 )
 from performative.facts import chain, cites
-from performative.messages import warn
 from performative.participation import Full
 
 __all__ = [

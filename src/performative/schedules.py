@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import check_number
 from performative.facts import AbstractPart
 from performative.theory import Assumptions, p_fedavg

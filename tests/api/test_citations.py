@@ -10,8 +10,8 @@ from public_parts import public_parts, slot_of
 
 import performative as pf
 from performative import recipes
-from performative.citations.bibliography import WORKS
 from performative.facts import AbstractPart, is_ours
+from performative.papers.citations.bibliography import WORKS
 from performative.types import number
 
 WHERE = {"inproceedings": "booktitle", "article": "journal", "misc": "howpublished", "techreport": "institution"}
@@ -88,7 +88,7 @@ def test_wrappers_count_with_what_they_hold():
     algorithm = pf.p_fedavg(
         0.1,
         estimator=pf.estimators.Prox(pf.estimators.Filtered(pf.estimators.Performative(9)), 0.1),
-        aggregator=pf.aggregators.ServerOpt(pf.aggregators.Nova(pf.aggregators.Median()), pf.optimisers.Yogi()),
+        aggregator=pf.aggregators.ServerOpt(pf.aggregators.Nova(pf.aggregators.Median()), pf.optimizers.Yogi()),
         channel=pf.channels.Quantised(8),
     )
     assert _keys(pf.cite(algorithm)) == {

@@ -6,10 +6,11 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 
+from performative._base.noise import draw_noise
+from performative._engine import chunk
 from performative.channels import clipped_noise
-from performative.engine import ClientKeys, RunKeys, chunk
 from performative.estimators import clipped
-from performative.noise import draw_noise
+from performative.executors import ClientKeys, RunKeys
 
 
 @contextlib.contextmanager

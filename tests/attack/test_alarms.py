@@ -4,7 +4,7 @@ import pytest
 from faults import no_clip, shared_keys, weak_channel, weak_noise
 
 import performative as pf
-from performative import attack
+from performative.privacy import attack
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import performative as pf
-from performative import attack
+from performative.privacy import attack
 
 DELTA = 1e-5
 

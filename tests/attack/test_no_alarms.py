@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 import performative as pf
-from performative import attack
-from performative.attack.trials import try_neighbours
+from performative.privacy import attack
+from performative.privacy.attack.trials import try_neighbours
 
 pytestmark = pytest.mark.slow
 

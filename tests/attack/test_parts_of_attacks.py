@@ -9,12 +9,12 @@ import pytest
 from scipy import optimize, stats
 
 import performative as pf
-from performative import attack
-from performative.attack.bounds import at_least, at_most, epsilon_lower
-from performative.attack.crafted import Neighbours, OneHot, craft, score
-from performative.attack.planting import run_coins
-from performative.attack.target import STRETCH, read_target
-from performative.attack.trials import gaussian_delta
+from performative.privacy import attack
+from performative.privacy.attack.bounds import at_least, at_most, epsilon_lower
+from performative.privacy.attack.crafted import Neighbours, OneHot, craft, score
+from performative.privacy.attack.planting import run_coins
+from performative.privacy.attack.target import STRETCH, read_target
+from performative.privacy.attack.trials import gaussian_delta
 
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 10), (3, 10), (10, 10), (40, 5000)])

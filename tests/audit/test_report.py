@@ -11,13 +11,13 @@ import pytest
 
 import performative as pf
 from performative import audit
+from performative._base.messages import warn
 from performative.audit import outlook_words, words
 from performative.audit.advice import Advice
 from performative.audit.client_report import pool, rows_far_out
 from performative.audit.page import page
 from performative.audit.pictures import pictures
 from performative.audit.prospect import largest_step
-from performative.messages import warn
 
 
 @pytest.fixture(scope="module")

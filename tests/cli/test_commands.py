@@ -13,12 +13,12 @@ import typer
 from typer.testing import CliRunner
 
 import performative as pf
-import performative.bench
+import performative.cli.benchmarks
+from performative._base.describe import describe
 from performative.cli import app
 from performative.cli.app import COMMANDS
 from performative.cli.summary import mean_interval
 from performative.config import Experiment, load_experiment
-from performative.describe import describe
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 FILE = """
@@ -271,7 +271,7 @@ def test_a_file_that_is_a_command_is_one_of_the_commands():
 
 def test_bench_prints_ratios_and_knows_its_names(monkeypatch):
     row = {"benchmark": "tiny", "ours_s": 1.1, "reference_s": 1.0, "ratio": 1.1, "note": "made up"}
-    monkeypatch.setattr(performative.bench, "find_benchmarks", lambda: {"tiny": lambda: row})
+    monkeypatch.setattr(performative.cli.benchmarks, "find_benchmarks", lambda: {"tiny": lambda: row})
     assert json.loads(invoke("bench", "--json").stdout)["benchmarks"] == [row]
     assert "made up" in invoke("bench", "tiny").stdout
     wrong = invoke("bench", "tyny")

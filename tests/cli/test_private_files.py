@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 import performative as pf
+from performative._base.describe import describe
 from performative.cli import app
 from performative.config import load_experiment
-from performative.describe import describe
 
 X, Y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 2
 TABLE = [[1.0, 2.0, 4.0], [0.0, 5.0, 3.0]]

@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 import performative as pf
+from performative._base.describe import describe
 from performative.cli import app
 from performative.config import load_experiment
-from performative.describe import describe
 
 # case, its Python form, recipe, window: well above the d parameters, and short enough that warm-up ends.
 CASES = {

@@ -7,8 +7,8 @@ import pytest
 
 import performative as pf
 from performative import solve
-from performative.prepare import on_device
-from performative.risk import client_risks, decoupled_risk
+from performative._engine.prepare import on_device
+from performative._engine.risk import client_risks, decoupled_risk
 from performative.theory import Assumptions
 
 

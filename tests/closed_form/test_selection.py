@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative.diagnostics.selection_skew import selection_skew
 from performative.participation import Cyclic, PowerOfChoice
-from performative.skew import selection_skew
 
 pytestmark = pytest.mark.slow
 

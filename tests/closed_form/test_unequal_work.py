@@ -10,7 +10,7 @@ import pytest
 import performative as pf
 from performative.aggregators import Mean, Nova, Scaffold, ServerOpt
 from performative.estimators import ControlVariate, Minibatch, Preconditioned, Prox
-from performative.optimisers import Adagrad, Adam, Momentum, Yogi
+from performative.optimizers import Adagrad, Adam, Momentum, Yogi
 
 P, M = np.asarray([0.4, 0.3, 0.2, 0.1]), np.asarray([1.0, -2.0, 3.0, 5.0])
 STATIC, REACTING = np.zeros(4), np.asarray([0.5, -0.3, 0.8, 0.2])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine.settling import settling_rate
+from performative._engine.settling import settling_rate
 from performative.sweep.names import set_by_name
 
 RNG = np.random.default_rng(0)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.files import Damaged, digest_of, only_one, read_sealed, write_sealed
+from performative._base.files import Damaged, digest_of, only_one, read_sealed, write_sealed
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(3.0), 0.5, 1.0))
-HOLD = "import sys, time; from pathlib import Path; from performative.files import only_one\n"
+HOLD = "import sys, time; from pathlib import Path; from performative._base.files import only_one\n"
 HOLD += "with only_one(Path(sys.argv[1]), 'held'):\n    print('held', flush=True); time.sleep(60)"
 
 

@@ -10,12 +10,12 @@ import pytest
 from jax import lax
 
 import performative as pf
-from performative.engine import layout
-from performative.engine.blocks import map_in_blocks
-from performative.engine.compute import Compute, InHalf
-from performative.engine.layout import Footprint
-from performative.engine.memory import bytes_of, peak_bytes
-from performative.engine.ready import make_ready
+from performative._engine import layout
+from performative._engine.blocks import map_in_blocks
+from performative._engine.compute import Compute, InHalf
+from performative._engine.layout import Footprint
+from performative._engine.memory import bytes_of, peak_bytes
+from performative._engine.ready import make_ready
 
 RNG = np.random.default_rng(0)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.messages import code_of
+from performative._base.messages import code_of
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.5, 1.0))
 SOME = pf.p_fedavg(rate=0.1, local_steps=2, participation=pf.SchemeOne(2))

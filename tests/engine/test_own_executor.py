@@ -9,8 +9,8 @@ import pytest
 
 import performative as pf
 import performative.live
-from performative.engine import AbstractExecutor, Dense, Gather, Loop, Sharded
-from performative.engine.executors import check_executor
+from performative._engine.executors import check_executor
+from performative.executors import AbstractExecutor, Dense, Gather, Loop, Sharded
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(5.0), 0.5, 1.0))
 SOME = pf.p_fedavg(rate=0.1, local_steps=2, participation=pf.SchemeTwo(3))
@@ -68,4 +68,4 @@ def test_a_live_federation_needs_none_of_them():
     for path in Path(performative.live.__file__).parent.rglob("*.py"):
         tree = ast.walk(ast.parse(path.read_text()))
         names = [node.module or "" for node in tree if isinstance(node, ast.ImportFrom)]
-        assert not [name for name in names if "executors" in name or name == "performative.engine.loop"], path
+        assert not [name for name in names if "executors" in name or name == "performative._engine.loop"], path

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from performative.engine.products import AsProducts, has_convolutions
+from performative._engine.products import AsProducts, has_convolutions
 
 
 def normal(*shape):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine import programs
-from performative.messages import PerformativeWarning
+from performative._base.messages import PerformativeWarning
+from performative._engine import programs
 
 POPULATION = pf.populations.Gaussian([0.0, 1.0], 0.3, 1.0)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine.chunk import run_chunk
+from performative._engine.chunk import run_chunk
 
 MEANS = np.asarray([0.0, 1.0, 2.0, 3.0, 4.0])
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 1.0))

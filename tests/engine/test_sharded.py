@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.messages import hearing
+from performative._base.messages import hearing
 
 DEVICES = 8
 LOCAL = {"rate": 0.1, "local_steps": 2, "batch": pf.Fixed(3)}
@@ -147,7 +147,7 @@ class Spy:
     def __init__(self):
         import importlib
 
-        self.drive = importlib.import_module("performative.engine.drive")
+        self.drive = importlib.import_module("performative._engine.drive")
         self.real, self.programs, self.facts = self.drive.run_chunk, {}, {}
         self.drive.run_chunk = self
 
@@ -184,7 +184,7 @@ def largest_collective(text):
 
 def run_broken(folder, problem, algorithm, options):
     """Killed after its first checkpoint, then taken up again."""
-    from performative.engine import processes
+    from performative._engine import processes
 
     real = processes.RunFolder.save
 
@@ -374,8 +374,8 @@ def test_what_cannot_be_sharded_is_refused():
 def test_records_do_not_keep_the_buffer_of_their_chunk():
     import jax
 
-    from performative.engine.books import flatten_rows
-    from performative.engine.chunk import Books
+    from performative._engine.books import flatten_rows
+    from performative._engine.chunk import Books
 
     none = {"totals": {}, "clients": {}, "cohorts": {}}
     one = none | {"levels": {"a": np.zeros(2)}, "theta": np.zeros((2, 3)), "sound": np.ones(2)}

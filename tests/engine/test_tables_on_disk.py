@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.tables import OnDisk, Packed, RowFile, write
+from performative.tables import OnDisk, Packed, write
+from performative.tables.stored import RowFile
 
 N, M, D = 6, 9, 4
 RNG = np.random.default_rng(0)

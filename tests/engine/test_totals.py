@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine.totals import add_at, as_total, sum_of, zero_total
+from performative._engine.totals import add_at, as_total, sum_of, zero_total
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.linspace(-1.0, 1.0, 6), 0.3, 1.0))
 

@@ -5,7 +5,7 @@ import math
 import pydantic
 import pytest
 
-from performative.experiments.claims import CORRECTED, FAILED, REPRODUCED, UNTESTED, Check, Claim
+from performative.papers.claims import CORRECTED, FAILED, REPRODUCED, UNTESTED, Check, Claim
 
 NUMBERS = {"a": 2.0, "b": (2.1, 0.05), "c": 3.0, "lost": math.nan}
 

@@ -9,9 +9,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from performative.cli.output import Exit
-from performative.experiments import catalogue, figure, ledger, runner, store
-from performative.experiments.claims import UNTESTED
-from performative.experiments.outcome import Outcome, bars, curves, lay_out, mean
+from performative.papers import catalogue, figure, ledger, runner, store
+from performative.papers.claims import UNTESTED
+from performative.papers.outcome import Outcome, bars, curves, lay_out, mean
 
 TOML = """
 title = "A walk"

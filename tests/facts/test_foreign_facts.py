@@ -10,13 +10,12 @@ import pytest
 from foreign_parts import Capped, Gentle, Grudging, Handful, Hush, Lottery, Shelf, Total, table
 
 import performative as pf
-from performative import attack
-from performative.attack.target import read_target
 from performative.cli.summary import privacy_lines
 from performative.config import load_experiment
 from performative.draws import Everyone, WithoutReplacement
 from performative.facts import chain, declared, is_ours, relying
-from performative.privacy import guarantee, spent
+from performative.privacy import attack, guarantee, spent
+from performative.privacy.attack.target import read_target
 
 DELTA = 1e-4
 PEOPLE = pf.Problem(pf.losses.squared, Shelf(table()))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative import files
+from performative._base import files
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(3.0), 0.5, 1.0))
 SCRIPT = """

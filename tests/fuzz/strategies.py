@@ -148,8 +148,8 @@ BATCHES = st.one_of(
 )  # fmt: skip
 E, MINI = "pf.estimators.", "pf.estimators.Minibatch()"
 OPTIMISERS = (
-    "pf.optimisers.Momentum(0.5)", "pf.optimisers.Momentum(0.5, nesterov=True)", "pf.optimisers.Adam()",
-    "pf.optimisers.Adagrad()", "pf.optimisers.Yogi()", "pf.optimisers.RMSProp()", "optax.scale_by_lion()",
+    "pf.optimizers.Momentum(0.5)", "pf.optimizers.Momentum(0.5, nesterov=True)", "pf.optimizers.Adam()",
+    "pf.optimizers.Adagrad()", "pf.optimizers.Yogi()", "pf.optimizers.RMSProp()", "optax.scale_by_lion()",
     "!optax.adam(0.1)", "optax.trace(0.9)", *(example.call for example in unlisted("optimiser")),
 )  # fmt: skip
 INNER = st.one_of(

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.engine.audit import measure_risks
-from performative.engine.chunk import over_settings
-from performative.engine.keys import run_keys
-from performative.engine.records import make_row
-from performative.engine.setup import init_state
-from performative.engine.simulated import federated_round
+from performative._engine.audit import measure_risks
+from performative._engine.chunk import over_settings
+from performative._engine.keys import run_keys
+from performative._engine.records import make_row
+from performative._engine.setup import init_state
+from performative._engine.simulated import federated_round
 
 # Functions of the same names stand in front of these modules.
 sweeping, running, driving = (import_module(f"performative.{name}") for name in ("sweep", "engine.run", "engine.drive"))

@@ -13,7 +13,7 @@ _OTHERS = {
     "pf.losses.ridge": "pf.losses.Ridge",
     "pf.losses.logistic": "pf.losses.Logistic",
     "pf.losses.cross_entropy": "pf.losses.CrossEntropy",
-    "pf.optimisers.as_optimiser": "pf.optimisers.Momentum",
+    "pf.optimizers.as_optimiser": "pf.optimizers.Momentum",
     "pf.schedules.constant": "pf.schedules.Constant",
     "pf.schedules.harmonic": "pf.schedules.Harmonic",
 }

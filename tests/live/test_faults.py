@@ -16,7 +16,7 @@ import pytest
 from federations import Killed, OneThread, federation, gaussian, members, simulated, transport
 
 import performative as pf
-from performative import files
+from performative._base import files
 from performative.live import AbstractTransport, model_versions, read_events, serve
 
 

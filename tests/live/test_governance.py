@@ -6,7 +6,7 @@ import pytest
 from federations import federation, simulated, transport
 
 import performative as pf
-from performative.files import write_sealed
+from performative._base.files import write_sealed
 from performative.live import model_versions, read_events, read_model, read_status, rehearse, rollback, serve
 from performative.live.wire import encode, flatten
 

@@ -12,8 +12,8 @@ import pytest
 from federations import federation, gaussian, members, simulated, transport
 
 import performative as pf
-from performative.engine.loop import loop_round
-from performative.engine.setup import init_state
+from performative._engine.loop import loop_round
+from performative._engine.setup import init_state
 from performative.live import read_events, rehearse, serve
 
 EIGHTH = {"rate": 0.1, "batch": pf.Fixed(4)}

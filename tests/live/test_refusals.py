@@ -316,7 +316,7 @@ def test_byzantine_clients_under_robust_rules(rule, attack, tmp_path):
 
 def test_momentum_waits_for_a_quorum(tmp_path):
     """What the server remembers does not move the model while nobody is heard."""
-    rule = pf.aggregators.ServerOpt(pf.aggregators.Mean(), pf.optimisers.Momentum(0.9))
+    rule = pf.aggregators.ServerOpt(pf.aggregators.Mean(), pf.optimizers.Momentum(0.9))
     made = federation(algorithm=pf.p_fedavg(rate=0.1, aggregator=rule, deploy="round"), rounds=2)
     silent = set()
 

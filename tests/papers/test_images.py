@@ -32,7 +32,7 @@ def learn(images, model, rounds, rate, offset, local_steps, batch, repeats=1):
         local_steps=local_steps,
         batch=pf.Fixed(batch),
         deploy="round",
-        estimator=pf.estimators.Preconditioned(pf.estimators.Minibatch(), pf.optimisers.Momentum(0.5)),
+        estimator=pf.estimators.Preconditioned(pf.estimators.Minibatch(), pf.optimizers.Momentum(0.5)),
     )
     history = pf.run(
         images.problem(network),

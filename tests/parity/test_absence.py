@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine.clock import Clock
-from performative.engine.keys import run_keys
-from performative.engine.setup import init_state, prepare
-from performative.engine.simulated import federated_round
-from performative.prepare import on_device, read_theta
+from performative._engine.clock import Clock
+from performative._engine.keys import run_keys
+from performative._engine.prepare import on_device, read_theta
+from performative._engine.setup import init_state, prepare
+from performative._engine.simulated import federated_round
 from performative.testing.uses import compiled
 
 pytestmark = pytest.mark.slow

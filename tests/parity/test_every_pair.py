@@ -19,16 +19,16 @@ from columns import CLIENTS, columns, has_company, turns_of
 from covering import covering_rows, pairs_of, product_of
 
 import performative as pf
-from performative.engine import loop, round, simulated, steps
-from performative.engine.clock import Clock
-from performative.engine.executors import dense as executor_dense
-from performative.engine.executors import gather as executor_gather
-from performative.engine.executors import loop as executor_loop
-from performative.engine.keys import run_keys
-from performative.engine.setup import Setup, init_state, prepare
+from performative._engine import loop, round, simulated, steps
+from performative._engine.clock import Clock
+from performative._engine.executors import dense as executor_dense
+from performative._engine.executors import gather as executor_gather
+from performative._engine.executors import loop as executor_loop
+from performative._engine.keys import run_keys
+from performative._engine.prepare import on_device
+from performative._engine.setup import Setup, init_state, prepare
 from performative.facts import chain
 from performative.participation import power_of_choice
-from performative.prepare import on_device
 from performative.types import ClientMemory, ServerMemory, State
 
 ROUNDS = 2

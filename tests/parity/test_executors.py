@@ -8,15 +8,15 @@ import pytest
 from part_examples import first_examples, scope
 
 import performative as pf
-from performative.client_axis import take_rows
-from performative.engine.clock import Clock
-from performative.engine.executors import Dense, Gather
-from performative.engine.keys import run_keys
-from performative.engine.round import open_round
-from performative.engine.setup import init_state, prepare
-from performative.engine.steps import one_client
+from performative._base.client_axis import take_rows
+from performative._engine.clock import Clock
+from performative._engine.executors import Dense, Gather
+from performative._engine.keys import run_keys
+from performative._engine.prepare import on_device, read_theta
+from performative._engine.round import open_round
+from performative._engine.setup import init_state, prepare
+from performative._engine.steps import one_client
 from performative.participation import Selection
-from performative.prepare import on_device, read_theta
 from performative.types import Broadcast, Cohort
 
 CLIENTS, ROWS, FEATURES, STEPS = 6, 9, 4, 3

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.prepare import on_device
+from performative._engine.prepare import on_device
 from performative.testing.uses import slice_client
 
 DRAWS = 40_000

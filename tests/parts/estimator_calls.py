@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import performative as pf
+from performative._engine.prepare import on_device
 from performative.populations.base import collect
-from performative.prepare import on_device
 from performative.testing.client_rules import spoil_rows
 from performative.testing.uses import compiled, slice_client
 from performative.types import Broadcast, Local

@@ -10,14 +10,15 @@ import optax
 import pytest
 
 import performative as pf
+from performative._engine.clock import Clock
+from performative._engine.executors import Gather
+from performative._engine.keys import run_keys
+from performative._engine.prepare import on_device, read_theta
+from performative._engine.round import open_round
+from performative._engine.setup import init_state, prepare
+from performative._engine.simulated import federated_round
 from performative.aggregators import Mean, Nova, Scaffold, ServerOpt
 from performative.config import load_experiment
-from performative.engine.clock import Clock
-from performative.engine.executors import Gather
-from performative.engine.keys import run_keys
-from performative.engine.round import open_round
-from performative.engine.setup import init_state, prepare
-from performative.engine.simulated import federated_round
 from performative.estimators import (
     AdaptiveSize,
     ControlVariate,
@@ -28,8 +29,7 @@ from performative.estimators import (
     Preconditioned,
     Prox,
 )
-from performative.optimisers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimiser
-from performative.prepare import on_device, read_theta
+from performative.optimizers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimiser
 from performative.testing.uses import compiled
 from performative.types import Broadcast, Cohort, Local, Upload
 
@@ -43,7 +43,7 @@ PART_EXAMPLES = {
         "arguments": "",
         "beside": {"estimator": "pf.estimators.ControlVariate(pf.estimators.Minibatch())"},
     },
-    "pf.optimisers.FromOptax": (),
+    "pf.optimizers.FromOptax": (),
 }
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -303,7 +303,7 @@ rounds = 2
     [
         (lambda: as_optimiser(optax.adam(1e-3)), "tx turns a direction of 1 into a negative one"),
         (lambda: ServerOpt(Mean(), optax.sgd(0.1)), "holds a learning rate"),
-        (lambda: Preconditioned(Minibatch(), 0.9), r"tx must be an optimiser such as pf.optimisers.Momentum\(0.9\)"),
+        (lambda: Preconditioned(Minibatch(), 0.9), r"tx must be an optimiser such as pf.optimizers.Momentum\(0.9\)"),
         (lambda: Prox(Minibatch(), -1.0), "Prox: mu must not be negative"),
         (lambda: Prox(Minibatch(), np.nan), "Prox: mu must be finite"),
         (lambda: ControlVariate(Prox(Preconditioned(Minibatch(), DAMPED), 0.1)), "Preconditioned goes outside"),

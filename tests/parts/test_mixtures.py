@@ -8,13 +8,13 @@ import pytest
 from client_samples import DRAWS, assert_normal, expectation, one_client
 
 import performative as pf
+from performative._engine.prepare import on_device
+from performative._engine.risk import client_risks
 from performative.config import load_experiment
 from performative.families import Proportions
 from performative.populations import Gaussian, Mixture, Pricing, Regression, Reweighted, Sluggish, Strategic
 from performative.populations.base import collect
 from performative.populations.shares import AbstractShare, Budgets, Constant, Linear, Losses
-from performative.prepare import on_device
-from performative.risk import client_risks
 
 PART_EXAMPLES = {
     "pf.populations.Mixture": (

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative._base.messages import PerformativeWarning
 from performative.estimators import Filtered, Performative
 from performative.estimators.family_check import late_part, overlooked
-from performative.messages import PerformativeWarning
 from performative.populations import Contaminated, Database, Gaussian, Outliers, Pricing, Sluggish
 
 START = jnp.asarray(0.5)
@@ -99,7 +99,7 @@ def end(problem, algorithm, rounds=600, theta=0.5):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::performative.messages.PerformativeWarning")
+@pytest.mark.filterwarnings("ignore::performative._base.messages.PerformativeWarning")
 def test_where_the_reaction_is_overlooked_runs_end_beside_the_optimum():
     skewed = Database(
         np.random.default_rng(0).exponential(1.0, (3, 400)) * [[1.0], [2.0], [0.5]], pf.populations.shifts.Linear(0.5)
@@ -115,7 +115,7 @@ def test_where_the_reaction_is_overlooked_runs_end_beside_the_optimum():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::performative.messages.PerformativeWarning")
+@pytest.mark.filterwarnings("ignore::performative._base.messages.PerformativeWarning")
 def test_unequal_work_ends_at_the_optimum_of_other_weights():
     population, tau = Gaussian([0.0, 4.0, 2.0], [0.2, 0.5, 0.8], 0.5), np.asarray([5, 1, 1])
     problem = pf.Problem(pf.losses.squared, population)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.client_axis import client_axes
+from performative._base.client_axis import client_axes
+from performative._engine.prepare import on_device
+from performative._engine.risk import client_risks
 from performative.live.sources.population import Observed
 from performative.partition import NO_LABEL
 from performative.populations import Database, Mixture, Reweighted, Static, Strategic, shares, shifts
-from performative.prepare import on_device
-from performative.risk import client_risks
 
 PART_EXAMPLES = {
     "pf.populations.Static": {

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative._base.reaction import Moments, Window
+from performative._engine.prepare import on_device
+from performative._engine.risk import decoupled_risk
 from performative.families import ClassLocation, Location, Proportions, Slope
 from performative.populations.base import collect
-from performative.prepare import on_device
-from performative.reaction import Moments, Window
-from performative.risk import decoupled_risk
 from performative.testing.uses import slice_client
 
 PART_EXAMPLES = {

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative._base.reaction import Experience, Sighting
+from performative._engine.clock import Clock
+from performative._engine.keys import run_keys
+from performative._engine.prepare import on_device, read_theta
+from performative._engine.risk import decoupled_risk
+from performative._engine.setup import init_state, prepare
+from performative._engine.simulated import federated_round
 from performative.aggregators import Mean, PooledJacobian, Varp
-from performative.engine.clock import Clock
-from performative.engine.keys import run_keys
-from performative.engine.setup import init_state, prepare
-from performative.engine.simulated import federated_round
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled
-from performative.prepare import on_device, read_theta
-from performative.reaction import Experience, Sighting
-from performative.risk import decoupled_risk
 from performative.testing.uses import compiled, slice_client
 from performative.types import Cohort, Upload
 

@@ -7,6 +7,8 @@ from client_samples import DRAWS, assert_normal, expectation, one_client, sample
 from scipy import stats
 
 import performative as pf
+from performative._engine.prepare import on_device
+from performative._engine.risk import client_risks
 from performative.families import ClassLocation, Location, Slope
 from performative.populations import (
     Classes,
@@ -19,8 +21,6 @@ from performative.populations import (
 )
 from performative.populations.nodes import standard_nodes
 from performative.populations.shares import Constant
-from performative.prepare import on_device
-from performative.risk import client_risks
 
 PART_EXAMPLES = {
     "pf.populations.Pricing": (

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from performative._base.reaction import Experience, SharedReaction, Window
 from performative.aggregators.alike import Comparison
 from performative.estimators.performative import Watch
-from performative.reaction import Experience, SharedReaction, Window
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 D, M = 2, 3

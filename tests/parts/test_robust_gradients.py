@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import performative as pf
+from performative._engine.prepare import on_device
 from performative.estimators import AdaptiveSize, Filtered, Minibatch, Performative
 from performative.estimators.filtered import masked_median, top_direction
-from performative.prepare import on_device
 from performative.testing.uses import compiled
 
 PART_EXAMPLES = {

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative import sampling
+from performative._base import sampling
+from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates, shuffled_positions
 from performative.participation import Selection
-from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates, shuffled_positions
 
 MILLION = 1_000_000
 

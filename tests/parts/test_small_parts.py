@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative._engine.prepare import on_device
 from performative.aggregators import Mean, weighted_sum
-from performative.prepare import on_device
 from performative.types import Cohort, Upload
 
 PART_EXAMPLES = {

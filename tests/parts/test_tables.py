@@ -11,8 +11,8 @@ import pytest
 
 import performative as pf
 from performative import tables
-from performative.client_axis import take_clients
-from performative.describe import describe
+from performative._base.client_axis import take_clients
+from performative._base.describe import describe
 from performative.populations.rows import as_labels
 from performative.tables import OnDisk, Packed, write
 from performative.testing import check_part

@@ -13,9 +13,9 @@ import pytest
 import scipy.stats
 
 import performative as pf
+from performative._base.sampling import alias_table, draw_alias, first_of, shuffled_positions
 from performative.batches import geometric_waits
 from performative.participation import Selection
-from performative.sampling import alias_table, draw_alias, first_of, shuffled_positions
 from performative.testing.uses import compiled, slice_client
 
 SIZES = (2, 3, 4, 5, 6, 8, 11, 16, 17, 24, 40)

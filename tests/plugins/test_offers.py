@@ -9,7 +9,7 @@ import tiny_people
 from typer.testing import CliRunner
 
 import performative as pf
-from performative import plugins
+from performative._base import plugins
 from performative.cli.app import app
 from performative.config import load_experiment
 from performative.config.errors import ConfigError

@@ -163,7 +163,7 @@ def uncertified():
         "the aggregator TellTale looks at": (TABLE, pcsgd(aggregator=TellTale())),
         "the aggregator TellTale": (
             TABLE,
-            pcsgd(aggregator=pf.aggregators.ServerOpt(TellTale(), pf.optimisers.Momentum(0.9))),
+            pcsgd(aggregator=pf.aggregators.ServerOpt(TellTale(), pf.optimizers.Momentum(0.9))),
         ),
         "TellTale looks at": (CLIENTS, pf.p_fedavg(0.1, channel=NOISY, aggregator=TellTale())),
         "what OwnChannel makes of a model": (TABLE, pcsgd(channel=OwnChannel())),
@@ -214,7 +214,7 @@ def test_who_was_drawn_is_not_hidden_where_it_shows():
 
 def test_what_follows_the_noise_costs_nothing():
     inside = pf.estimators.Prox(pf.estimators.Clipped(1.0, 2.0), 0.1)
-    outside = pf.estimators.Preconditioned(inside, pf.optimisers.Momentum(0.9))
+    outside = pf.estimators.Preconditioned(inside, pf.optimizers.Momentum(0.9))
     plain = guarantee(TABLE, pcsgd(batch=pf.Uniform(5)))
     assert guarantee(TABLE, pf.p_fedavg(0.1, estimator=outside, batch=pf.Uniform(5))) == plain
 

@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import performative as pf
+from performative._base.messages import PerformativeWarning
 from performative.cli import app
-from performative.messages import PerformativeWarning
 from performative.privacy import guarantee
 
 DRAWS = np.random.default_rng(0)
@@ -109,7 +109,7 @@ def test_cases_that_scale_by_their_rows_say_so():
 
 
 def test_words_do_not_compile_again():
-    from performative.engine.chunk import run_chunk
+    from performative._engine.chunk import run_chunk
 
     made = problem(standardize=KNOWN)
     pf.run(made, PRIVATE, 3, record=pf.Record(risks=False))

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import performative as pf
-from performative.noise import GRID
+from performative._base.noise import GRID
 from performative.privacy import discrete_gaussian
 from performative.privacy.secure import _table
 

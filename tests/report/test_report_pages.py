@@ -231,7 +231,7 @@ def test_without_a_description_the_picture_stands_in(tmp_path, experiments):
 
 
 def test_the_catalogue_is_read_as_it_is():
-    from performative.experiments import catalogue
+    from performative.papers import catalogue
 
     assert set(gallery.PAPERS) == set(catalogue.PAPERS)
     assert catalogue.names()

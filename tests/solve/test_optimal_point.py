@@ -9,9 +9,9 @@ from untold import Untold
 
 import performative as pf
 from performative import solve
+from performative._engine.prepare import on_device
+from performative._engine.risk import decoupled_risk
 from performative.populations import AbstractPopulation
-from performative.prepare import on_device
-from performative.risk import decoupled_risk
 
 
 def performative_risk(problem, theta):

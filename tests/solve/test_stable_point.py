@@ -9,8 +9,8 @@ from untold import Untold
 
 import performative as pf
 from performative import risk, solve
+from performative._engine.prepare import on_device
 from performative.populations import Contaminated, Gaussian, Sluggish
-from performative.prepare import on_device
 from performative.solve import landscape
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import performative.theory
 
-READING = {"performative.arguments", "performative.messages", "performative.types"}
+READING = {"performative._base.arguments", "performative._base.messages", "performative.types"}
 
 
 def test_it_imports_nothing_of_ours():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.messages import code_of
+from performative._base.messages import code_of
 from performative.populations import (
     AbstractPopulation,
     Contaminated,

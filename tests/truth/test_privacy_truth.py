@@ -17,8 +17,8 @@ import scipy.special
 import scipy.stats
 
 import performative as pf
+from performative._base.sampling import shuffled_positions
 from performative.privacy import calibrate, guarantee, spent
-from performative.sampling import shuffled_positions
 
 # Rounding of our own root finding and of sums of the FFT, relative to epsilon.
 CLOSE = 1e-6

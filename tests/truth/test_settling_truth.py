@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.engine.settling import settling_rate
+from performative._engine.settling import settling_rate
 
 N, D = 3, 2
 LARGEST = 8.0

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from performative.reaction import Experience
+from performative._base.reaction import Experience
 from performative.types import Memory
 
 _KEPT = 1e-4  # of the widest direction of the models, squared: what spreads less says nothing

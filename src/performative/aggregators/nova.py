@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.client_axis import put_rows, take_rows
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean
-from performative.client_axis import put_rows, take_rows
 from performative.errors import is_one_of
 from performative.types import Cohort, Memory, Theta, Upload
 

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from performative._base.messages import coded
+from performative._base.reaction import Moments, SharedReaction, Sighting
 from performative.aggregators.alike import Comparison
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
 from performative.errors import check_counts, check_number
-from performative.messages import coded
-from performative.reaction import Moments, SharedReaction, Sighting
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, whole
 
 # Steps that the server's df/dtheta counts for: enough to hold a client's first estimates in check (after ten steps both

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.errors import check_number
-from performative.optimisers import AbstractOptimiser, as_optimiser
+from performative.optimizers import AbstractOptimiser, as_optimiser
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number
 
 
@@ -23,7 +23,7 @@ class OptimisedServer(eqx.Module):
 class ServerOpt(AbstractAggregator):
     """move = -rate tx(-inner's move)
 
-    FedAvgM, FedAdam, FedAdagrad and FedYogi with tx = Momentum, Adam, Adagrad and Yogi of `pf.optimisers`; or any
+    FedAvgM, FedAdam, FedAdagrad and FedYogi with tx = Momentum, Adam, Adagrad and Yogi of `pf.optimizers`; or any
     optax transformation without learning rate (see `FromOptax`). Reddi et al. 2021, Algorithm 2; optax corrects Adam
     and Yogi for their start, which the paper does not.
 

@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.client_axis import put_rows, take_rows
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
-from performative.client_axis import put_rows, take_rows
 from performative.types import Cohort, Memory, Theta, Upload
 
 

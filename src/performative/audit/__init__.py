@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from performative._base.lazy import later
 from performative.audit.distance import Distances, shift_distances
 from performative.audit.drivers import Driver, drivers
 from performative.audit.effect import Effect, effect_test
@@ -10,7 +11,6 @@ from performative.audit.fitted import fitted_problem
 from performative.audit.log import ClientLog, with_covariances
 from performative.audit.outlook import Outlook, outlook
 from performative.audit.response import Direction, Response, response
-from performative.lazy import later
 
 if TYPE_CHECKING:
     from performative.audit.advice import Advice

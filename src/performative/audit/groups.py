@@ -135,7 +135,7 @@ def groups_of_problem(
     import jax
     import jax.numpy as jnp
 
-    from performative.client_axis import take_clients
+    from performative._base.client_axis import take_clients
     from performative.populations.strategic import Strategic
 
     population = problem.population

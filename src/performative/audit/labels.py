@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Callable
 
+from performative._base.messages import coded
 from performative.audit.log import ClientLog
 from performative.audit.outcomes import Outcomes, Plan
 from performative.audit.roles import Columns
 from performative.audit.rows import Pass, Track
 from performative.audit.schema import Settings
 from performative.audit.selection import Selection, judge, plans
-from performative.messages import coded
 
 # Up to this share of labels that are missing by chance "auto" drops the rows.
 FEW_MISSING = 0.01

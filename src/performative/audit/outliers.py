@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from performative._base.messages import coded
 from performative.audit.client_report import MARGIN, ClientReport
 from performative.audit.formats import number
-from performative.messages import coded
 
 # Rows far out make a column this many times as wide: to see the same shift then takes nine times the rows.
 WIDER = 3.0

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._engine.risk import client_risks, decoupled_risk
 from performative.audit.fit import Fit, fit
 from performative.audit.fitted import fitted_problem
 from performative.audit.log import ClientLog
 from performative.populations.shifts import Linear
 from performative.problem import Problem
-from performative.risk import client_risks, decoupled_risk
 from performative.solve import equilibria, optimal_point
 
 # Deployments after which we stop counting.

@@ -3,8 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
+from performative._base.messages import coded
 from performative.audit.formats import chance, number, percent
-from performative.messages import coded
 
 if TYPE_CHECKING:
     from performative.audit.client_report import ClientReport

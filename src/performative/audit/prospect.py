@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.messages import hearing
 from performative.audit.client_report import ClientReport, Pooled, restrict, varying
 from performative.audit.drivers import Driver, drivers
 from performative.audit.effect import why_not
@@ -15,7 +16,6 @@ from performative.audit.outlook import Outlook, outlook
 from performative.audit.reading import LABEL, Logs
 from performative.audit.scoring import INTERCEPT
 from performative.certify.certificate import plain
-from performative.messages import hearing
 
 # Rows that a loss other than the squared one is computed on: all clients together, and at the least each.
 _ROWS, _FEWEST = 60_000, 300
@@ -183,7 +183,7 @@ def _curvatures(
     import jax
     import jax.numpy as jnp
 
-    from performative.risk import decoupled_risk
+    from performative._engine.risk import decoupled_risk
 
     with jax.enable_x64(True):
         weights, problem = jnp.asarray(p), found.problem

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.messages import coded
 from performative.audit.deployments import Deployments, read_deployments
 from performative.audit.labels import Again, choose_rows, of_accepted
 from performative.audit.log import ClientLog
@@ -20,7 +21,6 @@ from performative.audit.selection import Selection, incomplete_by_model, only_ac
 from performative.audit.tables import BATCH_ROWS
 from performative.audit.tally import GroupLog
 from performative.errors import check_counts, nearest
-from performative.messages import coded
 
 LABEL = "label"
 SAMPLE = 1000

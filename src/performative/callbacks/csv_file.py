@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from performative._base.files import read_target
 from performative.callbacks.news import News
-from performative.files import read_target
 
 
 class CSV:

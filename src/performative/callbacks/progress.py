@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.bars import progress_bar
+from performative._base.bars import progress_bar
 from performative.callbacks.news import News
 
 # The figure to watch, the first that is there.

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import check_counts, check_room
 from performative.problem import Problem
 

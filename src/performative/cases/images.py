@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from performative import data as sets
-from performative.arguments import checked
+from performative._base.arguments import checked
+from performative._base.messages import warn
 from performative.data import Table
 from performative.errors import check_counts, nearest
 from performative.facts import cites
 from performative.losses import cross_entropy
-from performative.messages import warn
 from performative.populations import Reweighted
 from performative.problem import Problem
 from performative.types import Theta

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from performative import losses, partition
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.cases.credit import credit_table
 from performative.domains import Box
 from performative.errors import check_counts, check_finite

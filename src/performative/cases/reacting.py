@@ -7,7 +7,7 @@ everybody. What the paper leaves open is chosen here, and said so.
 import numpy as np
 
 from performative import losses
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.domains import Box
 from performative.errors import check_counts, check_number, check_room
 from performative.facts import cites

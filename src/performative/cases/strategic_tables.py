@@ -12,7 +12,7 @@ import numpy as np
 
 from performative import data as sets
 from performative import losses, partition
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import check_counts, check_finite, nearest
 from performative.facts import cites
 from performative.populations import Strategic

@@ -10,8 +10,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from performative.arguments import checked
-from performative.bars import progress_bar
+from performative._base.arguments import checked
+from performative._base.bars import progress_bar
+from performative._base.messages import PerformativeWarning
+from performative._engine.programs import cache_compilations
+from performative._engine.risk import count_nodes
 from performative.certify.certificate import Certificate
 from performative.certify.client_data import first_client
 from performative.certify.curvature import measure_curvature
@@ -19,11 +22,8 @@ from performative.certify.known_sensitivity import known_sensitivity
 from performative.certify.points import Points, find_points
 from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
 from performative.certify.training import chance_of_mistake, sampling_error, shows
-from performative.engine.programs import cache_compilations
 from performative.facts import cites, relying
-from performative.messages import PerformativeWarning
 from performative.problem import Problem
-from performative.risk import count_nodes
 from performative.solve.landscape import Landscape, survey
 
 # Models at which all is measured beside the points themselves; none where one look at all clients costs more than so

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from performative.client_axis import client_axes
+from performative._base.client_axis import client_axes
 from performative.solve.landscape import Landscape
 
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from performative._base.messages import PerformativeWarning, code_of
 from performative.certify.nearby import lower_minimum, reaction_jumps, risk_still_falls
-from performative.messages import PerformativeWarning, code_of
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, survey
 from performative.solve.optimal import optimal_point

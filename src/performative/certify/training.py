@@ -10,8 +10,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from performative._engine.risk import NODES
 from performative.certify.client_data import as_model, split_clients
-from performative.risk import NODES
 from performative.solve.landscape import Landscape
 
 # Chances to take one model for the other below which an effect shows, and above which it drowns.

@@ -13,7 +13,7 @@ class AbstractChannel(AbstractPart):
 
     @property
     def grid_noise(self) -> bool:
-        """Whether what it draws is noise that may come as whole numbers on a grid (`performative.noise`)."""
+        """Whether what it draws is noise that may come as whole numbers on a grid (`performative._base.noise`)."""
         return False
 
     def bound(self) -> Bound | None:

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from performative._base.clipping import check_noise, clip_factor, clip_tree
+from performative._base.noise import add_noise, draw_noise, grid_step
 from performative.channels.base import AbstractChannel
-from performative.clipping import check_noise, clip_factor, clip_tree
 from performative.facts import Bound
-from performative.noise import add_noise, draw_noise, grid_step
 from performative.types import Broadcast, Memory, Noise, Numbers, Theta, number
 
 

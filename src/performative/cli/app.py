@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from performative import plugins
+from performative._base import plugins
 from performative.cli.output import EXIT_CODES, JSON_HELP, Exit, before
 
 # A command is a file: a function of its name, or a Typer where it is a group of commands. In the order of --help.

@@ -26,7 +26,7 @@ def bench(
     with reporting(as_json) as reporter:
         from rich.table import Table
 
-        from performative.bench import find_benchmarks, run_benchmarks, usual
+        from performative.cli.benchmarks import find_benchmarks, run_benchmarks, usual
         from performative.errors import nearest
 
         try:

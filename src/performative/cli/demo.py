@@ -17,8 +17,8 @@ def demo(
 ) -> None:
     """Ten made-up banks score applicants who answer to the score: solved and drawn in under a minute."""
     with reporting(as_json) as reporter:
-        from performative.demo import run_demo, write_demo
-        from performative.demo.words import terminal_tables
+        from performative.cli.demonstration import run_demo, write_demo
+        from performative.cli.demonstration.words import terminal_tables
 
         if out.exists() and not out.is_dir():
             raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)

@@ -114,8 +114,8 @@ def audit(
     An alarm (a bound above the claim) ends with code 1. No alarm is no proof.
     """
     with reporting(as_json) as reporter:
-        from performative.attack import audit as attack
         from performative.config import load_experiment
+        from performative.privacy.attack import audit as attack
 
         experiment = load_experiment(file)
         promise: Any = experiment.options.get("privacy")

@@ -56,7 +56,7 @@ def reproduce(
 
 
 def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
-    from performative.experiments import catalogue
+    from performative.papers import catalogue
 
     if sum((bool(given), paper is not None, everything and paper is None)) != 1:
         raise Failure("give names of experiments, --paper NAME or --all; --list shows them.", Exit.BAD_INPUT)
@@ -73,7 +73,7 @@ def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fres
 
     from performative.data.download import DownloadError
     from performative.data.places import NotHereError
-    from performative.experiments import reproduce, reproduce_all
+    from performative.papers import reproduce, reproduce_all
 
     manifests: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
@@ -141,7 +141,7 @@ def _tell_numbers(reporter: Reporter, row: dict[str, Any]) -> None:
 
 
 def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
-    from performative.experiments import catalogue
+    from performative.papers import catalogue
 
     found = [catalogue.find(name) for name in chosen]
     grid = _grid("experiment", "place", "what", "claims")
@@ -156,8 +156,8 @@ def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
 def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | None) -> None:
     from rich.text import Text
 
-    from performative.experiments import catalogue
-    from performative.experiments import ledger as claims
+    from performative.papers import catalogue
+    from performative.papers import ledger as claims
 
     if paper is not None and paper not in catalogue.papers():
         raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalogue.papers())}.", Exit.BAD_INPUT)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.messages import warn
+from performative._engine.checkpoint import Checkpoint, read_checkpoint
+from performative._engine.options import RECORD_NAMES
 from performative.algorithm import Algorithm
 from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.registry import recipes
-from performative.engine.checkpoint import Checkpoint, read_checkpoint
-from performative.engine.options import RECORD_NAMES
 from performative.errors import nearest
-from performative.messages import warn
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
@@ -37,7 +37,7 @@ class Experiment:
 
     def run(self, resume: bool = False, **more: Any) -> Any:
         """Solve for the points that the file asks to solve for, then run. With `resume` go on from the checkpoint."""
-        from performative.engine.run import run
+        from performative._engine.run import run
 
         options = {**self.options, **more}
         if resume and (kept := read_checkpoint(options.get("checkpoint"))) is not None:
@@ -121,7 +121,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build(document: dict[str, Any], file: Path) -> Experiment:
-    from performative.engine.run import run
+    from performative._engine.run import run
 
     builder = Builder(file.parent)
     problem = read_problem(builder, document["problem"])
@@ -232,7 +232,7 @@ def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) 
     """What `run` would refuse later, said here with the key that it is about."""
     import jax.numpy as jnp
 
-    from performative.prepare import check_fit, check_rows, on_device, read_theta
+    from performative._engine.prepare import check_fit, check_rows, on_device, read_theta
 
     weights = np.asarray(problem.client_weights)
     with blame("algorithm.participation"):

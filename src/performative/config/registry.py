@@ -11,7 +11,7 @@ from typing import Any
 
 import equinox as eqx
 
-from performative import plugins
+from performative._base import plugins
 
 # Key in the file -> module that holds the parts of that slot. No module holds metrics: ours are always recorded.
 SLOTS = {
@@ -23,7 +23,7 @@ SLOTS = {
     "participation": "participation",
     "channel": "channels",
     "aggregator": "aggregators",
-    "tx": "optimisers",
+    "tx": "optimizers",
     "rate": "schedules",
     "batch": "batches",
     "loss": "losses",

@@ -7,10 +7,10 @@ scikit-learn's own sets need none of this. What is read is checked by sha256 eve
 from performative.data.bundled import breast_cancer, diabetes, digits, iris, wine
 from performative.data.catalogue import DATA_SETS, DataSet
 from performative.data.census import adult
-from performative.data.download import DownloadError
+from performative.data.download import DownloadError, get
 from performative.data.images import cifar10, fashion_mnist
 from performative.data.lending import credit
-from performative.data.places import ChecksumError, NotHereError, Place, cache_folder, find, get
+from performative.data.places import ChecksumError, NotHereError, Place, cache_folder, find
 from performative.data.tables import Table, encode
 
 __all__ = [

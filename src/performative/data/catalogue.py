@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from performative import plugins
+from performative._base import plugins
 from performative.errors import nearest
 
 

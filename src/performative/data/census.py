@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from performative.data.catalogue import DATA_SETS, check_split
-from performative.data.places import get, read
+from performative.data.download import get
+from performative.data.places import read
 from performative.data.tables import Table
 from performative.facts import cites
 

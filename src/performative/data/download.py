@@ -5,6 +5,7 @@ broken connection while it runs. Neither resumes a half-fetched file in a later 
 """
 
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -14,13 +15,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from performative.data.catalogue import DataSet
-from performative.data.places import ChecksumError, check, expected_files, has_files, locked
-from performative.files import write_whole
+from performative._base.files import write_whole
+from performative.data.catalogue import DataSet, data_set
+from performative.data.official import official_files
+from performative.data.places import (
+    VARIABLE,
+    ChecksumError,
+    NotHereError,
+    Place,
+    cache_folder,
+    check,
+    expected_files,
+    find,
+    has_files,
+    locked,
+)
 
 
 class DownloadError(RuntimeError):
     """A download that did not work."""
+
+
+def get(name: str, path: str | Path | None = None, download: bool = True) -> Place:
+    """As `find`, and what is not here is downloaded into the cache."""
+    if (place := find(name, path)) is not None:
+        return place
+    entry = data_set(name)
+    if not download:
+        raise NotHereError(
+            f"{name} is neither in {VARIABLE} ({os.environ.get(VARIABLE) or 'not set'}) nor in the cache "
+            f"({cache_folder()}); `performative data get {name}` downloads it."
+        )
+    return Place(fetch(entry, cache_folder() / entry.folder), "cached")
 
 
 def fetch(entry: DataSet, folder: Path) -> Path:
@@ -104,8 +130,6 @@ def _member(archive: Path, member: str, size: int, where: str) -> bytes:
 def _from_openml(entry: DataSet, home: Path) -> dict[str, bytes]:
     """The rows as OpenML has them, put back into the files of the official version and checked as those."""
     from sklearn.datasets import fetch_openml
-
-    from performative.data.images import official_files
 
     home.mkdir(parents=True, exist_ok=True)
     try:

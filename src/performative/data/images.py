@@ -1,13 +1,13 @@
 """Fashion-MNIST and CIFAR-10."""
 
-import hashlib
-import struct
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from performative.data.catalogue import DATA_SETS, DataSet, check_split
+from performative.data.catalogue import DATA_SETS, check_split
+from performative.data.download import get
+from performative.data.official import BATCH, RECORD, check_classes, check_records
 from performative.data.places import (
     CIFAR_TEST,
     CIFAR_TRAIN,
@@ -15,8 +15,6 @@ from performative.data.places import (
     NotHereError,
     Place,
     batch_file,
-    check,
-    get,
     read,
     refusing,
 )
@@ -27,15 +25,6 @@ CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-# A record of CIFAR-10: a label, then planes of red, green and blue, row by row.
-RECORD = 1 + 3 * 32 * 32
-BATCH = 10_000
-# Of the official records: the first so many of a batch, and their sha256. Of the other batches none is known here.
-_KNOWN = {
-    "data_batch_1": (10_000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
-    "test_batch": (1_000, "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5"),
-    "test_first_1000": (1_000, "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5"),
-}
 
 
 @cites("xiao2017fashion")
@@ -71,9 +60,9 @@ def cifar10(split: str = "train", *, path: str | Path | None = None, download: b
     records = np.concatenate([_read_batch(place, batch) for batch in (*train, *test)])
     whole_train, whole_test = train == list(CIFAR_TRAIN), test == ["test_batch"]
     if whole_train:
-        _check_classes(records[: 5 * BATCH, 0], 5_000, f"{place.folder}, training batches")
+        check_classes(records[: 5 * BATCH, 0], 5_000, f"{place.folder}, training batches")
     if whole_test:
-        _check_classes(records[-BATCH:, 0], 1_000, f"{place.folder}, test batch")
+        check_classes(records[-BATCH:, 0], 1_000, f"{place.folder}, test batch")
     pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     complete = (whole_train or split == "test") and (whole_test or split == "train")
     return _images("cifar10", np.ascontiguousarray(pixels), records[:, 0], THINGS, complete)
@@ -85,37 +74,6 @@ def undo_differences(delta: np.ndarray) -> np.ndarray:
     images[:, 0] += images[:, 1]
     images[:, 2] += images[:, 1]
     return images
-
-
-def official_files(entry: DataSet, rows: np.ndarray, labels: np.ndarray) -> dict[str, bytes]:
-    """Rows of pixels and their labels, training rows first, as the files of the official version; checked."""
-    pixels, y = np.asarray(rows).astype(np.uint8), np.asarray(labels).astype(np.uint8)
-    size = int(np.prod(entry.shape[1:]))
-    if not np.array_equal(pixels, rows):
-        raise ChecksumError(f"{entry.name}: expected whole numbers from 0 to 255; the pixels that came are not.")
-    if pixels.shape != (entry.shape[0], size) or y.shape != (entry.shape[0],):
-        raise ChecksumError(
-            f"{entry.name}: expected {entry.shape[0]} rows of {size} pixels and a label each; "
-            f"got shapes {pixels.shape} and {y.shape}."
-        )
-    contents: dict[str, bytes] = {}
-    if entry.name == "fashion_mnist":
-        train_x, train_y, test_x, test_y = (file.name for file in entry.files)
-        for images, tags, span in ((train_x, train_y, slice(60_000)), (test_x, test_y, slice(60_000, None))):
-            count = len(y[span])
-            contents[images] = struct.pack(">4i", 0x803, count, 28, 28) + pixels[span].tobytes()
-            contents[tags] = struct.pack(">2i", 0x801, count) + y[span].tobytes()
-        for file in entry.files:
-            check(contents[file.name], file, f"{entry.name} as it came")
-        return contents
-    records = np.column_stack([y, pixels])
-    for index, batch in enumerate((*CIFAR_TRAIN, "test_batch")):
-        part = records[index * BATCH : (index + 1) * BATCH]
-        _check_records(part, batch, f"{entry.name} as it came, {batch}")
-        contents[f"{batch}.bin"] = part.tobytes()
-    _check_classes(y[: 5 * BATCH], 5_000, f"{entry.name} as it came, first 50,000 rows")
-    _check_classes(y[5 * BATCH :], 1_000, f"{entry.name} as it came, last 10,000 rows")
-    return contents
 
 
 def _read_batch(place: Place, batch: str) -> np.ndarray:
@@ -131,7 +89,7 @@ def _read_batch(place: Place, batch: str) -> np.ndarray:
             records = content.reshape(BATCH, RECORD)
         else:
             records = _from_differences(stored)
-        _check_records(records, batch, str(stored))
+        check_records(records, batch, str(stored))
     return records
 
 
@@ -144,24 +102,6 @@ def _from_differences(stored: Path) -> np.ndarray:
     if delta.shape != (len(y), 3, 32, 32) or delta.dtype != np.uint8 or y.dtype != np.uint8:
         raise ChecksumError(f"{stored}: expected delta uint8 [n, 3, 32, 32]; got {delta.dtype} {delta.shape}.")
     return np.column_stack([y, undo_differences(delta).reshape(len(y), -1)])
-
-
-def _check_records(records: np.ndarray, batch: str, where: str) -> None:
-    if len(records) and records[:, 0].max() > 9:
-        raise ChecksumError(f"{where}: expected labels 0 to 9; got {records[:, 0].max()}.")
-    if batch in _KNOWN:
-        count, expected = _KNOWN[batch]
-        came = hashlib.sha256(records[:count].tobytes()).hexdigest()
-        if came != expected:
-            raise ChecksumError(
-                f"{where}: expected the official records, sha256 {expected} of the first {count}; got {came}."
-            )
-
-
-def _check_classes(y: np.ndarray, each: int, where: str) -> None:
-    sizes = np.bincount(y, minlength=10).tolist()
-    if sizes != [each] * 10:
-        raise ChecksumError(f"{where}: expected {each} images of each of ten classes; got {sizes}.")
 
 
 def _images(name: str, x: np.ndarray, y: np.ndarray, classes: tuple[str, ...], complete: bool = True) -> Table:

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from performative.data.catalogue import DATA_SETS
-from performative.data.places import ChecksumError, Place, get, read
+from performative.data.download import get
+from performative.data.places import ChecksumError, Place, read
 from performative.data.tables import Table
 from performative.facts import cites
 

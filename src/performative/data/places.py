@@ -65,21 +65,6 @@ def find(name: str, path: str | Path | None = None) -> Place | None:
     return Place(cached, "cached") if has_files(entry, cached, whole=True) else None
 
 
-def get(name: str, path: str | Path | None = None, download: bool = True) -> Place:
-    """As `find`, and what is not here is downloaded into the cache."""
-    from performative.data.download import fetch
-
-    if (place := find(name, path)) is not None:
-        return place
-    entry = data_set(name)
-    if not download:
-        raise NotHereError(
-            f"{name} is neither in {VARIABLE} ({os.environ.get(VARIABLE) or 'not set'}) nor in the cache "
-            f"({cache_folder()}); `performative data get {name}` downloads it."
-        )
-    return Place(fetch(entry, cache_folder() / entry.folder), "cached")
-
-
 def has_files(entry: DataSet, folder: Path, whole: bool = False) -> bool:
     """Whether a folder holds the files, compressed or not. Of CIFAR-10 a batch is enough, unless `whole`.
 

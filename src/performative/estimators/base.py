@@ -27,7 +27,7 @@ class AbstractEstimator(AbstractPart):
 
     @property
     def grid_noise(self) -> bool:
-        """Whether what it draws is noise that may come as whole numbers on a grid (`performative.noise`)."""
+        """Whether what it draws is noise that may come as whole numbers on a grid (`performative._base.noise`)."""
         return False
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:

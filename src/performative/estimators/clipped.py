@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from performative.clipping import check_noise, clip_tree, clipped_sum
+from performative._base.clipping import check_noise, clip_tree, clipped_sum
+from performative._base.noise import add_noise, draw_noise, grid_step
 from performative.errors import check_counts
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.facts import Bound
-from performative.noise import add_noise, draw_noise, grid_step
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, number, whole
 
 

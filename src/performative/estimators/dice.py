@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from performative.client_axis import client_axes
-from performative.clipping import check_noise, clip_factor, safe_norm
+from performative._base.client_axis import client_axes
+from performative._base.clipping import check_noise, clip_factor, safe_norm
+from performative._base.messages import coded, warn
 from performative.errors import check_counts
 from performative.estimators.clipped import AbstractPrivate
 from performative.facts import Bound
-from performative.messages import coded, warn
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Numbers, Theta, number, whole
 
 # A sum of independent errors grows like the root of the number of steps; this many times that is growth.

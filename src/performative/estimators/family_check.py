@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from performative.client_axis import take_clients
+from performative._base.client_axis import take_clients
 from performative.populations.base import collect
 from performative.types import Theta
 

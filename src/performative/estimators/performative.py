@@ -8,15 +8,15 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.messages import warn
+from performative._base.reaction import Experience, Moments, Sighting, Window
 from performative.batches import AbstractBatch
 from performative.errors import check_counts, check_flags, check_number, is_one_of
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.family_check import late_part, overlooked
 from performative.estimators.minibatch import count_samples
 from performative.families import AbstractFamily
-from performative.messages import warn
 from performative.populations.base import AbstractPopulation, collect
-from performative.reaction import Experience, Moments, Sighting, Window
 from performative.types import (
     Batch,
     Estimate,

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, PyTree
 from performative.errors import check_flags
 from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
 from performative.facts import Bound
-from performative.optimisers import AbstractOptimiser, as_optimiser
+from performative.optimizers import AbstractOptimiser, as_optimiser
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
@@ -23,9 +23,9 @@ class Optimised(eqx.Module):
 
 
 class Preconditioned(AbstractWrapper):
-    """v = tx(inner's),      tx an optimiser such as pf.optimisers.Momentum(0.9)
+    """v = tx(inner's),      tx an optimiser such as pf.optimizers.Momentum(0.9)
 
-    tx:    one of `pf.optimisers`, or an optax transformation without learning rate (see `FromOptax`)
+    tx:    one of `pf.optimizers`, or an optax transformation without learning rate (see `FromOptax`)
     reset: start the optimiser anew each round (the default, as FedNova's analysis has it), or keep its state between
            the client's rounds
     `Nova` makes up for unequal work by what tx makes of a gradient of 1: exact for momentum, which is linear; for

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from performative.engine.checkpoint import RunFolder
-from performative.files import Damaged, read_sealed, write_sealed, write_whole
+from performative._base.files import Damaged, read_sealed, write_sealed, write_whole
+from performative._engine.checkpoint import RunFolder
 from performative.live.wire import decode, encode, flatten, unflatten
 
 _STATUS = "status.json"

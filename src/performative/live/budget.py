@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from performative.files import read_sealed, write_sealed
+from performative._base.files import read_sealed, write_sealed
 from performative.live.telling import RequestRefused
 from performative.privacy.accounting import Everyone, PoissonSampling, WithoutReplacement
 from performative.privacy.certification import Guarantee, guarantee

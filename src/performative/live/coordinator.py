@@ -14,22 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from performative._base.files import only_one
+from performative._base.messages import warn
+from performative._engine.books import Chunk, flatten_rows, news_of, write_history
+from performative._engine.cautions import remedy
+from performative._engine.chunk import Frozen, Watch
+from performative._engine.ledgers import add_ledger, published_names, read_ledger, with_epsilon
+from performative._engine.prepare import check_length
 from performative.callbacks.calls import Calls
 from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
-from performative.engine.books import Chunk, flatten_rows, news_of, write_history
-from performative.engine.cautions import remedy
-from performative.engine.chunk import Frozen, Watch
-from performative.engine.ledgers import add_ledger, published_names, read_ledger, with_epsilon
 from performative.errors import check_counts
-from performative.files import only_one
 from performative.history import History
 from performative.live.books import ServerBooks, read_model, read_rounds, same_model
 from performative.live.federation import Federation, Ready
 from performative.live.round import Outcome, live_round
 from performative.live.transport import AbstractTransport
-from performative.messages import warn
-from performative.prepare import check_length
 from performative.types import State
 
 _WATCH = Watch(1, True)

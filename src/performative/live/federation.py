@@ -14,18 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.describe import describe
+from performative._engine.clock import Clock
+from performative._engine.keys import NUMERICS, RunKeys, run_keys
+from performative._engine.layout import choose_compute
+from performative._engine.options import check_seed, read_dtype, repeat_keys
+from performative._engine.ready import make_ready
+from performative._engine.records import levels_at_start
+from performative._engine.round import open_round
+from performative._engine.secrets import check_grid
+from performative._engine.setup import Setup, init_state
+from performative._engine.steps import one_client
 from performative.algorithm import Algorithm
-from performative.describe import describe
-from performative.engine.clock import Clock
-from performative.engine.keys import NUMERICS, RunKeys, run_keys
-from performative.engine.layout import choose_compute
-from performative.engine.options import check_seed, read_dtype, repeat_keys
-from performative.engine.ready import make_ready
-from performative.engine.records import levels_at_start
-from performative.engine.round import open_round
-from performative.engine.secrets import check_grid
-from performative.engine.setup import Setup, init_state
-from performative.engine.steps import one_client
 from performative.errors import check_counts
 from performative.facts import declared, said_bound
 from performative.privacy.promise import Privacy

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.engine.client import init_client
-from performative.engine.keys import RunKeys
-from performative.engine.secrets import client_secrets
-from performative.engine.setup import Setup
-from performative.engine.steps import client_slice, one_client
+from performative._engine.client import init_client
+from performative._engine.keys import RunKeys
+from performative._engine.prepare import on_device
+from performative._engine.secrets import client_secrets
+from performative._engine.setup import Setup
+from performative._engine.steps import client_slice, one_client
 from performative.live.budget import OwnLedger
 from performative.live.federation import Federation, Ready, adds_private_noise
 from performative.live.memory import Answered, MemoryStore, recall, secret_keys_of
@@ -22,7 +23,6 @@ from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import observe
 from performative.live.telling import RequestRefused, log_failure
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
-from performative.prepare import on_device
 from performative.types import Broadcast, ClientMemory
 
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.engine.keys import RunKeys, run_keys
-from performative.files import Damaged, read_sealed, write_sealed
+from performative._base.files import Damaged, read_sealed, write_sealed
+from performative._engine.keys import RunKeys, run_keys
 from performative.live.wire import Malformed, decode, encode, flatten, unflatten
 
 _FILE = "memory.bin"

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.engine.client import reach
-from performative.engine.cohorts import leave_out
-from performative.engine.records import Report
-from performative.engine.secrets import client_secrets, secret_keys
-from performative.engine.steps import close_one, open_one, row_one
-from performative.engine.totals import as_total
+from performative._base.noise import GRID
+from performative._engine.client import reach
+from performative._engine.cohorts import leave_out
+from performative._engine.records import Report
+from performative._engine.secrets import client_secrets, secret_keys
+from performative._engine.steps import close_one, open_one, row_one
+from performative._engine.totals import as_total
 from performative.live.books import ServerBooks, same_model
 from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
@@ -21,7 +22,6 @@ from performative.live.memory import secret_keys_of
 from performative.live.screen import Screen, length_of
 from performative.live.transport import AbstractTransport
 from performative.live.wire import digest, encode, flatten
-from performative.noise import GRID
 from performative.types import Broadcast, Cohort, State, Upload, squared_norm
 
 # A model longer than this times (1 + |start|) has diverged, as in `pf.run`.

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import check_counts
 from performative.networks.layers import RELU, Dense, HalvingConvolution, as_image
 from performative.networks.split import Network, split

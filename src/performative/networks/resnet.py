@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.errors import check_counts
 from performative.facts import AbstractPart, cites
 from performative.networks.layers import RELU, Convolution, Dense, GroupNorm, as_image, spatial_mean

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from performative._base.sampling import first_of
 from performative.errors import check_finite, is_one_of
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.sampling import first_of
 from performative.types import Cohort, Memory, Numbers, as_numbers, as_whole, is_concrete, number
 
 

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.sampling import distinct
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.sampling import distinct
 from performative.types import Cohort, Memory, as_whole
 
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, UInt
 
+from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.errors import is_one_of
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.types import Cohort, Memory, Upload, as_whole, whole
 
 # Where less than this share of all weight may be left for the last candidate, drawing again until it is a new one

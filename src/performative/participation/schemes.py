@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.draws import Everyone, WithoutReplacement
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.types import Cohort, Memory, whole
 
 

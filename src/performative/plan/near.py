@@ -11,12 +11,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from performative.client_axis import client_axes
+from performative._base.client_axis import client_axes
+from performative._base.messages import PerformativeWarning, coded
+from performative._engine.risk import NODES
 from performative.facts import chain
-from performative.messages import PerformativeWarning, coded
 from performative.populations import AbstractPopulation
 from performative.problem import Problem
-from performative.risk import NODES
 from performative.solve.landscape import Landscape, survey
 from performative.solve.roots import allowed
 from performative.solve.stable import stable_point

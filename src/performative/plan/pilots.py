@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from performative._engine.run import run
 from performative.callbacks import Progress
-from performative.engine.run import run
 from performative.participation.first_k import AbstractLatency
 from performative.plan.settings import Setting
 from performative.problem import Problem

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from performative.client_axis import count_clients
+from performative._base.client_axis import count_clients
 from performative.facts import AbstractPart, Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.linear import Translation

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from performative.client_axis import client_axes, take_clients
+from performative._base.client_axis import client_axes, take_clients
 from performative.facts import declared
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation

@@ -5,7 +5,7 @@ The accountant takes a second to import, so it is imported when one of its names
 
 from typing import TYPE_CHECKING
 
-from performative.lazy import later
+from performative._base.lazy import later
 from performative.privacy.promise import Privacy
 from performative.privacy.secure import discrete_gaussian
 

@@ -19,17 +19,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.arguments import checked
+from performative._base.client_axis import take_clients
 from performative.algorithm import Algorithm
-from performative.arguments import checked
-from performative.client_axis import take_clients
 from performative.draws import Everyone, PoissonSampling, WithoutReplacement
 from performative.estimators import AbstractEstimator
 from performative.facts import Uncertified, chain, declared, one_number, relying
-from performative.fitted import is_fitted_model
 from performative.participation import AbstractParticipation
 from performative.privacy.accounting import Spending, epsilons
 from performative.privacy.releases import Releases, certified_rows, law_of, protection, releases_by
 from performative.problem import Problem
+from performative.tables.fitted import is_fitted_model
 
 UNITS = ("example", "client")
 # What noise on the models does not cover, should anyone publish it.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.arguments import checked
+from performative._base.files import Damaged, digest_of, write_whole
 from performative.algorithm import Algorithm
-from performative.arguments import checked
-from performative.files import Damaged, digest_of, write_whole
 from performative.privacy.accounting import Spending
 from performative.privacy.certification import Guarantee, guarantee
 from performative.privacy.promise import BOOK, Privacy

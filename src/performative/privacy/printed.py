@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.privacy.accounting import Number, PoissonSampling, Release, WithoutReplacement, epsilon
 from performative.theory.index import numbered
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from performative.arguments import check_fields
+from performative._base.arguments import check_fields
 
 # Where a checkpoint's folder keeps the ledger.
 BOOK = "ledger.json"

@@ -13,7 +13,7 @@ import os
 
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.facts import cites
 
 # Bits of the table of the distribution function, and of the arithmetic that makes it.

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from performative.arguments import checked
+from performative._base.arguments import checked
 from performative.batches import AbstractBatch
 from performative.facts import Uncertified, declared, relying
 from performative.participation import AbstractParticipation

@@ -12,7 +12,7 @@ import numpy as np
 from performative.report.curves import MOST_POINTS, Series, View, curve, digits, view
 
 # Read as files: the package of experiments lies above this one.
-EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+EXPERIMENTS = Path(__file__).parent.parent / "papers"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.describe import describe
+from performative._base.describe import describe
 from performative.report.curves import MOST_POINTS, Series, View, curve, digits, thinning, view, with_costs
 from performative.report.interactive import Plots, card, facts, number, page, sortable
 from performative.report.quantities import SCORES, costs, is_total, label, recorded, wants_log

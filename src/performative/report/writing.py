@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from performative.arguments import checked
-from performative.files import read_target, write_whole
+from performative._base.arguments import checked
+from performative._base.files import read_target, write_whole
 from performative.history import History
 from performative.sweep import Sweep
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from performative.client_axis import client_axes
-from performative.prepare import check_fit, on_device
+from performative._base.client_axis import client_axes
+from performative._engine.prepare import check_fit, on_device
+from performative._engine.risk import NODES, decoupled_risk
 from performative.problem import Problem
-from performative.risk import NODES, decoupled_risk
 
 _DRAWS = 9999
 

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.arguments import checked
+from performative._engine.prepare import read_theta
+from performative._engine.run import run
 from performative.algorithm import Algorithm
-from performative.arguments import checked
-from performative.engine.run import run
 from performative.errors import check_counts
 from performative.history import History
-from performative.prepare import read_theta
 from performative.problem import Problem
 from performative.record import Record
 from performative.scoreboard.bench import Bench, Gain, performative_risk

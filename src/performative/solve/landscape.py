@@ -14,11 +14,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from performative._engine.prepare import check_fit, on_device, read_theta
+from performative._engine.risk import NODES, count_nodes, decoupled_risk
 from performative.domains import AbstractDomain, Box
 from performative.populations.nodes import Count
-from performative.prepare import check_fit, on_device, read_theta
 from performative.problem import Problem
-from performative.risk import NODES, count_nodes, decoupled_risk
 from performative.solve.worlds import check_rest
 from performative.types import Theta, World
 

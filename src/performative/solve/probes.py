@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from performative.risk import count_nodes
+from performative._engine.risk import count_nodes
 from performative.solve.landscape import Landscape, View
 from performative.solve.roots import natural_residual
 

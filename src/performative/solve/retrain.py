@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.arguments import checked
+from performative._base.messages import coded
+from performative._engine.prepare import check_schedule, on_device
 from performative.algorithm import check_rate
-from performative.arguments import checked
 from performative.facts import cites
-from performative.messages import coded
-from performative.prepare import check_schedule, on_device
 from performative.problem import Problem
 from performative.schedules import Constant, as_schedule
 from performative.solve.landscape import Landscape, View, survey

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.messages import warn
+from performative._base.messages import warn
+from performative._engine.risk import NODES, count_nodes
 from performative.populations.nodes import BATCHES, Count
-from performative.risk import NODES, count_nodes
 from performative.solve.landscape import Landscape, View
 from performative.solve.roots import natural_map, natural_slope, safe_step
 from performative.types import Theta

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
+from performative._base.messages import coded, warn
 from performative.facts import cites
-from performative.messages import coded, warn
 from performative.problem import Problem
 from performative.solve.attraction import attraction
 from performative.solve.landscape import Landscape, View, survey

@@ -10,11 +10,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from performative.client_axis import client_axes
-from performative.messages import coded
+from performative._base.client_axis import client_axes
+from performative._base.messages import coded
+from performative._engine.risk import decoupled_risk
 from performative.populations.settling import SPELLS, flatten_world, settled
 from performative.problem import Problem
-from performative.risk import decoupled_risk
 from performative.types import Theta, World
 
 # How far a spell may move a world that is said to be at rest, against its size: half of the digits.

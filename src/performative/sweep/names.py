@@ -4,6 +4,9 @@ import dataclasses
 import inspect
 from typing import Any
 
+import numpy as np
+
+from performative._base.describe import describe
 from performative.algorithm import Algorithm
 from performative.errors import nearest
 from performative.problem import Problem
@@ -58,3 +61,15 @@ def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
     arguments[path[0]] = _replace(arguments[path[0]], path[1:], value, name) if path[1:] else value
     kind: Any = type(part)
     return kind(**arguments)
+
+
+def name_of(setting: dict[str, Any]) -> str:
+    """A setting in words: "rate=0.1, local_steps=5"."""
+    return ", ".join(f"{name}={label_of(value)}" for name, value in setting.items())
+
+
+def label_of(value: Any) -> Any:
+    """A value in words; numbers and words as they are."""
+    if isinstance(value, (np.integer, np.floating)):
+        return value.item()
+    return value if isinstance(value, (int, float, str)) else str(describe(value))

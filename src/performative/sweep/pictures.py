@@ -1,17 +1,37 @@
 """Pictures of sweeps."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from performative.plotting import check_axes, pick_quantity, plot_history
-from performative.sweep.result import Sweep, name_of
+from performative.plotting import Recorded, check_axes, pick_quantity, plot_history
+from performative.sweep.names import name_of
 
 # Lines that a legend can name; more are told apart by a scale of colours.
 _LEGEND = 12
 
 
-def plot_sweep(sweep: Sweep, quantity: str | None, kind: str, ax: Any) -> Any:
+@runtime_checkable
+class Swept(Protocol):
+    """What a picture takes of a `Sweep`."""
+
+    @property
+    def over(self) -> Mapping[str, Sequence[Any]]: ...
+
+    @property
+    def settings(self) -> Sequence[dict[str, Any]]: ...
+
+    @property
+    def is_grid(self) -> bool: ...
+
+    @property
+    def histories(self) -> Sequence[Recorded]: ...
+
+    def scores(self, quantity: str) -> np.ndarray: ...
+
+
+def plot_sweep(sweep: Swept, quantity: str | None, kind: str, ax: Any) -> Any:
     """Axes of matplotlib with a line for each setting, or a map of final values."""
     check_axes("Sweep.plot", ax)
     if kind not in ("lines", "heatmap"):
@@ -23,7 +43,7 @@ def plot_sweep(sweep: Sweep, quantity: str | None, kind: str, ax: Any) -> Any:
     return _lines(sweep, quantity, ax) if kind == "lines" else _heatmap(sweep, quantity, ax)
 
 
-def _lines(sweep: Sweep, quantity: str | None, ax: Any) -> Any:
+def _lines(sweep: Swept, quantity: str | None, ax: Any) -> Any:
     from matplotlib import colormaps
 
     count = len(sweep.settings)
@@ -38,7 +58,7 @@ def _lines(sweep: Sweep, quantity: str | None, ax: Any) -> Any:
     return ax
 
 
-def _heatmap(sweep: Sweep, quantity: str | None, ax: Any) -> Any:
+def _heatmap(sweep: Swept, quantity: str | None, ax: Any) -> Any:
     names = [name for name, values in sweep.over.items() if len(values) > 1]
     if len(names) != 2 or not sweep.is_grid:
         told = ", ".join(f"{name} ({len(values)})" for name, values in sweep.over.items())

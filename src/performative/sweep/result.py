@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from performative.arguments import checked
+from performative._base.arguments import checked
+from performative._base.describe import describe
+from performative._base.files import write_whole
 from performative.compare import is_random, paired
-from performative.describe import describe
-from performative.files import write_whole
 from performative.history import History, Measure
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Sweep:
         for number, (setting, history) in enumerate(zip(self.settings, self.histories, strict=True)):
             repeats, records = history.repeats, len(history.rounds)
             columns: dict[str, Any] = {"setting": np.full(repeats * records, number)}
-            columns |= {name: [_label(setting.get(name, ""))] * (repeats * records) for name in self.over}
+            columns |= {name: [label_of(setting.get(name, ""))] * (repeats * records) for name in self.over}
             columns["repeat"] = np.repeat(np.arange(repeats), records)
             columns["round"] = np.tile(history.rounds, repeats)
             columns |= {name: np.asarray(values).reshape(-1) for name, values in history.records.items()}
@@ -170,19 +170,8 @@ class Sweep:
         return plot_sweep(self, quantity, kind, ax)
 
 
-def name_of(setting: dict[str, Any]) -> str:
-    """A setting in words: "rate=0.1, local_steps=5"."""
-    return ", ".join(f"{name}={_label(value)}" for name, value in setting.items())
-
-
-def _label(value: Any) -> Any:
-    if isinstance(value, (np.integer, np.floating)):
-        return value.item()
-    return value if isinstance(value, (int, float, str)) else str(describe(value))
-
-
 def _column(values: list[Any]) -> list[Any]:
-    labels = [_label(value) for value in values]
+    labels = [label_of(value) for value in values]
     return [str(label) for label in labels] if any(isinstance(label, str) for label in labels) else labels
 
 

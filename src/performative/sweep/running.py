@@ -12,26 +12,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.describe import describe
+from performative._base.messages import tell
+from performative._engine.books import write_history
+from performative._engine.cautions import caution_before, judge
+from performative._engine.checkpoint import Checkpoint, RunFolder
+from performative._engine.chunk import Frozen, Watch
+from performative._engine.clock import Clock
+from performative._engine.drive import drive
+from performative._engine.executors import AbstractExecutor, pick_executor
+from performative._engine.keys import NUMERICS
+from performative._engine.layout import choose_compute
+from performative._engine.options import Options, read_options, repeat_keys
+from performative._engine.prepare import check_fit, check_length, check_owners, on_device, place_start, read_theta
+from performative._engine.programs import cache_compilations
+from performative._engine.ready import about, find_points, with_distances, with_known_loss
+from performative._engine.run import review
+from performative._engine.setup import Setup, prepare
 from performative.algorithm import Algorithm
-from performative.describe import describe
-from performative.engine.books import write_history
-from performative.engine.cautions import caution_before, judge
-from performative.engine.checkpoint import Checkpoint, RunFolder
-from performative.engine.chunk import Frozen, Watch
-from performative.engine.clock import Clock
-from performative.engine.drive import drive
-from performative.engine.executors import AbstractExecutor, pick_executor
-from performative.engine.keys import NUMERICS
-from performative.engine.layout import choose_compute
-from performative.engine.options import Options, read_options, repeat_keys
-from performative.engine.programs import cache_compilations
-from performative.engine.ready import about, find_points, with_distances, with_known_loss
-from performative.engine.run import review
-from performative.engine.setup import Setup, prepare
 from performative.errors import check_counts
 from performative.history import History
-from performative.messages import tell
-from performative.prepare import check_fit, check_length, check_owners, on_device, place_start, read_theta
 from performative.problem import Problem
 from performative.record import RISK_POINTS, Record
 from performative.sweep.names import set_by_name

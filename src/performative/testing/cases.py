@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative import losses
+from performative._engine.clock import Clock
+from performative._engine.keys import RunKeys, run_keys
+from performative._engine.prepare import check_fit, on_device, read_theta
+from performative._engine.setup import Setup, init_state, prepare
 from performative.aggregators import AbstractAggregator
 from performative.algorithm import Algorithm
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel
 from performative.domains import AbstractDomain
-from performative.engine.clock import Clock
-from performative.engine.keys import RunKeys, run_keys
-from performative.engine.setup import Setup, init_state, prepare
 from performative.estimators import AbstractEstimator
 from performative.participation import AbstractParticipation, SchemeTwo
 from performative.populations import AbstractPopulation, Strategic
-from performative.prepare import check_fit, on_device, read_theta
 from performative.problem import Problem
 from performative.schedules import AbstractSchedule
 from performative.testing.uses import BUILDERS, INSTANCES, compiled, row

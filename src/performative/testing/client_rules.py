@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.client_axis import TableRow, take_clients
-from performative.engine.round import measure_losses
-from performative.engine.simulated import federated_round
+from performative._base.client_axis import TableRow, take_clients
+from performative._engine.round import measure_losses
+from performative._engine.simulated import federated_round
 from performative.participation import Selection
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative.client_axis import client_axes
-from performative.engine.executors import Gather
-from performative.engine.keys import run_keys
-from performative.engine.round import measure_losses
-from performative.engine.setup import Setup
+from performative._base.client_axis import client_axes
+from performative._engine.executors import Gather
+from performative._engine.keys import run_keys
+from performative._engine.round import measure_losses
+from performative._engine.setup import Setup
 from performative.participation import Selection
 from performative.populations.base import collect
 from performative.types import Broadcast, Cohort, Local, State, Upload

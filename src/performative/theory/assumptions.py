@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from performative.arguments import Count, Finite, Values, check_fields, checked
+from performative._base.arguments import Count, Finite, Values, check_fields, checked
 from performative.theory.gaussian import read_clients
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import check_fields
+from performative._base.arguments import check_fields
 from performative.theory.clipped import ClippedAssumptions
 from performative.theory.dice import DiceAssumptions
 from performative.theory.index import numbered

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from performative.arguments import Count, Finite, Values, checked
+from performative._base.arguments import Count, Finite, Values, checked
 from performative.theory.clipped import ClippedAssumptions, bias_bound, check_steps, second_moment, unroll, weak
 from performative.theory.index import numbered
 

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from performative.arguments import Count, Values, check_fields, checked
+from performative._base.arguments import Count, Values, check_fields, checked
 from performative.theory.clipped import (
     Bound,
     check_form,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, Finite, Values, checked
+from performative._base.arguments import Count, Finite, Values, checked
 
 _NUMBERS = 1 << 22  # rounds times clients that are worked on at once
 

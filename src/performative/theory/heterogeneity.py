@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, Values, check_fields, checked
-from performative.messages import coded
+from performative._base.arguments import Count, Values, check_fields, checked
+from performative._base.messages import coded
 from performative.theory.index import numbered
 
 

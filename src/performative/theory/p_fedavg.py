@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, checked
+from performative._base.arguments import Count, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import check_scheme, read_local_steps
 from performative.theory.index import numbered

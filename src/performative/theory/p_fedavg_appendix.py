@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from performative.arguments import Count, checked
+from performative._base.arguments import Count, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import read_local_steps
 from performative.theory.index import numbered

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, Extended, Finite, Values, check_fields, checked
+from performative._base.arguments import Count, Extended, Finite, Values, check_fields, checked
 from performative.theory.index import numbered
 
 

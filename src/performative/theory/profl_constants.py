@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, Extended, checked
+from performative._base.arguments import Count, Extended, checked
 from performative.theory.index import numbered
 from performative.types import as_numbers
 

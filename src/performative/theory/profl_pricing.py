@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, Values, check_fields, checked
+from performative._base.arguments import Count, Values, check_fields, checked
 from performative.theory.gaussian import by_client
 from performative.theory.profl import PerformativeAssumptions, location_smoothness
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from performative.arguments import Count, checked
+from performative._base.arguments import Count, checked
 from performative.theory.index import numbered
 from performative.theory.profl import PerformativeAssumptions
 

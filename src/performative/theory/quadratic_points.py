@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, Values, checked
-from performative.messages import coded
+from performative._base.arguments import Count, Values, checked
+from performative._base.messages import coded
 from performative.theory.gaussian import by_client, check_weights
 from performative.theory.heterogeneity import check_participants, participation_variance
 from performative.theory.index import numbered

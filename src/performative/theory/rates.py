@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from performative.arguments import Count, Finite, Values, checked
+from performative._base.arguments import Count, Finite, Values, checked
 from performative.theory.gaussian import gaussian_moments, gaussian_rate, read_clients, weight_moments
 from performative.theory.p_fedavg import Theorem
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Count, Values, check_fields, checked
+from performative._base.arguments import Count, Values, check_fields, checked
 from performative.theory.clipped import check_steps, unroll
 from performative.theory.index import numbered
 
@@ -75,7 +75,7 @@ class SelectionAssumptions:
     distance: |x_0 - x*|^2
 
     Differs from the slide: its rho_bar is the least rho(x, x') over all pairs of models, chosen at x and judged at x'
-    (`performative.skew.selection_skew` too). That is 0 where a single client is chosen at some x, the one with the
+    (`pf.selection_skew` too). That is 0 where a single client is chosen at some x, the one with the
     highest loss of all for instance: x' is its optimum. Then it says nothing. The proof needs x' = x, as long as nobody
     moves on with an old choice, and there a choice of high losses has rho_bar >= 1.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.arguments import Values, checked
+from performative._base.arguments import Values, checked
 from performative.theory.assumptions import Assumptions, infinite
 from performative.theory.gaussian import read_clients
 from performative.theory.index import numbered

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from performative.arguments import Count, Values, checked
-from performative.messages import coded
+from performative._base.arguments import Count, Values, checked
+from performative._base.messages import coded
 from performative.theory.gaussian import read_clients, weight_moments
 from performative.theory.index import numbered
 from performative.theory.p_fedavg import Theorem

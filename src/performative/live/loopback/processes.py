@@ -23,7 +23,7 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
-from performative.files import write_whole
+from performative._base.files import write_whole
 from performative.live.loopback.census import end, identity, living, members, recorded, send, session, wait_for
 from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
 from performative.live.loopback.commands import FederationError, command, flwr, spawn, tail

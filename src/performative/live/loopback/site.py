@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from performative.files import write_whole
+from performative._base.files import write_whole
 from performative.live.loopback.certificates import AUTHORITY, make_certificates, make_key, private_folder
 
 FOLDER = ".federation"

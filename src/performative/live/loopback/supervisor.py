@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from performative.files import write_whole
+from performative._base.files import write_whole
 from performative.live.errand import WORKER
 from performative.live.loopback.census import MARK, identity
 from performative.live.loopback.commands import COMMANDS, command, environment

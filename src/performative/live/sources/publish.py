@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from performative.files import write_whole
+from performative._base.files import write_whole
 from performative.live.sources.deployment import Deployed, VersionError
 from performative.live.telling import Sayable
 

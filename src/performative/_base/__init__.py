@@ -1,0 +1,1 @@
+"""What every layer stands on: checks, messages, counters, files. Private."""

@@ -1,0 +1,7 @@
+"""Rounds, the compiled loop over them, and `run`. Private: `pf.run`, `pf.executors` and others show what is public."""
+
+from performative._engine.checkpoint import Checkpoint
+from performative._engine.clock import Clock
+from performative._engine.run import estimate_memory, run
+
+__all__ = ["Checkpoint", "Clock", "estimate_memory", "run"]

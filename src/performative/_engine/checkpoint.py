@@ -1,0 +1,174 @@
+"""Checkpoints: state and recorded history, written so that a kill at any moment loses no finished chunk.
+
+A folder holds `records-NNNNNN.npz`, one file a chunk, and `state.json` + `state-NNNNNN.npz`, which say how many of them
+count. Every file is written beside its place and renamed into it; the JSON file comes last, so it never names what is
+not there. It holds the digest of every file and of itself: what was altered, swapped or damaged is refused. One process
+at a time holds the folder. No pickle is written or read.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from performative._base.describe import differences
+from performative._base.files import Damaged, digest_of, only_one, write_whole
+from performative.errors import check_counts, check_flags
+
+# Names of our own: nothing else in the folder is ever removed or read.
+_ARRAYS = re.compile(r"(state|records)-\d{6}\.npz")
+_UNFINISHED = re.compile(r"\.(state\.json|ledger\.json|(state|records)-\d{6}\.npz)\.part")
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
+    """Write a file of arrays and return its digest."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    content = buffer.getvalue()
+    write_whole(path, content)
+    return digest_of(content)
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where a run keeps state and history, for `pf.run(..., checkpoint=...)`.
+
+    folder: written between chunks; a kill at any moment loses no finished one
+    every:  rounds between two checkpoints; None for 20 of them along the run
+    resume: go on with the run that is there, to the same bits
+    """
+
+    folder: str | os.PathLike[str]
+    every: int | None = None
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, (str, os.PathLike)):
+            raise ValueError(f"checkpoint must be the path of a folder; got {self.folder!r}.")
+        check_counts(**({} if self.every is None else {"checkpoint_every": self.every}))
+        check_flags("run", resume=self.resume)
+
+
+def read_checkpoint(checkpoint: Any) -> Checkpoint | None:
+    """A plain path is a folder."""
+    return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+
+def on_default_device(state: Any) -> Any:
+    return jax.tree.map(jax.numpy.asarray, state)
+
+
+class RunFolder:
+    """One run's folder. `identity` describes the run; a folder of another run is refused.
+
+    Functions are told apart by name, code and what they hold; code that they call is not looked at.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
+        self.folder = Path(folder)
+        self.identity = json.loads(json.dumps(identity))
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"checkpoint={str(self.folder)!r} is a file; give a folder.")
+        self.book = self.folder / "state.json"
+        self.resume = resume
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator["RunFolder"]:
+        """The folder, for this process alone."""
+        name = f"checkpoint={str(self.folder)!r}"
+        with only_one(self.folder, f"{name}: another run is writing there; wait for it, or give another folder."):
+            yield self.opened()
+
+    def opened(self) -> "RunFolder":
+        """The folder, checked; only then is what a killed run left half written taken away."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.book.exists() and not self.resume:
+            raise ValueError(
+                f"checkpoint={str(self.folder)!r} already holds a run; "
+                "give resume=True (in pf.Checkpoint) to go on with it, or another folder."
+            )
+        for left in self.folder.iterdir():
+            if _UNFINISHED.fullmatch(left.name):
+                left.unlink()
+        return self
+
+    def read_book(self) -> dict[str, Any] | None:
+        """What `state.json` says; None where there is none, `Damaged` where it was altered."""
+        if not self.book.exists():
+            return None
+        try:
+            book = json.loads(self.book.read_text())
+            digest = book.pop("digest")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Damaged(f"{self.book} is not what a run wrote.") from None
+        if digest != _digest_of_book(book):
+            raise Damaged(f"{self.book} was altered or damaged since it was written: its digest does not match.")
+        return book
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the last checkpoint noted; round 0 where there is none."""
+        book = self.read_book()
+        return {"round": 0} if book is None else book["notes"]
+
+    def load(
+        self, state: Any, put: Callable[[Any], Any] = on_default_device
+    ) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
+        """State, chunks of records and notes of the last checkpoint; None where there is none.
+
+        `state` is there for its structure, shapes and dtypes; `put` moves what was stored to the device.
+        """
+        book = self.read_book()
+        if book is None:
+            return None
+        changed = differences(book["identity"], self.identity)
+        if changed:
+            raise ValueError(
+                f"checkpoint={str(self.folder)!r} belongs to another run; these differ: {'; '.join(changed[:5])}."
+            )
+        leaves, structure = jax.tree.flatten(state)
+        found = self._arrays(book, book["state"])
+        stored = [found[f"leaf{i}"] for i in range(len(found))]
+        if [(s.shape, s.dtype) for s in stored] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
+            raise ValueError(f"checkpoint={str(self.folder)!r} holds arrays of other shapes than this run's.")
+        chunks = [self._arrays(book, name) for name in book["records"]]
+        return put(jax.tree.unflatten(structure, stored)), chunks, book["notes"]
+
+    def _arrays(self, book: dict[str, Any], name: str) -> dict[str, np.ndarray]:
+        """The arrays of a file that the book names."""
+        path = self.folder / name
+        if not _ARRAYS.fullmatch(name) or not path.exists():
+            raise Damaged(f"checkpoint={str(self.folder)!r}: state.json names {name!r}, which is not there.")
+        content = path.read_bytes()
+        if digest_of(content) != book["digests"].get(name):
+            raise Damaged(f"{path} was altered or damaged since it was written: its digest does not match.")
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+
+    def save(self, state: Any, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
+        """Write the chunks that are not on the disk yet, then the state, then the book that names them."""
+        names = [f"records-{i:06d}.npz" for i in range(len(chunks))]
+        known = (self.read_book() or {"digests": {}})["digests"]
+        digests = {}
+        for name, chunk in zip(names, chunks, strict=True):
+            digests[name] = known.get(name) or _write_arrays(self.folder / name, chunk)
+        leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        current = f"state-{len(chunks):06d}.npz"
+        digests[current] = _write_arrays(self.folder / current, leaves)
+        book = {"identity": self.identity, "state": current, "records": names, "notes": notes, "digests": digests}
+        write_whole(self.book, json.dumps(book | {"digest": _digest_of_book(book)}).encode())
+        for old in self.folder.glob("state-*.npz"):
+            if _ARRAYS.fullmatch(old.name) and old.name != current:
+                old.unlink()
+
+
+def _digest_of_book(book: dict[str, Any]) -> str:
+    return digest_of(json.dumps(book, sort_keys=True).encode())

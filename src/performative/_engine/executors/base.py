@@ -1,0 +1,73 @@
+"""The slot of executors: how the clients of a round are run."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+from jax.sharding import Mesh
+from jaxtyping import Array
+
+from performative._engine.client import client_round
+from performative._engine.keys import RunKeys
+from performative._engine.setup import Setup
+from performative._engine.sharding import map_rows
+from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
+
+
+class AbstractExecutor(eqx.Module):
+    """How the clients of a round are run. What they compute does not depend on it.
+
+    name:     what a history calls it
+    compiled: whether `run` can be traced into the compiled loop; else Python drives the rounds, and `run` sees numbers
+    """
+
+    name: ClassVar[str] = ""
+    compiled: ClassVar[bool] = True
+
+    @abstractmethod
+    def run(
+        self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
+        drawn: Draws | None = None,
+    ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
+        """Uploads, a row for each row of the cohort that is returned with them, and the memory of all N clients.
+
+        Those that sit out keep theirs to the bit. `drawn` holds numbers for `rows` rows that need not come from keys.
+        """
+
+    def rows(self, size: int, clients: int) -> int:
+        """Rows of `drawn` that `run` is given, where a cohort has `size` rows of `clients`."""
+        return size
+
+    @property
+    def spreads_out(self) -> bool:
+        """Whether row i is client i, whoever takes part: then random numbers can be drawn before a cohort is known."""
+        return False
+
+    def mesh(self) -> Mesh | None:
+        """The devices that clients are dealt out over; None for one device."""
+        return None
+
+
+def map_clients(
+    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys,
+    drawn: Draws | None,
+) -> tuple[Upload, ClientMemory]:  # fmt: skip
+    """One row of the cohort beside the other; `population` holds their rows, along `axes`."""
+    arrays, rest = eqx.partition(population, eqx.is_array)
+
+    def one(
+        setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: Any, client: Array, mine: ClientMemory,
+        steps: Array | None, drawn: Draws | None,
+    ) -> Any:  # fmt: skip
+        mine_keys = keys.of_client(broadcast.round, client)
+        whole = eqx.combine(rows, rest)
+        return client_round(
+            setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, drawn, setup.compute,
+            setup.asks_loss,
+        )  # fmt: skip
+
+    bare = eqx.tree_at(lambda s: s.problem.population, setup, None)
+    lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)
+    shared = eqx.Partial(one, bare, broadcast, keys)
+    each = map_rows(shared, lead, setup.compute.at_once, cohort.ids.shape[0], setup.mesh)
+    return each(arrays, cohort.ids, memory, cohort.steps, drawn)

@@ -1,0 +1,60 @@
+"""The books of privacy beside a run."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from performative._base.messages import warn
+from performative._engine.checkpoint import RunFolder
+from performative._engine.setup import Setup
+from performative.algorithm import Algorithm
+from performative.callbacks.news import News
+from performative.history import History
+from performative.privacy.promise import BOOK, Privacy
+from performative.problem import Problem
+
+
+def read_ledger(
+    privacy: Any, problem: Problem, algorithm: Algorithm, books: RunFolder | None, theta: Any = None,
+    unseen_rows: bool = False, seen: tuple[str, ...] = (),
+) -> Any:  # fmt: skip
+    """The books of privacy, with what an earlier part of the run has spent; None where none are kept.
+
+    `seen` names what looks at more than published models: it voids the guarantee.
+    """
+    if privacy is None:
+        if books is not None and (books.notes.get("ledger") or (books.folder / BOOK).exists()):
+            raise ValueError("privacy: the run in the checkpoint keeps a ledger; give privacy= to go on with it.")
+        return None
+    from performative.privacy.ledger import Ledger  # the accountant takes a while to import
+
+    if not isinstance(privacy, Privacy):
+        raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
+    ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta, unseen_rows, seen)
+    for told in ledger.guarantee.not_covered if ledger.guarantee.promised else ():
+        warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.")
+    ledger.resume({"round": 0} if books is None else books.notes)
+    return ledger
+
+
+def add_ledger(history: History, ledger: Any, allowed: int, wanted: int) -> History:
+    """The history with epsilon at each record, and what is promised among its facts."""
+    column = np.broadcast_to(ledger.column(history.rounds), (history.repeats, len(history.rounds)))
+    last = int(history.rounds[-1])
+    return dataclasses.replace(
+        history,
+        records={**history.records, "epsilon": np.array(column)},
+        meta={**history.meta, "privacy": ledger.summary(last, wanted, last == allowed < wanted)},
+    )
+
+
+def published_names(setup: Setup) -> tuple[str, ...]:
+    """Records that callbacks may see where there is privacy: metrics of the model alone, and epsilon."""
+    return ("epsilon", *(name for name, metric in setup.metrics.items() if not metric.unprotected))
+
+
+def with_epsilon(news: News, ledger: Any, repeats: int) -> News:
+    """The news with epsilon at each record."""
+    spent = np.broadcast_to(ledger.column(news.rounds), (repeats, len(news.rounds)))
+    return dataclasses.replace(news, records=news.records | {"epsilon": spent})

@@ -1,0 +1,98 @@
+"""The numbers that a run records by itself: metrics, as a user's own are."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from performative._engine.cohorts import broken_rows, present
+from performative._engine.totals import Total, sum_of
+from performative.aggregators import weighted_sum
+from performative.record import Metric, Record
+from performative.types import Cohort, Theta, Upload, masked_mean, squared_norm
+
+
+class DistanceTo(eqx.Module):
+    """|theta - point|."""
+
+    point: Theta
+
+    def __call__(self, view: Any) -> Array:
+        return jnp.sqrt(squared_norm(jax.tree.map(jnp.subtract, view.theta, self.point)))
+
+
+def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
+    """sum_i a_i |theta_i - theta_bar|^2 / sum_i a_i over the cohort, theta_bar the mean with the same weights."""
+    # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
+    weight, total = cohort.weight, jnp.sum(cohort.weight)
+    total = jnp.where(total > 0, total, 1)  # a cohort of clients without weight agrees by convention
+    centre = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
+    apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
+    return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
+
+
+def consensus(view: Any) -> Array:
+    return consensus_error(view.cohort, view.upload)
+
+
+def server_levels(view: Any) -> dict[str, Array]:
+    """The aggregator's own."""
+    aggregator = view.algorithm.aggregator
+    return aggregator.levels(view.upload.to_aggregate(), view.cohort, view.weights, view.server.before.aggregator)
+
+
+def world_metrics(view: Any) -> dict[str, Array]:
+    """How clients' worlds moved, in the mean over those who were heard."""
+    return masked_mean(view.upload.drift, view.cohort.active)
+
+
+def elapsed(view: Any) -> Array:
+    return view.time
+
+
+def uploads(view: Any) -> Total:
+    """Of all who were asked, also those whose update was left out."""
+    return sum_of(present(view.asked).astype(jnp.int32), view.time.dtype)
+
+
+def client_counts(view: Any) -> dict[str, Total]:
+    """What estimators and channels count, of all who were asked."""
+    here = present(view.asked)
+    return {
+        name: sum_of(jnp.where(here, counts, jnp.zeros_like(counts)), view.time.dtype)
+        for name, counts in view.upload.metrics.items()
+    }
+
+
+def nonfinite_updates(view: Any) -> Array:
+    return broken_rows(view.asked, view.upload)[1]
+
+
+# A function that returns a dict gives several numbers, under names of their own.
+_OWN = {
+    "server_levels": Metric(server_levels, unprotected=True),
+    "world_metrics": Metric(world_metrics, unprotected=True),
+    "consensus": Metric(consensus, unprotected=True),
+    "time": Metric(elapsed, "total", unprotected=True),
+    "uploads": Metric(uploads, "total", unprotected=True),
+    "client_counts": Metric(client_counts, "total", unprotected=True),
+    "broken_updates": Metric(nonfinite_updates, "total", unprotected=True),
+}
+
+
+def own_metrics(record: Record) -> dict[str, Metric]:
+    """Ours, without distances: those need points."""
+    return {name: metric for name, metric in _OWN.items() if record.consensus or name != "consensus"}
+
+
+def distances(points: dict[str, Theta]) -> dict[str, Metric]:
+    """{"stable": theta_PS, ...} as metrics; None where a point is not known."""
+    known = {name: point for name, point in points.items() if point is not None}
+    return {f"distance_to_{name}": Metric(DistanceTo(point), unprotected=True) for name, point in known.items()}
+
+
+def is_own(name: str) -> bool:
+    """Whether a metric is one of ours."""
+    return name in _OWN or name.startswith("distance_to_")

@@ -1,0 +1,59 @@
+"""What several processes that share a run (`jax.distributed`) have to say to each other."""
+
+import json
+import zlib
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh
+from jaxtyping import Array
+
+from performative._base.describe import describe
+from performative._engine.checkpoint import RunFolder
+
+
+def several(mesh: Mesh | None) -> bool:
+    """Whether other processes take part in this run."""
+    return mesh is not None and jax.process_count() > 1
+
+
+def from_all(value: int) -> list[int]:
+    """What each process has to say, a whole number below 2^31."""
+    return [int(v) for v in multihost_utils.process_allgather(np.asarray(value, np.int32))]
+
+
+def agree(what: str, value: Any, advice: str) -> None:
+    """Refuse to go on where processes differ: they would wait for each other for ever."""
+    told = from_all(zlib.crc32(json.dumps(describe(value)).encode()) >> 1)
+    others = sum(other != told[jax.process_index()] for other in told)
+    if others:
+        raise ValueError(
+            f"{what} must be the same in all {len(told)} processes; "
+            f"those of process {jax.process_index()} differ from those of {others} others. {advice}"
+        )
+
+
+class Fetched:
+    """An array of a run, cut to `shape`, that is brought to the host when NumPy asks for it. All processes must ask."""
+
+    def __init__(self, leaf: Array, shape: tuple[int, ...]):
+        self.leaf, self.shape, self.dtype = leaf, shape, leaf.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        leaf = self.leaf
+        if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+            leaf = multihost_utils.process_allgather(leaf, tiled=True)
+        return np.asarray(leaf, dtype)[tuple(map(slice, self.shape))]
+
+
+def save_once(books: RunFolder, state: Any, chunks: Any, notes: dict[str, Any], mesh: Mesh | None) -> None:
+    """Write a checkpoint. Of several processes the first one writes, and none goes on before it is there."""
+    if not several(mesh) or jax.process_index() == 0:
+        books.save(state, chunks, notes)
+    else:
+        for leaf in jax.tree.leaves(state):  # the writer gets to see what lies here only if all ask
+            np.asarray(leaf)
+    if several(mesh):
+        multihost_utils.sync_global_devices("checkpoint")

@@ -1,0 +1,100 @@
+"""A problem and an algorithm made ready to run: what `run`, `estimate_memory` and a live federation begin with."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from performative._base.describe import describe
+from performative._engine.cautions import caution_before
+from performative._engine.clock import Clock
+from performative._engine.compute import Compute
+from performative._engine.metrics import distances
+from performative._engine.prepare import check_fit, on_device, place_start, read_theta
+from performative._engine.programs import cache_compilations, same_function
+from performative._engine.setup import Setup, on_mesh, prepare
+from performative._engine.sharding import everywhere
+from performative.algorithm import Algorithm
+from performative.errors import check_finite, check_like
+from performative.problem import Problem
+from performative.record import Record
+
+
+class Ready(NamedTuple):
+    """Checked, cast and on the device; `stable` is the stable point, None where it is not known."""
+
+    setup: Setup
+    start: Any
+    stable: Any
+
+
+def make_ready(
+    problem: Problem, algorithm: Algorithm, theta: Any, clock: Clock, record: Record, precision: Any,
+    mesh: Mesh | None = None,
+) -> Ready:  # fmt: skip
+    """The setup with all that is recorded, and the start."""
+    cache_compilations()
+    problem = with_known_loss(problem)
+    ready = prepare(problem, algorithm, clock, record)
+    caution_before(problem, algorithm)
+    setup = on_device(ready, precision) if mesh is None else on_mesh(ready, precision, mesh)
+    start = read_theta(problem, theta, precision)
+    check_fit(setup.problem, start)
+    algorithm.estimator.check(problem, start, algorithm.batch)
+    start = place_start(setup.problem, start, given=theta is not None)
+    points = everywhere(on_device(find_points(problem, start, record), precision), mesh)
+    if points["stable"] is not None:
+        algorithm.estimator.check_point(problem, points["stable"])
+    return Ready(with_distances(setup, points), start, points["stable"])
+
+
+def with_known_loss(problem: Any) -> Any:
+    """With the loss that was seen before, where it is the same; what is no problem is refused later."""
+    return dataclasses.replace(problem, loss=same_function(problem.loss)) if isinstance(problem, Problem) else problem
+
+
+def with_distances(setup: Setup, points: dict[str, Any]) -> Setup:
+    """The setup that records distances to these points."""
+    return dataclasses.replace(setup, metrics=setup.metrics | distances(points))
+
+
+def about(algorithm: Algorithm, seed: int | None, setup: Setup, seconds: float, compute: Compute) -> dict[str, Any]:
+    """What every history says of itself."""
+    return {
+        "algorithm": algorithm.name,
+        "config": describe(algorithm),
+        "seed": seed,
+        "dtype": str(setup.weights.dtype),
+        "seconds": round(seconds, 4),
+        "compute": str(compute),
+    }
+
+
+def find_points(problem: Problem, start: Any, record: Record) -> dict[str, Any]:
+    """Points to measure distances to: those given, else closed forms where the population has them."""
+    weights, stable, optimal = problem.client_weights, record.stable, record.optimal
+    if stable is None:
+        stable = _inside(problem, problem.population.stable_point(problem.loss, weights))
+    if optimal is None:
+        optimal = _inside(problem, problem.population.optimal_point(problem.loss, weights))
+    for name, point in (("stable", stable), ("optimal", optimal)):
+        if isinstance(point, str):
+            raise ValueError(
+                f"{name} must be a point shaped like theta, such as pf.{name}_point(problem); got {point!r}."
+            )
+        if point is None:
+            continue
+        for leaf in jax.tree.leaves(point):
+            check_finite("run", **{name: leaf})
+        check_like(name, point, start)
+    return {"stable": stable, "optimal": optimal}
+
+
+def _inside(problem: Problem, point: Any) -> Any:
+    """A closed form, None where it lies outside of the domain: there it is not the point that training goes to."""
+    if point is None or problem.domain is None:
+        return point
+    return point if np.allclose(np.asarray(problem.domain.project(jnp.asarray(point))), point, rtol=1e-6) else None

@@ -1,0 +1,107 @@
+"""Expected losses: what the learner believes (decoupled) and what it gets (performative)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from performative._base.client_axis import client_axes
+from performative.problem import Problem
+from performative.types import Theta, World
+
+# Draws a client where an expectation has no exact rule.
+NODES = 2048
+# Up to this many numbers are held at once (32 MB in float64); beyond, clients are taken in blocks.
+_SAMPLES = 1 << 22
+# Beyond this many numbers, samples of one client are taken in blocks too, of at least so many. A model of _SMALL_MODEL
+# numbers is a network.
+_SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
+
+
+def client_risks(
+    problem: Problem, theta: Theta, deployed: Theta, world: World = None, nodes: int = NODES, every: int = 1
+) -> Float[Array, " N"]:
+    """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
+
+    Exact over finite tables and, for smooth losses, over Gaussian data of few dimensions; else over fixed draws (common
+    random numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
+    many clients are taken in blocks, and what their derivatives need is computed again rather than stored. `every` = k
+    takes every k-th of these samples only, for a first look.
+    """
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+
+    def one(rows: Any, world: Any) -> Array:
+        population = eqx.combine(rows, rest)
+        here = population.settle(deployed, problem.loss) if world is None else world
+        noise, share = population.nodes_within(here, deployed, nodes)
+        if every > 1:
+            noise, share = jax.tree.map(lambda leaf: leaf[::every], noise), share[::every]
+            share = share / jnp.sum(share)
+
+        def of_sample(u: Any) -> Array:
+            return problem.loss(theta, population.sample(u, here, deployed))
+
+        each = jax.vmap(of_sample)(noise) if few == count else jax.lax.map(of_sample, noise, batch_size=few)
+        return jnp.sum(share.astype(each.dtype) * each)
+
+    axes = client_axes(arrays)
+    count, width = shape_of_nodes(problem, deployed, nodes)
+    count = -(-count // every)
+    few = samples_at_once(theta, count, width)
+    block = max(1, _SAMPLES // (count * width)) if few == count else 1
+    if problem.clients <= block:
+        lead = (axes, None if world is None else 0)
+        return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world)
+    rows = jax.tree.map(lambda axis, leaf: None if axis is None else leaf, axes, arrays, is_leaf=_is_none)
+    shared = jax.tree.map(lambda axis, leaf: leaf if axis is None else None, axes, arrays, is_leaf=_is_none)
+    again = jax.checkpoint(lambda each: one(eqx.combine(each[0], shared), each[1]))
+    return jax.lax.map(again, (rows, world), batch_size=block)
+
+
+def samples_at_once(theta: Theta, count: int, width: int) -> int:
+    """How many of `count` samples of `width` numbers each to take the loss of side by side.
+
+    What a network writes down on its way to the loss of a sample is taken to be as long as the network itself: true of
+    the usual ones, and much too careful for most.
+    """
+    size = sum(leaf.size for leaf in jax.tree.leaves(theta))
+    return min(count, max(_FEWEST, _NUMBERS // (width if size < _SMALL_MODEL else max(width, size))))
+
+
+def count_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> int:
+    """Samples a client that its expectation is taken over."""
+    return shape_of_nodes(problem, deployed, nodes)[0]
+
+
+def shape_of_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> tuple[int, int]:
+    """Samples a client that its expectation is taken over, and the numbers in one of them."""
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+
+    def first(rows: Any) -> Any:
+        population = eqx.combine(rows, rest)
+        world = population.settle(deployed, problem.loss)
+        noise, share = population.nodes_within(world, deployed, nodes)
+        return share, population.sample(jax.tree.map(lambda leaf: leaf[0], noise), world, deployed)
+
+    lead = (client_axes(arrays),)
+    share, z = jax.eval_shape(jax.vmap(first, in_axes=lead, axis_size=problem.clients), arrays)
+    return share.shape[1], max(1, sum(leaf.size for leaf in jax.tree.leaves(z)) // problem.clients)
+
+
+def decoupled_risk(
+    problem: Problem,
+    weights: Float[Array, " N"],
+    theta: Theta,
+    deployed: Theta,
+    world: World = None,
+    nodes: int = NODES,
+    every: int = 1,
+) -> Float[Array, ""]:
+    """f(theta; deployed) = sum_i p_i f_i(theta; deployed); at deployed = theta the performative risk."""
+    return jnp.sum(weights * client_risks(problem, theta, deployed, world, nodes, every))
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None

@@ -1,0 +1,111 @@
+"""The server's part of a round: choose and broadcast, then aggregate. The same in simulation and over a network."""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from performative._base.client_axis import client_axes, take_clients, take_rows
+from performative._engine.cohorts import reject_broken, spread_out, where_rows
+from performative._engine.keys import RunKeys
+from performative._engine.records import Report
+from performative._engine.risk import NODES
+from performative._engine.setup import Setup
+from performative._engine.sharding import map_rows
+from performative._engine.totals import add_at, as_total
+from performative.errors import check_like
+from performative.participation import Selection
+from performative.types import Broadcast, ClientMemory, Cohort, Memory, ServerMemory, State, Upload
+
+
+def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, Memory]:
+    """The server chooses the cohort and says what it has to say."""
+    algorithm, server = setup.algorithm, keys.of_server(state.round)
+    measure = functools.partial(measure_losses, setup, state)
+    selection = Selection(setup.weights, setup.tables, state.round, state.theta, measure)
+    cohort, chosen = algorithm.participation.select(server, selection, state.server.participation)
+    deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
+    extra = algorithm.aggregator.broadcast(state.server.aggregator)
+    size = algorithm.participation.size(setup.weights.shape[0])
+    return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size), chosen
+
+
+def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: int | None = None) -> Array:
+    """The loss of each of these clients at the server's model, on data as they respond to the model last deployed.
+
+    Exact (over a table, or the nodes of a law) where `samples` is None.
+    """
+    problem, theta, deployed = setup.problem, state.theta, state.deployed
+    rows, axes = take_clients(problem.population, ids)
+    arrays, rest = eqx.partition(rows, eqx.is_array)
+
+    def one(rows: Any, client: Array, world: Any) -> Array:
+        population = eqx.combine(rows, rest)
+        if samples is None:
+            noise, share = population.nodes_within(world, deployed, NODES)
+        else:
+            noise = population.draw(jax.random.fold_in(key, client), (samples,), deployed)
+            share = jnp.full((samples,), 1 / samples, setup.weights.dtype)
+        each = jax.vmap(lambda u: problem.loss(theta, population.sample(u, world, deployed)))(noise)
+        return jnp.sum(share.astype(each.dtype) * each)
+
+    worlds = take_rows(state.clients.world, ids)
+    return jax.vmap(one, in_axes=(axes, 0, 0))(arrays, ids, worlds)
+
+
+def move_absent_worlds(
+    setup: Setup, before: ClientMemory, after: ClientMemory, cohort: Cohort, broadcast: Broadcast
+) -> ClientMemory:
+    """absent="moves": the worlds of clients that sat out react to the deployed model too (costs O(N))."""
+    population = setup.problem.population
+    if before.world is None or setup.algorithm.participation.everyone:
+        return after
+    arrays, rest = eqx.partition(population, eqx.is_array)
+    loss, N = setup.compute.loss(setup.problem.loss), jax.tree.leaves(before.world)[0].shape[0]
+
+    def one(deployed: Any, loss: Any, rows: Any, world: Any) -> Any:
+        return eqx.combine(rows, rest).deploy(world, deployed, loss)
+
+    shared, lead = eqx.Partial(one, broadcast.deployed, loss), (client_axes(arrays), 0)
+    react = map_rows(shared, lead, setup.compute.at_once, N, setup.mesh)
+    present = spread_out(cohort, N).active
+    assert present is not None
+    world = where_rows(present, after.world, react(arrays, before.world))
+    return ClientMemory(world, after.batch, after.estimator, after.channel)
+
+
+def close_round(
+    setup: Setup,
+    state: State,
+    cohort: Cohort,
+    broadcast: Broadcast,
+    upload: Upload,
+    clients: ClientMemory,
+    chosen: Memory,
+) -> tuple[State, Report]:
+    """The aggregator turns uploads into a move."""
+    algorithm, problem = setup.algorithm, setup.problem
+    asked, cohort = cohort, reject_broken(cohort, upload)
+    chosen = algorithm.participation.observe(cohort, upload, chosen)
+    move, aggregated = algorithm.aggregator.aggregate(
+        state.theta, upload.to_aggregate(), cohort, setup.weights, state.server.aggregator
+    )
+    check_like(f"the move of {type(algorithm.aggregator).__name__}", move, state.theta)
+    theta = jax.tree.map(jnp.add, state.theta, move)
+    if problem.domain is not None:
+        theta = problem.domain.project(theta)
+    if algorithm.absent == "moves":
+        clients = move_absent_worlds(setup, state.clients, clients, cohort, broadcast)
+    counts = state.participation
+    if counts is not None:
+        in_place = algorithm.participation.everyone and setup.mesh is None  # row i is client i
+        counts = (
+            counts + as_total(cohort.weight, counts.high.dtype)
+            if in_place
+            else add_at(counts, cohort.ids, cohort.weight)
+        )
+    after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
+    return after, Report(state, asked, cohort, upload)

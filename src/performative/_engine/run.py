@@ -1,0 +1,202 @@
+"""`run`: one problem, one algorithm, many repeats."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative._base.describe import describe
+from performative._base.messages import coded, tell, warn
+from performative._engine.books import write_history
+from performative._engine.cautions import caution_after, judge
+from performative._engine.checkpoint import Checkpoint, RunFolder
+from performative._engine.chunk import Frozen, Watch
+from performative._engine.clock import Clock
+from performative._engine.drive import drive
+from performative._engine.executors import AbstractExecutor, pick_executor
+from performative._engine.keys import NUMERICS
+from performative._engine.layout import Footprint, choose_compute, measure_footprint, set_compute
+from performative._engine.ledgers import add_ledger, read_ledger
+from performative._engine.options import Options, read_dtype, read_options, repeat_keys
+from performative._engine.prepare import check_length
+from performative._engine.processes import agree, several
+from performative._engine.ready import about, make_ready
+from performative._engine.secrets import check_grid, secret_keys
+from performative._engine.setup import Setup
+from performative._engine.sharding import describe_mesh, everywhere, share_work, to_host
+from performative.algorithm import Algorithm
+from performative.errors import check_counts
+from performative.history import History
+from performative.privacy.promise import Privacy
+from performative.problem import Problem
+from performative.record import RISK_POINTS, Record
+
+# A run whose data and memory alone are this many times what is free is not begun.
+_FAR_TOO_MUCH = 2
+
+
+def run(
+    problem: Problem,
+    algorithm: Algorithm,
+    rounds: int,
+    theta: Any = None,
+    seed: int = 0,
+    repeats: int = 1,
+    *,
+    record: Record | None = None,
+    callbacks: Sequence[Any] = (),
+    clock: Clock | None = None,
+    privacy: Privacy | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    dtype: str | None = None,
+    executor: str | AbstractExecutor | None = None,
+    clients_at_once: int | None = None,
+    **old: Any,
+) -> History:
+    """Run an algorithm on a problem, `repeats` times at once, and return what was recorded.
+
+    rounds:           server rounds
+    theta:            the start; None for zeros where the population settles the shape
+    seed, repeats:    repeat r of a seed is the same trajectory however many repeats there are
+    record:           pf.Record(every, theta, risks, metrics, ...): what is written down
+    callbacks:        called between chunks with the new records, see `pf.callbacks`
+    clock:            what a local step and an exchange cost in simulated time
+    privacy:          pf.Privacy(delta, epsilon): epsilon so far is recorded; a run stops before it exceeds its budget
+    checkpoint:       folder for state and history, or pf.Checkpoint(folder, every, resume): with resume=True a run that
+                      was killed goes on from there, to the same bits
+    dtype:            "float32" (default), "float64", or "bfloat16": gradients in bfloat16, all else in float32
+    executor:         "dense", "gather", "loop" or one of your own; None picks one, and `history.meta["executor"]` says
+                      which. "sharded" deals clients out over all devices, their data and memory too; those of several
+                      processes after `jax.distributed.initialize`, each of which calls `run` alike
+    clients_at_once:  clients that compute side by side (on each device), to save memory; None takes as many as fit,
+                      and `history.meta["compute"]` says what was chosen
+
+    Keywords of old (record_theta, every, risk, consensus, stable, optimal, limit, checkpoint_every, resume, at_once,
+    progress) still work, with a warning that names their new place.
+    """
+    check_counts(rounds=rounds, repeats=repeats)
+    options = read_options("run", Record(), record, callbacks, clock, dtype, executor, clients_at_once, old, checkpoint)
+    with jax.enable_x64(options.precision == jnp.float64), contextlib.ExitStack() as stack:
+        return _run(problem, algorithm, rounds, theta, seed, repeats, privacy, options, stack)
+
+
+def _run(
+    problem: Problem, algorithm: Algorithm, rounds: int, theta: Any, seed: int, repeats: int, privacy: Any,
+    options: Options, stack: contextlib.ExitStack,
+) -> History:  # fmt: skip
+    """Prepare, drive, write the history."""
+    record, kept = options.record, options.checkpoint
+    mesh = options.executor.mesh() if isinstance(options.executor, AbstractExecutor) else None
+    if options.executor == "sharded":
+        mesh = pick_executor("sharded", algorithm).mesh()
+    if privacy is not None and several(mesh):
+        raise ValueError("privacy: its books are kept by one process; run this one in a single process.")
+    setup, start, stable = make_ready(problem, algorithm, theta, options.clock, record, options.precision, mesh)
+    check_length(rounds, algorithm)
+    if several(mesh):
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(setup) if hasattr(leaf, "shape")]
+        told = [rounds, seed, repeats, dataclasses.asdict(record), options.dtype, options.clients_at_once]
+        folder = None if kept is None else [kept.every, kept.resume]
+        agree("run: the arguments", [*told, shapes, algorithm, start, folder], "Call it alike.")
+    setup, footprint = _lay_out(setup, start, repeats, options, mesh)
+    watch = Watch(record.every, record.theta == "all", pick_executor(options.executor, algorithm))
+    books = None
+    if kept is not None:
+        identity = _identity(problem, algorithm, start, seed, repeats, watch, options, setup)
+        books = RunFolder(kept.folder, identity, kept.resume)
+        # Of several processes the first one writes; the others read what it wrote.
+        books = stack.enter_context(books.held()) if jax.process_index() == 0 else books
+    seen = record.looks_at() + options.calls.looks_at()
+    ledger = read_ledger(privacy, problem, algorithm, books, theta, seen=seen)
+    setup = dataclasses.replace(setup, guarded=ledger is not None)
+    wanted, rounds = rounds, rounds if ledger is None else ledger.most_rounds(rounds)
+    secure = ledger is not None and ledger.secure
+    if secure:
+        check_grid(problem, algorithm, start)
+    # Who is drawn must be as hard to guess as the noise.
+    keys = secret_keys(repeats) if secure else repeat_keys(seed, repeats)
+    fixed = Frozen(setup, everywhere(keys, mesh))
+    every = None if kept is None else kept.every or max(1, rounds // RISK_POINTS)
+    meta = about(algorithm, None if secure else seed, setup, 0.0, setup.compute)
+    driven = drive(
+        fixed, start, watch, rounds,
+        points=record.points, limit=record.limit, about=meta | {"label": algorithm.name}, folder=books,
+        checkpoint_every=every, calls=options.calls, ledger=ledger,
+    )  # fmt: skip
+    where = "" if mesh is None else "on each device: "
+    meta |= {"seconds": round(driven.seconds, 4), "compute": where + str(setup.compute)}
+    meta |= {} if footprint is None else {"memory": where + str(footprint)}
+    meta |= {} if driven.stopped_by is None else {"stopped_by": driven.stopped_by}
+    if mesh is not None:
+        meta["executor"] = describe_mesh(mesh)
+    end = to_host(driven.state, problem.clients, mesh, 1)
+    notes = review(problem, algorithm, end.clients.estimator, end.server.aggregator)
+    for note in notes:
+        tell(note)
+    meta |= {"notes": notes} if notes else {}
+    history = write_history(fixed, start, watch, rounds, driven.chunks, driven.state, meta, driven.first)
+    history = judge(history)
+    caution_after(history, problem, algorithm, start, stable, driven.chunks[0].get("first_risk"))
+    return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
+
+
+def _lay_out(setup: Setup, start: Any, repeats: int, options: Options, mesh: Any) -> tuple[Setup, Footprint | None]:
+    """The setup with its compute chosen; refused where it cannot fit."""
+    at_once = options.clients_at_once
+    compute, footprint = choose_compute(setup, start, repeats, at_once, half=options.half)
+    if mesh is not None:
+        compute, footprint = share_work(compute, footprint, at_once, mesh)
+    if footprint is not None and footprint.standing > _FAR_TOO_MUCH * footprint.available:
+        raise ValueError(coded("far-too-large", f"run: repeats={repeats} need {footprint}."))
+    if footprint is not None and footprint.missing:
+        warn("not-enough-memory", f"run: it needs {footprint}.")
+    return dataclasses.replace(setup, compute=compute), footprint
+
+
+def _identity(
+    problem: Problem, algorithm: Algorithm, start: Any, seed: int, repeats: int, watch: Watch, options: Options,
+    setup: Setup,
+) -> dict[str, Any]:  # fmt: skip
+    """What makes a run the same run, for a checkpoint."""
+    assert options.checkpoint is not None
+    return {
+        "numerics": NUMERICS,
+        "problem": describe(problem),
+        "algorithm": describe(algorithm),
+        "start": describe(start),
+        "seed": seed,
+        "repeats": repeats,
+        "record": describe(options.record),
+        "metrics": describe(setup.metrics),
+        "executor": describe(watch.executor),
+        "checkpoint_every": options.checkpoint.every,
+        "dtype": str(setup.weights.dtype),
+        "clock": describe(options.clock),
+        "half": options.half,
+    }
+
+
+def review(problem: Problem, algorithm: Algorithm, estimator: Any, aggregator: Any) -> list[str]:
+    """What the memories after a run give reason to say; they lead with an axis of repeats."""
+    notes = algorithm.estimator.review(estimator)
+    return notes + algorithm.aggregator.review(aggregator, estimator, problem.client_weights)
+
+
+def estimate_memory(
+    problem: Problem, algorithm: Algorithm, theta: Any = None, repeats: int = 1, *, dtype: str | None = None
+) -> Footprint:
+    """What a run would need on this machine's device, and how many clients would compute at once. Nothing is run.
+
+    By tracing one client's round: its bytes have been between 0.9 and 1.9 times those of the compiled program.
+    """
+    check_counts(repeats=repeats)
+    precision = read_dtype(dtype)
+    with jax.enable_x64(precision == jnp.float64):
+        setup, start, _ = make_ready(problem, algorithm, theta, Clock(), Record(), precision)
+        half = dtype == "bfloat16"
+        return measure_footprint(set_compute(setup, start, half), start, repeats)

@@ -1,0 +1,107 @@
+"""Noise from the system's entropy, drawn ahead for the rounds of a chunk."""
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative._base.noise import GRID, size_of
+from performative._engine.chunk import Frozen, Watch
+from performative.algorithm import Algorithm
+from performative.facts import said_bound
+from performative.privacy.secure import discrete_gaussian
+from performative.problem import Problem
+from performative.types import Draws, Theta
+
+# What rounding may take of a clip, and the largest sum of whole steps: half of what an int32 holds.
+_MOST_LOST = 0.1
+_LARGEST = 2**30
+
+
+def noise_of_client(algorithm: Algorithm, start: Theta) -> Draws:
+    """The noise of one client's round, as shapes; None where a part adds none."""
+    key = jax.random.key(0)
+
+    def of(part: Any, draw: Any) -> Any:
+        return jax.eval_shape(draw) if part.grid_noise else None
+
+    return Draws(
+        None,
+        of(algorithm.estimator, lambda: algorithm.estimator.draw(key, algorithm.steps, start)),
+        of(algorithm.channel, lambda: algorithm.channel.draw(key, start)),
+    )
+
+
+def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Draws:
+    """The shapes of one round's noise: repeats, rows of the cohort, then what the part draws."""
+    algorithm, clients = fixed.setup.algorithm, fixed.setup.weights.shape[-1]
+    rows = watch.executor.rows(algorithm.participation.size(clients), clients)
+    each = noise_of_client(algorithm, start)
+    return jax.tree.map(lambda leaf: (len(fixed.keys), rows, *leaf.shape), each)
+
+
+def bytes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> int:
+    """What one round's noise takes."""
+    shapes = jax.tree.leaves(shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
+    return 4 * sum(int(np.prod(shape)) for shape in shapes)
+
+
+def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: int) -> Draws:
+    """Noise for `rounds` rounds, in arrays with room for `room`, so that chunks of every length share a program."""
+
+    def draw(shape: tuple[int, ...]) -> Any:
+        filled = np.zeros((room, *shape), np.int32)
+        filled[:rounds] = discrete_gaussian(GRID, (rounds, *shape))
+        return jnp.asarray(filled)
+
+    return jax.tree.map(draw, shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
+
+
+def client_secrets(algorithm: Algorithm, start: Theta) -> Draws:
+    """One client's noise of one round, drawn by the client itself."""
+    each = noise_of_client(algorithm, start)
+    return jax.tree.map(lambda leaf: jnp.asarray(discrete_gaussian(GRID, leaf.shape)), each)
+
+
+def secret_keys(repeats: int) -> Any:
+    """Keys for samples and cohorts that no seed gives away, one a repeat."""
+    words = np.frombuffer(os.urandom(8 * repeats), np.uint32).reshape(repeats, 2)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+
+def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
+    """Refuse numbers for which sums of whole steps would not fit, or rounding would take much of the clip."""
+    shares = []
+    if algorithm.estimator.grid_noise:
+        shares.append((said_bound(algorithm.estimator), 1.0, algorithm.batch.largest(problem.population)))
+    if algorithm.channel.grid_noise:
+        size = algorithm.participation.size(problem.clients)
+        shares.append((said_bound(algorithm.channel), float(np.sqrt(size)), 1))
+    for bound, share, rows in shares:
+        if bound is None:
+            raise ValueError(
+                'privacy: noise="secure" needs to know clip and noise of the part that adds it; it must tell them in '
+                "`bound`."
+            )
+        name = bound.owner
+        noise = float(np.asarray(bound.noise_multiplier)) / share
+        if noise == 0:
+            raise ValueError(f'privacy: noise="secure" needs {name}(noise_multiplier) above 0.')
+        lost = noise * float(np.sqrt(size_of(start))) / (2 * GRID)
+        if lost > _MOST_LOST:
+            raise ValueError(
+                f'privacy: noise="secure" rounds to a grid that would take {100 * lost:.0f} % of {name}\'s clip, with '
+                f"noise_multiplier {noise:.4g} and {size_of(start)} parameters; use less noise and larger samples."
+            )
+        memory = 0.0 if bound.memory_clip is None else float(np.asarray(bound.memory_clip) / np.asarray(bound.clip))
+        if rows * (1 + memory) * GRID / noise > _LARGEST:
+            raise ValueError(
+                f'privacy: noise="secure" counts in whole numbers, and a sum of {rows} gradients with noise_multiplier '
+                f"{noise:.4g} of {name} may not fit; use more noise or smaller samples."
+            )
+
+
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, tuple)

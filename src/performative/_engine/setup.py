@@ -1,0 +1,125 @@
+"""What the engine runs: a problem and an algorithm with their tables worked out, and the first state."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import PyTree
+
+from performative._base.client_axis import client_axes, take_clients
+from performative._engine.client import init_client
+from performative._engine.clock import Clock
+from performative._engine.compute import ALL_AT_ONCE, Compute
+from performative._engine.metrics import is_own, own_metrics
+from performative._engine.prepare import check_owners, check_rows, check_schedule, on_device
+from performative._engine.programs import same_function
+from performative._engine.sharding import filled, map_rows, place
+from performative._engine.totals import zero_total
+from performative.algorithm import Algorithm
+from performative.problem import Problem
+from performative.record import Metric, Record
+from performative.types import Broadcast, ClientMemory, Local, Numbers, ServerMemory, State, Theta, Upload
+
+
+class Setup(eqx.Module):
+    """A problem and an algorithm made ready: numbers on the device, weights spelled out, tables worked out.
+
+    With a `mesh` the clients are dealt out over its devices (see `sharding`). `clients` and `cohorts` as in `Record`;
+    where `guarded`, metrics see published models only.
+    """
+
+    problem: Problem
+    algorithm: Algorithm
+    weights: Numbers
+    tables: PyTree
+    clock: Clock
+    metrics: dict[str, Metric] = eqx.field(default_factory=dict)
+    compute: Compute = ALL_AT_ONCE
+    mesh: Mesh | None = eqx.field(static=True, default=None)
+    clients: tuple[str, ...] = eqx.field(static=True, default=())
+    cohorts: bool = eqx.field(static=True, default=False)
+    guarded: bool = eqx.field(static=True, default=False)
+
+    @property
+    def asks_loss(self) -> bool:
+        """Whether clients tell the mean loss of their batches."""
+        return self.algorithm.participation.wants_loss or "loss" in self.clients
+
+
+def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record | None = None) -> Setup:
+    """Check that the parts serve this problem, and work out their tables. Still on the host."""
+    check_owners(problem, algorithm)
+    check_schedule(algorithm.rate)
+    weights = np.asarray(problem.client_weights)
+    algorithm.participation.check(weights)
+    algorithm.aggregator.check(weights, algorithm.participation)
+    check_rows(problem, algorithm)
+    clock.check(len(weights))
+    # Names are for people: in a compiled program they would only make it compile again.
+    problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
+    algorithm = dataclasses.replace(algorithm, name="", from_data=())
+    record, tables = Record() if record is None else record, algorithm.participation.tables(weights)
+    for name in record.metrics:
+        if is_own(name):
+            raise ValueError(f"metrics: {name!r} is recorded already; give yours another name.")
+    metrics = own_metrics(record) | {name: _known(metric) for name, metric in record.metrics.items()}
+    return Setup(problem, algorithm, weights, tables, clock, metrics, clients=record.clients, cohorts=record.cohorts)
+
+
+def _known(metric: Metric) -> Metric:
+    """With a function that has been seen before, where it is the same: what was compiled for that one serves."""
+    return eqx.tree_at(lambda m: m.function, metric, same_function(metric.function, "metric"), is_leaf=callable)
+
+
+def on_mesh(setup: Setup, dtype: Any, mesh: Mesh) -> Setup:
+    """The same over many devices: the clients' data dealt out, all else whole on each. Straight from the host."""
+
+    def move(axis: int | None, tree: Any) -> Any:
+        return on_device(tree, dtype, functools.partial(place, mesh=mesh, axis=axis))
+
+    population = setup.problem.population
+    dealt = jax.tree.map(move, client_axes(population), population, is_leaf=lambda axis: axis is None)
+    rest = move(None, eqx.tree_at(lambda s: s.problem.population, setup, None))
+    made = eqx.tree_at(lambda s: s.problem.population, rest, dealt, is_leaf=lambda node: node is None)
+    return dataclasses.replace(made, mesh=mesh)
+
+
+def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
+    """Round 0: theta is the model in the world's hands."""
+    population, clients = setup.problem.population, setup.weights.shape[0]
+    arrays, rest = eqx.partition(population, eqx.is_array)
+
+    def one(problem: Problem, algorithm: Algorithm, theta: Theta, rows: Any) -> ClientMemory:
+        return init_client(problem, algorithm, eqx.combine(rows, rest), theta)
+
+    bare = eqx.tree_at(lambda p: p.population, setup.problem, None)
+    shared = eqx.Partial(one, bare, setup.algorithm, theta)
+    memory = map_rows(shared, (client_axes(arrays),), None, filled(clients, setup.mesh), setup.mesh)(arrays)
+    server = ServerMemory(
+        setup.algorithm.participation.init(clients),
+        setup.algorithm.aggregator.init(theta, clients, _shape_of_extra(setup, theta, memory)),
+    )
+    counts = zero_total((clients,), setup.weights.dtype) if count_participation else None
+    return State(theta, theta, memory, server, jnp.zeros((), jnp.int32), counts)
+
+
+def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[str, Any]:
+    """What a client adds to its upload, as shapes: the server makes room for it before the first round."""
+    algorithm, zero = setup.algorithm, jnp.zeros((), jnp.int32)
+
+    def finished(population: Any, mine: ClientMemory) -> dict[str, Any]:
+        broadcast = Broadcast(theta, theta, {}, zero, algorithm.steps)
+        local = Local(setup.problem.loss, population, mine.world, theta, broadcast, zero, algorithm.eta(zero))
+        return algorithm.estimator.finish(Upload(theta, zero, {}, {}), local, mine.estimator)[0]
+
+    population, axes = take_clients(setup.problem.population, jnp.zeros((1,), jnp.int32))
+    arrays, rest = eqx.partition(population, eqx.is_array)
+    first = jax.tree.map(lambda leaf: leaf[:1], memory)
+    each = jax.vmap(lambda rows, mine: finished(eqx.combine(rows, rest), mine), in_axes=(axes, 0), axis_size=1)
+    shapes = jax.eval_shape(each, arrays, first)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)

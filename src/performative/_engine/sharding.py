@@ -1,0 +1,232 @@
+"""The client axis over many devices, of one process or of several (`jax.distributed`).
+
+Clients are dealt out in blocks of equal length, one a device, with their data and their memory; all else is on every
+device. Where N is no multiple of the number of devices, rows of the last client fill up the last blocks: nobody draws
+them and they weigh nothing. A device then holds, and where everyone takes part computes, at most one client more than
+its share.
+Where everyone takes part, only sums over clients travel. Where some do, the rows of the cohort are dealt out as they
+come, whoever has the data: the samples of each step travel, and what the K clients remember, through every device.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.api_util import flatten_axes
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from performative._base.client_axis import TableRow
+from performative._engine.blocks import map_in_blocks
+from performative._engine.compute import Compute
+from performative._engine.processes import Fetched, from_all, several
+from performative.types import Cohort, Draws, State
+
+AXIS = "clients"
+_ALL = 2**31 - 1
+
+
+def client_mesh() -> Mesh:
+    """All devices of all processes in a row."""
+    return jax.make_mesh((jax.device_count(),), (AXIS,), axis_types=(AxisType.Auto,))
+
+
+def filled(rows: int, mesh: Mesh | None) -> int:
+    """So many rows, and the fewest more that give every device the same number."""
+    return rows if mesh is None else -(-rows // mesh.size) * mesh.size
+
+
+def across(mesh: Mesh, axis: int | None = None) -> NamedSharding:
+    """Dealt out along `axis`; whole on every device where it is None."""
+    return NamedSharding(mesh, PartitionSpec() if axis is None else PartitionSpec(*(None,) * axis, AXIS))
+
+
+def place(array: Any, dtype: Any = None, *, mesh: Mesh, axis: int | None = None) -> Array:
+    """A host array on the mesh, filled up with its last entry along `axis` where it is dealt out.
+
+    A process reads the rows of its own devices only.
+    """
+    array = np.asarray(array)
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype if dtype is None else dtype)
+    shape = list(array.shape)
+    if axis is not None:
+        shape[axis] = filled(array.shape[axis], mesh)
+
+    def piece(at: Any) -> np.ndarray:
+        if axis is None:
+            return array.astype(dtype, copy=False)
+        rows = np.arange(shape[axis])[at[axis]]
+        return np.take(array, np.minimum(rows, array.shape[axis] - 1), axis=axis).astype(dtype, copy=False)
+
+    return jax.make_array_from_callback(tuple(shape), across(mesh, axis), piece)
+
+
+def everywhere(tree: Any, mesh: Mesh | None) -> Any:
+    """Arrays (keys too) whole on every device; as they are where there is no mesh."""
+    if mesh is None:
+        return tree
+
+    def move(leaf: Any) -> Any:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            bits = place(jax.random.key_data(leaf), mesh=mesh)
+            return jax.random.wrap_key_data(bits, impl=jax.random.key_impl(leaf))
+        return place(leaf, mesh=mesh)
+
+    return jax.tree.map(move, tree)
+
+
+def over_devices(function: Callable[..., Any], in_axes: Any, mesh: Mesh) -> Callable[..., Any]:
+    """function(*args) on every device, given its own rows of what has axis 0 and all of what has none.
+
+    It returns rows again. Nothing travels between devices. Arrays that the function needs besides are to be held by an
+    `eqx.Partial`: a closure cannot bring them along.
+    """
+    held, code = eqx.partition(function, eqx.is_array)
+
+    def mapped(*args: Any) -> Any:
+        leaves, structure = jax.tree.flatten(args)
+        specs = [across(mesh, axis).spec for axis in flatten_axes("over_devices", structure, in_axes)]
+
+        def own(held: Any, leaves: list[Any]) -> Any:
+            return eqx.combine(held, code)(*jax.tree.unflatten(structure, leaves))
+
+        # Parts know nothing of devices, so there is nothing to check in what they return.
+        rows = across(mesh, 0).spec
+        each = jax.shard_map(own, mesh=mesh, in_specs=(PartitionSpec(), specs), out_specs=rows, check_vma=False)
+        return each(held, leaves)
+
+    return mapped
+
+
+def map_rows(
+    function: Callable[..., Any], in_axes: Any, at_once: int | None, axis_size: int, mesh: Mesh | None
+) -> Callable[..., Any]:
+    """`map_in_blocks` over rows that are dealt out where there is a mesh; `at_once` then counts for each device.
+
+    Where a device has all that its rows look at, nothing travels while they compute. The rows of a cohort that look
+    into tables of all clients (`TableRow`) leave it to the compiler to bring samples from where they lie.
+    """
+    if mesh is None:
+        return map_in_blocks(function, in_axes, at_once, axis_size)
+
+    def block(function: Callable[..., Any], *args: Any) -> Any:
+        return map_in_blocks(function, in_axes, at_once, axis_size // mesh.size)(*args)
+
+    each = eqx.Partial(block, function)
+
+    def mapped(*args: Any) -> Any:
+        if not any(map(_is_table_row, jax.tree.leaves(args, is_leaf=_is_table_row))):
+            return over_devices(each, in_axes, mesh)(*args)
+        leaves, structure = jax.tree.flatten(args)
+        axes = flatten_axes("map_rows", structure, in_axes)
+
+        def deal(leaf: Any, axis: int | None) -> Any:
+            return leaf if axis is None else _hold(leaf.reshape(mesh.size, -1, *leaf.shape[1:]), mesh, 0)
+
+        dealt = [deal(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
+        out = jax.vmap(each, in_axes=in_axes, axis_size=mesh.size)(*jax.tree.unflatten(structure, dealt))
+        return jax.tree.map(lambda leaf: _hold(leaf.reshape(axis_size, *leaf.shape[2:]), mesh, 0), out)
+
+    return mapped
+
+
+def _is_table_row(node: Any) -> bool:
+    return isinstance(node, TableRow)
+
+
+def _hold(leaf: Array, mesh: Mesh, axis: int | None) -> Array:
+    return jax.lax.with_sharding_constraint(leaf, across(mesh, axis))
+
+
+def fill_up(cohort: Cohort, drawn: Draws | None, clients: int, mesh: Mesh) -> tuple[Cohort, Draws | None]:
+    """The same cohort, with spare rows so that every device has as many. They carry an id past all filled-up rows."""
+    past, size = filled(clients, mesh), cohort.ids.shape[0]
+    more = filled(size, mesh) - size
+
+    def fill(rows: Array, spare: Any) -> Array:
+        return jnp.concatenate([rows, jnp.full((more, *rows.shape[1:]), spare, rows.dtype)])
+
+    ids = fill(jnp.where(cohort.ids < clients, cohort.ids, past), past)
+    active = cohort.active
+    if more:
+        active = fill(jnp.ones(size, bool) if active is None else active, False)
+    steps = None if cohort.steps is None else fill(cohort.steps, 1)
+    drawn = jax.tree.map(lambda rows: fill(rows, 0), drawn)
+    return Cohort(ids, fill(cohort.weight, 0), active, steps, cohort.elapsed), drawn
+
+
+def lay_out(state: State, clients: int, mesh: Mesh | None, lead: int = 0) -> State:
+    """Inside of a program: what lies where. `lead` axes of settings and repeats come first."""
+    if mesh is None:
+        return state
+    axes = _axes(state, clients, mesh, lead)
+    return jax.tree.map(lambda leaf, axis: _hold(leaf, mesh, None if axis < 0 else axis), state, axes)
+
+
+def _axes(state: State, clients: int, mesh: Mesh, lead: int) -> Any:
+    """The axis that each array of a state is dealt out along, -1 for none.
+
+    The server's memory of each client is dealt out where N is a multiple of the number of devices. Another of its
+    arrays may happen to have N rows: that changes where it lies, and nothing else.
+    """
+
+    def axis(path: tuple[Any, ...], leaf: Any) -> int:
+        rows = leaf.ndim > lead + 1 and leaf.shape[lead] == clients and clients % mesh.size == 0
+        return lead if path[0].name == "clients" or (path[0].name == "server" and rows) else -1
+
+    return jax.tree_util.tree_map_with_path(axis, state)
+
+
+def to_host(state: State, clients: int, mesh: Mesh | None, lead: int) -> Any:
+    """The state without the rows that fill up, to be read by NumPy. As it is where there is no mesh."""
+    if mesh is None:
+        return state
+
+    def cut(path: tuple[Any, ...], leaf: Array) -> Fetched:
+        shape = leaf.shape if path[0].name != "clients" else (*leaf.shape[:lead], clients, *leaf.shape[lead + 1 :])
+        return Fetched(leaf, shape)
+
+    return jax.tree_util.tree_map_with_path(cut, state)
+
+
+def from_host(state: Any, clients: int, mesh: Mesh | None, lead: int) -> State:
+    """What `to_host` gave, back where it lay."""
+    if mesh is None:
+        return jax.tree.map(jnp.asarray, state)
+    axes = _axes(state, clients, mesh, lead)
+    return jax.tree.map(lambda leaf, axis: place(leaf, mesh=mesh, axis=None if axis < 0 else axis), state, axes)
+
+
+def whole(tree: Any, mesh: Mesh | None) -> Any:
+    """Inside of a program: on every device, so that every process can read it."""
+    return tree if mesh is None else jax.tree.map(lambda leaf: _hold(leaf, mesh, None), tree)
+
+
+def describe_mesh(mesh: Mesh) -> str:
+    """What a history says of it."""
+    processes = f" of {jax.process_count()} processes" if several(mesh) else ""
+    return f"sharded over {mesh.size} device{'s' if mesh.size > 1 else ''}{processes}"
+
+
+def share_work(compute: Compute, footprint: Any, asked: int | None, mesh: Mesh) -> tuple[Compute, Any]:
+    """What was chosen for all clients on one device, for each device's part of them. What was `asked` for stays."""
+    if footprint is None:
+        return compute, None
+    # Devices without a memory of their own share the machine's.
+    own = 1 if jax.local_devices()[0].memory_stats() else jax.local_device_count()
+    part = dataclasses.replace(
+        footprint,
+        cohort=-(-footprint.cohort // mesh.size),
+        standing=-(-footprint.standing // mesh.size),
+        available=footprint.available // own,
+    )
+    if asked is None and compute.at_once == footprint.at_once:
+        compute = dataclasses.replace(compute, at_once=part.at_once)
+    if several(mesh):  # memory that is free differs, the program must not
+        least = min(from_all(_ALL if compute.at_once is None else compute.at_once))
+        compute = dataclasses.replace(compute, at_once=None if least == _ALL else least)
+    return compute, part

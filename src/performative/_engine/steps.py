@@ -1,0 +1,50 @@
+"""The steps of a round, each a program of its own: for a live federation, and for executors that Python drives."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from performative._base.client_axis import client_axes
+from performative._engine.client import client_round
+from performative._engine.records import make_row
+from performative._engine.round import close_round, open_round
+from performative._engine.setup import Setup
+
+open_one = eqx.filter_jit(open_round)
+close_one = eqx.filter_jit(close_round)
+row_one = eqx.filter_jit(make_row)
+
+
+def client_slice(population: Any, row: Any) -> Any:
+    """One client's population."""
+    return jax.tree.map(
+        lambda leaf, axis: leaf if axis is None else leaf[row],
+        population,
+        client_axes(population),
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
+@eqx.filter_jit
+def one_client(
+    setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, drawn: Any = None, row: Any = None
+) -> Any:
+    """The client's slice is cut inside, so that one compilation serves all clients.
+
+    `row` is where the client stands in the population, where that is not its number.
+    """
+    population = setup.problem.population
+    return client_round(
+        setup.problem,
+        setup.algorithm,
+        client_slice(population, client if row is None else row),
+        broadcast,
+        memory,
+        keys.of_client(broadcast.round, client),
+        steps,
+        client,
+        drawn,
+        setup.compute,
+        setup.asks_loss,
+    )

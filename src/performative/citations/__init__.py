@@ -1,5 +1,0 @@
-"""The works behind what was used, as BibTeX."""
-
-from performative.citations.citing import cite
-
-__all__ = ["cite"]

@@ -1,0 +1,138 @@
+"""How far a way of choosing clients leans towards those with a high loss."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from performative._base.arguments import checked
+from performative._base.client_axis import client_axes
+from performative._engine.clock import Clock
+from performative._engine.prepare import check_fit, on_device, read_theta
+from performative._engine.risk import client_risks
+from performative._engine.round import measure_losses
+from performative._engine.setup import Setup, prepare
+from performative.algorithm import Algorithm
+from performative.errors import check_counts
+from performative.facts import cites
+from performative.participation import AbstractParticipation, Selection
+from performative.problem import Problem
+from performative.solve.landscape import survey
+from performative.solve.minimise import minimise
+from performative.solve.roots import escaped
+from performative.types import ClientMemory, ServerMemory, State, Theta
+
+__all__ = ["selection_skew"]
+
+# Draws that are worked on side by side.
+_TOGETHER = 256
+# Regrets below this share of the losses are rounding: all clients are at their best there.
+_ROUNDING = 1e-12
+
+
+@cites("cho2022biased")
+@checked
+def selection_skew(
+    problem: Problem,
+    participation: AbstractParticipation,
+    models: Sequence[Any],
+    optimum: Any,
+    draws: int = 1000,
+    seed: int = 0,
+    *,
+    deployed: Any = None,
+) -> tuple[float, float]:
+    """rho_bar and rho_tilde, the selection skew over the given models.
+
+        rho(x, x') = E[sum_{i in S(x)} a_i (F_i(x') - F_i*)] / sum_i p_i (F_i(x') - F_i*)
+        rho_bar = min over x, x' of rho(x, x'),      rho_tilde = max over x of rho(x, optimum)
+
+    S(x) is who the scheme chooses at the model x, a_i their weights (1/m in the paper). An unbiased scheme has 1 and 1.
+    A larger rho_bar makes training faster, a larger rho_tilde / rho_bar its end point more biased.
+
+    deployed: the model that the data stay under (a run with deploy="never"); None where they react:
+              F_i(x) is then the loss of client i on the data that settle under x, and F_i* its minimum
+    draws:    cohorts drawn at each model, in rounds 0, 1, ...; a scheme with a cycle needs a multiple of it
+
+    The expectation is a mean over the draws, so the minimum and the maximum lean outwards by about its error. What a
+    scheme remembers is as before the first round. F_i* is the least value that descents from the models find. Where
+    all clients are at their best, rho is 1. Cho, Wang and Joshi, AISTATS 2022, Definition of the selection skew.
+    """
+    check_counts(draws=draws)
+    if len(models) == 0:
+        raise ValueError("selection_skew: models must hold at least one model.")
+    with jax.enable_x64(True):
+        algorithm = Algorithm(rate=0.0, participation=participation)
+        setup = on_device(prepare(problem, algorithm, Clock()), jnp.float64)
+        points = [read_theta(problem, model, jnp.float64, "models") for model in models]
+        points.append(read_theta(problem, optimum, jnp.float64, "optimum"))
+        under = None if deployed is None else read_theta(problem, deployed, jnp.float64, "deployed")
+        check_fit(setup.problem, points[0])
+        risks = np.stack([_risks(setup, x, x if under is None else under) for x in points])
+        regrets = risks - _least(problem, points, under)
+        keys = jax.random.split(jax.random.key(seed), draws)
+        chosen = np.stack([_mean_weight(setup, x, x if under is None else under, keys) for x in points[:-1]])
+    regrets = np.where(regrets < _ROUNDING * (1 + np.abs(risks)), 0.0, regrets)
+    overall = regrets @ np.asarray(problem.client_weights)
+    rho = np.where(overall > 0, (chosen @ regrets.T) / np.where(overall > 0, overall, 1), 1.0)
+    return float(rho[:, :-1].min()), float(rho[:, -1].max())
+
+
+@eqx.filter_jit
+def _risks(setup: Setup, theta: Theta, deployed: Theta) -> Float[Array, " N"]:
+    return client_risks(setup.problem, theta, deployed)
+
+
+def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.ndarray:
+    """F_i* of each client: the best end of descents that begin at the given models."""
+    axes = client_axes(problem.population)
+    least = np.full(problem.clients, np.inf)
+    for i in range(problem.clients):
+        mine = jax.tree.map(
+            lambda axis, leaf, i=i: leaf if axis is None else leaf[i : i + 1],
+            axes,
+            problem.population,
+            is_leaf=lambda leaf: leaf is None,
+        )
+        land, _ = survey(Problem(problem.loss, mine, domain=problem.domain), points[0])
+        view = land.performative() if deployed is None else land.decoupled(land.flat(deployed))
+        for point in points:
+            start = land.flat(point)
+            end = minimise(land, view, start)
+            if escaped(start, end):
+                raise ValueError(
+                    f"selection_skew: the loss of client {i} keeps falling far out, so it has no least value F_i*. "
+                    "Give the problem a domain, such as pf.Box(lo, hi)."
+                )
+            least[i] = min(least[i], view.value(end), view.value(start))
+    return least
+
+
+@eqx.filter_jit
+def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Any) -> Float[Array, " N"]:
+    """E[a_i] of a cohort chosen at theta, over the keys."""
+    problem, participation, clients = setup.problem, setup.algorithm.participation, setup.weights.shape[0]
+    arrays, rest = eqx.partition(problem.population, eqx.is_array)
+    world = jax.vmap(
+        lambda rows: eqx.combine(rows, rest).settle(deployed, problem.loss),
+        in_axes=(client_axes(arrays),),
+        axis_size=clients,
+    )(arrays)
+    zero = jnp.zeros((), jnp.int32)
+    state = State(theta, deployed, ClientMemory(world, None, None, None), ServerMemory(None, None), zero, None)
+
+    def measure(ids: Array, key: Any, samples: int | None = None) -> Array:
+        return measure_losses(setup, state, ids, key, samples)
+
+    def weight(drawn: tuple[Any, Array]) -> Array:
+        key, round = drawn
+        selection = Selection(setup.weights, setup.tables, round, theta, measure)
+        cohort, _ = participation.select(key, selection, participation.init(clients))
+        return jnp.zeros(clients, setup.weights.dtype).at[cohort.ids].add(cohort.weight, mode="drop")
+
+    rounds = jnp.arange(keys.shape[0], dtype=jnp.int32)
+    return jnp.mean(jax.lax.map(weight, (keys, rounds), batch_size=min(_TOGETHER, keys.shape[0])), axis=0)

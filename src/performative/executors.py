@@ -1,0 +1,27 @@
+"""How the clients of a round are run: all at once, those that take part, one by one, or over several devices.
+
+One of your own is a subclass of `AbstractExecutor`; what else stands here is what it works with.
+"""
+
+from performative._engine.client import client_round, init_client
+from performative._engine.executors import AbstractExecutor, Dense, Gather, Loop, Sharded
+from performative._engine.keys import ClientKeys, RunKeys, run_keys
+from performative._engine.records import Report
+from performative._engine.setup import Setup
+from performative._engine.simulated import federated_round
+
+__all__ = [
+    "AbstractExecutor",
+    "ClientKeys",
+    "Dense",
+    "Gather",
+    "Loop",
+    "Report",
+    "RunKeys",
+    "Setup",
+    "Sharded",
+    "client_round",
+    "federated_round",
+    "init_client",
+    "run_keys",
+]

@@ -1,0 +1,148 @@
+"""Groups of clients that take turns: how fast, with what noise, and where training settles."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import performative as pf
+from performative.papers.heterogeneity.quadratic import QUIET, Parabolas
+from performative.papers.outcome import Outcome, lay_out, mean
+
+
+def groups(
+    clients: int, k: int, counts: list[int], rows: int, between: float, within: float, noise: float, factor: float,
+    start: float, rounds: int, repeats: int, seed: int, horizons: list[int],
+) -> Outcome:  # fmt: skip
+    """k clients a round out of one of K-bar groups in turn; K-bar = 1 draws from all. GD, SGD and shuffled SGD."""
+    rng = np.random.default_rng(seed)
+    most = max(counts)
+    level = np.repeat(between * rng.standard_normal(most), clients // most) + within * rng.standard_normal(clients)
+    table = level[:, None] + noise * rng.standard_normal((clients, rows))
+    problem = pf.Problem(
+        pf.losses.squared, pf.populations.Database(table, pf.populations.shifts.Linear(np.zeros(clients)))
+    )
+    optimum = float(table.mean())
+    # eta tau ~ log(T) / T, as the analysis has it.
+    rate = factor * np.log(rounds) / (rounds * rows)
+    who = {c: pf.SchemeTwo(k) if c == 1 else pf.Cyclic(c, k=None if c * k == clients else k) for c in counts}
+    names: dict[str, dict[str, Any]] = {f"GD, K = {c}": {"participation": scheme} for c, scheme in who.items()}
+    names["SGD"] = {"participation": who[most], "batch": pf.Fixed(1)}
+    names["shuffled SGD"] = {"participation": who[most], "batch": pf.Shuffled(1)}
+    algorithm = pf.fedavg(rate, local_steps=rows, batch=pf.Whole())
+    record = pf.Record(consensus=False, risks=False)
+    swept = pf.sweep(problem, algorithm, list(names.values()), rounds, start, seed, repeats, record=record, **QUIET)
+    paths = {name: np.asarray(h.theta, np.float64) for name, h in zip(names, swept.histories, strict=True)}
+    errors = {name: (path - optimum) ** 2 / 2 for name, path in paths.items()}
+    last = {name: mean(values[:, -1]) for name, values in errors.items()}
+    spread = {name: float(np.var(path[:, -1])) for name, path in paths.items()}
+    means = np.asarray([block.mean() for block in np.array_split(table.mean(axis=1), most)])
+    cycles = [_cycle_error(means, T, factor, start) for T in horizons]
+    drawn = [_random_error(table.mean(axis=1), k, T, factor, start) for T in horizons]
+    by_count = np.asarray([last[f"GD, K = {c}"][0] for c in counts])
+    return Outcome(
+        {
+            "all_groups": last[f"GD, K = {most}"],
+            "random": last["GD, K = 1"],
+            "share_of_random": float(by_count[-1] / by_count[0]),
+            "fewer_groups_over_random": float(by_count[1] / by_count[0]),
+            "variance_of_random": spread["GD, K = 1"],
+            "variance_of_all_groups": spread[f"GD, K = {most}"],
+            "sgd": last["SGD"],
+            "shuffled": last["shuffled SGD"],
+            "shuffled_noise_over_sgd": spread["shuffled SGD"] / spread["SGD"],
+            "exponent_cyclic": _exponent(horizons, cycles),
+            "exponent_random": _exponent(horizons, drawn),
+        },
+        {
+            "error": lay_out({name: _by_cycle(values, most) for name, values in errors.items()}),
+            "order": lay_out({"cyclic, K = " + str(most): (horizons, cycles), "random": (horizons, drawn)}),
+        },
+    )
+
+
+def unequal_groups(
+    curvature: list[float], level: list[float], reaction: list[float], weights: list[float], rates: list[float],
+    start: float, rounds: int,
+) -> Outcome:  # fmt: skip
+    """The first client is one group, all others the second: the groups weigh differently, and count alike."""
+    values = (np.asarray(one, np.float64) for one in (curvature, level, reaction, weights))
+    ours = Parabolas(*values)
+    even = replace(ours, weights=_evened(ours.weights))
+    turns = [[0], list(range(1, len(level)))]
+    algorithm = pf.p_fedavg(rates[0], participation=pf.Cyclic(turns))
+    settings: list[dict[str, Any]] = [
+        {"rate": rate, "problem": one.problem()} for one in (ours, even) for rate in rates
+    ]
+    swept = pf.sweep(
+        ours.problem(),
+        algorithm,
+        settings,
+        rounds,
+        start,
+        record=pf.Record(theta="last", consensus=False, risks=False),
+        **QUIET,
+    )
+    ends = np.asarray(
+        [float(np.asarray(h.final, np.float64)[0]) for h in swept.histories]
+    )  # as the first group finds it
+    gap = np.abs(ends[: len(rates)] - ours.stable)
+    fair = np.abs(ends[len(rates) :] - even.stable)
+    exact = [pf.theory.cycle_point(ours.mean, ours.slope, turns, rate, 1, ours.weights) for rate in rates]
+    alike = ours.balance(even.weights)
+    tiny = pf.theory.cycle_point(ours.mean, ours.slope, turns, 1e-7, 1, ours.weights)
+    chosen = even.weights
+    pull = float((chosen - ours.weights) @ (ours.mean - ours.slope * ours.stable))
+    # What the two smallest steps say of a step of 0.
+    (x1, x2), (r1, r2) = ends[len(rates) - 2 : len(rates)], rates[-2:]
+    small = float((x2 * r1 - x1 * r2) / (r1 - r2))
+    still = pull / float(chosen @ ours.curvature)  # the shift that the same pull makes where data do not react
+    return Outcome(
+        {
+            "stable_point": ours.stable,
+            "end_at_smallest_step": float(ends[len(rates) - 1]),
+            "groups_alike": alike,
+            "limit_of_small_steps": tiny,
+            "gap_largest_step": float(gap[0]),
+            "gap_smallest_step": float(gap[-1]),
+            "share_of_gap_left": float(gap[-1] / abs(alike - ours.stable)),
+            "equal_groups_share_left": float(fair[-1] / fair[0]),
+            "largest_error_of_closed_form": float(np.max(np.abs(ends[: len(rates)] / np.asarray(exact) - 1))),
+            "amplification": abs(small - ours.stable) / abs(still),
+            "amplification_of_weights": float(chosen @ ours.curvature / (chosen @ ours.slope)),
+            "amplification_of_stable_point": float(ours.weights @ ours.curvature / (ours.weights @ ours.slope)),
+        },
+        {"gap": lay_out({"unequal groups": (rates, gap), "equal groups": (rates, fair)})},
+    )
+
+
+def _evened(weights: np.ndarray) -> np.ndarray:
+    """Both groups weigh a half."""
+    rest = weights[1:] / weights[1:].sum() / 2
+    return np.append(0.5, rest)
+
+
+def _by_cycle(values: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of each cycle: within one the model follows the groups to and fro."""
+    whole = (values.shape[1] - 1) // length
+    blocks = values[:, 1 : 1 + whole * length].reshape(len(values), whole, length)
+    return length * np.arange(1, whole + 1), blocks.mean(axis=2)
+
+
+def _exponent(horizons: list[int], errors: list[float]) -> float:
+    return float(np.polyfit(np.log(horizons), np.log(errors), 1)[0])
+
+
+def _cycle_error(means: np.ndarray, rounds: int, factor: float, start: float) -> float:
+    """F - min F after T rounds of whole groups in turn with eta tau = factor log(T) / T, curvature 1, exactly."""
+    step, theta = factor * np.log(rounds) / rounds, start
+    for r in range(rounds):
+        theta += step * (means[r % len(means)] - theta)
+    return float((theta - means.mean()) ** 2 / 2)
+
+
+def _random_error(level: np.ndarray, k: int, rounds: int, factor: float, start: float) -> float:
+    """The same with k clients drawn from all, by exact moments."""
+    steps = np.full(rounds, factor * np.log(rounds) / rounds)
+    found = pf.theory.gaussian_moments(level, 0.0, 0.0, steps, start=start, scheme="two", k=k)
+    return float(found.mse[-1] / 2)

@@ -1,0 +1,62 @@
+"""The claims ledger: one row a claim, made from the manifests that runs left behind."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from performative._base.files import write_whole
+from performative.papers.catalogue import FOLDER, find, names
+from performative.papers.claims import UNTESTED, VERDICTS
+from performative.papers.store import read_manifest
+
+# Rows of the full runs that this version was released with.
+SHIPPED = FOLDER / "ledger.json"
+
+
+def read(out: str | Path | None = None) -> list[dict[str, Any]]:
+    """All claims: as runs under `out` left them, else as this version ships them, else "not tested".
+
+    A full run of the release goes before a quick one of yours.
+    """
+    shipped = {row["key"]: row for row in json.loads(SHIPPED.read_text())} if SHIPPED.is_file() else {}
+    rows = []
+    for name in names():
+        experiment = find(name)
+        manifest = None if out is None else read_manifest(Path(out) / name)
+        own = {} if manifest is None else {row["key"]: row for row in rows_of(manifest)}
+        for claim in experiment.claims:
+            key = f"{name}#{claim.id}"
+            found = [row for row in (own.get(key), shipped.get(key)) if row and row["claim"] == claim.claim]
+            row = min(found, key=lambda one: one["quick"], default=None)
+            if row is None:  # never run, or run when it said something else
+                row = {
+                    "key": key, "paper": experiment.paper, "place": claim.place or experiment.place,
+                    "claim": claim.claim, "how": claim.how, "number": "", "verdict": UNTESTED,
+                    "reason": f"performative reproduce {name}", "quick": False,
+                }  # fmt: skip
+            rows.append(row)
+    return rows
+
+
+def rows_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows that one run gives."""
+    kept = ("place", "claim", "how", "number", "verdict", "reason")
+    return [
+        {"key": f"{manifest['name']}#{row['id']}", "paper": manifest["paper"]}
+        | {name: row[name] for name in kept}
+        | {"quick": manifest["quick"]}
+        for row in manifest["claims"]
+    ]
+
+
+def count(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """How many rows have which verdict."""
+    counted = Counter(row["verdict"] for row in rows)
+    return {verdict: counted[verdict] for verdict in VERDICTS if counted[verdict]}
+
+
+def write(rows: list[dict[str, Any]], path: str | Path) -> None:
+    """As JSON, one row a line, so that changes can be read."""
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    write_whole(Path(path), f"[\n{lines}\n]\n".encode())

@@ -1,0 +1,65 @@
+"""When does a model meet the world: after every local step, or once a round?"""
+
+from typing import Any
+
+import numpy as np
+
+import performative as pf
+from performative.papers.outcome import Outcome, lay_out, mean
+
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
+WHEN = ("step", "round")
+
+
+def step_or_round(
+    level: list[float], reaction: list[float], strong: list[float], scale: float, rate: float, local_steps: int,
+    start: float, rounds: int, repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """Both on clients that react mildly, and on clients two of which react by more than 1. Moments are exact."""
+    m = np.asarray(level, np.float64)
+    cases = {"mild": np.asarray(reaction, np.float64), "strong": np.asarray(strong, np.float64)}
+    data = {name: pf.populations.Gaussian(m, eps, scale) for name, eps in cases.items()}
+    problems = {name: pf.Problem(pf.losses.squared, population) for name, population in data.items()}
+    names = [(name, deploy) for name in cases for deploy in WHEN]
+    algorithm = pf.p_fedavg(rate, local_steps=local_steps)
+    settings: list[dict[str, Any]] = [{"problem": problems[name], "deploy": deploy} for name, deploy in names]
+    record = pf.Record(theta="last", consensus=False, risks=False, limit=1e60)
+    swept = pf.sweep(problems["mild"], algorithm, settings, rounds, start, seed, repeats, record=record, **QUIET)
+    ends = {key: np.asarray(h.final, np.float64) for key, h in zip(names, swept.histories, strict=True)}
+    ways = {key: np.asarray(h["distance_to_stable"], np.float64) for key, h in zip(names, swept.histories, strict=True)}
+    steps = np.full(rounds * local_steps, rate)
+    exact = {
+        (name, deploy): pf.theory.gaussian_moments(
+            m, cases[name], scale, steps, local_steps=local_steps, start=start, deploy=deploy
+        )
+        for name, deploy in names
+    }
+    eps = cases["mild"]
+    stable = float(m.mean() / (1 - eps.mean()))
+    slopes = {name: 1 - cases[name] for name in cases}
+    factors = {}
+    for name, slope in slopes.items():
+        factors[name, "step"] = float(np.mean((1 - rate * slope) ** local_steps))
+        factors[name, "round"] = float(1 - (1 - (1 - rate) ** local_steps) * slope.mean())
+    drifted = pf.theory.quadratic_floor(m, 1 - eps, rate, local_steps).point
+    numbers: dict[str, Any] = {"stable_point": stable, "step_point_exact": drifted}
+    for name, deploy in names:
+        found, known = ends[name, deploy], exact[name, deploy]
+        numbers[f"{name}_{deploy}_mean"] = mean(found)
+        numbers[f"{name}_{deploy}_mean_exact"] = float(known.mean[-1])
+        squares = mean((found - known.mean[-1]) ** 2)
+        numbers[f"{name}_{deploy}_variance"] = squares
+        numbers[f"{name}_{deploy}_variance_exact"] = float(known.variance[-1])
+        numbers[f"{name}_{deploy}_factor"] = factors[name, deploy]
+        numbers[f"{name}_{deploy}_distance"] = float(np.mean(ways[name, deploy][:, -1]))
+    numbers["step_bias"] = abs(drifted - stable)
+    numbers["round_bias"] = abs(exact["mild", "round"].mean[-1] - stable)
+    numbers["strong_mean_reaction"] = float(cases["strong"].mean())
+    x = np.arange(rounds + 1)
+
+    def drawn(name: str) -> Any:
+        root = {when: np.sqrt(np.mean(ways[name, when] ** 2, axis=0)) for when in WHEN}
+        lines = {f"each {when}": (x, root[when]) for when in WHEN}
+        return lay_out(lines | {f"each {when}, exact": (x, np.sqrt(exact[name, when].mse)) for when in WHEN})
+
+    return Outcome(numbers, {name: drawn(name) for name in cases})

@@ -1,0 +1,83 @@
+"""Private, robust and optimal at once, and what each part is good for."""
+
+from typing import Any
+
+import numpy as np
+
+import performative as pf
+from performative.aggregators import Mean, Nova
+from performative.channels import ClippedNoise
+from performative.estimators import Filtered, Minibatch, Performative
+from performative.papers.outcome import Outcome, bars, curves, mean
+
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float32"}
+OPEN = 1e6  # a clip that nothing reaches
+
+
+def private_robust_optimal(
+    clients: int, contamination: float, outlier: float, window: int, samples: int, local_steps: int, rate: float,
+    clip: float, noise: float, delta: float, steps: list[int], unequal: bool, rounds: int,
+    repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """One price for clients whose demand falls with it; a fraction of the samples comes from elsewhere.
+
+    The filter leaves strange samples out, the performative gradient heads for the optimal point, and every update is
+    clipped and noised. Each is taken away in turn. Then (if `unequal`) with unequal local work, under a plain mean and
+    under FedNova, without noise so that the point itself is seen.
+    """
+    clean = pf.cases.pricing_demands(clients, 1, 0.0, seed=seed)
+    problem = pf.cases.pricing_demands(clients, 1, contamination, outlier, seed)
+    stable, optimal = (np.asarray(point, np.float64) for point in (pf.stable_point(clean), pf.optimal_point(clean)))
+    private, bare = ClippedNoise(clip, noise), ClippedNoise(OPEN, 0.0)
+    whole: Any = {"estimator": Filtered(Performative(window)), "channel": private}
+    # Who reacts more works more: gamma_i rises with i.
+    work = pf.LocalWork(pf.Full(), np.sort(np.resize(steps, clients)))
+    names: dict[str, dict[str, Any]] = {
+        "all three": whole,
+        "not private": whole | {"channel": bare},
+        "not robust": whole | {"estimator": Performative(window)},
+        "not optimal": whole | {"estimator": Filtered(Minibatch())},
+    }
+    if unequal:
+        names["unequal work"] = whole | {"local_steps": 1, "participation": work, "channel": bare}
+        names["unequal work, FedNova"] = names["unequal work"] | {"aggregator": Nova()}
+    algorithm = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), aggregator=Mean())
+    swept = pf.sweep(
+        problem,
+        algorithm,
+        list(names.values()),
+        rounds,
+        None,
+        seed,
+        repeats,
+        record=pf.Record(stable=stable, optimal=optimal, risks=False, theta="last", consensus=False),
+        **QUIET,
+    )
+    runs = dict(zip(names, swept.histories, strict=True))
+    # The last quarter of the rounds: one distance would be one draw of the noise.
+    away = {name: _late(history["distance_to_optimal"]) for name, history in runs.items()}
+    full = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), **whole)
+    promise = pf.privacy.guarantee(problem, full)
+    nova = pf.privacy.guarantee(problem, pf.fednova(rate, participation=work, batch=pf.Fixed(samples), **whole))
+    gamma = np.asarray(clean.population.sensitivity, np.float64).ravel()  # type: ignore[attr-defined]  # it is Pricing
+    keep = float(np.mean((1 - 2 * rate * gamma) ** local_steps))
+    spread = noise * clip / clients / np.sqrt(1 - keep**2)
+    numbers: dict[str, Any] = {
+        "stable_from_optimal": float(np.linalg.norm(stable - optimal)),
+        "epsilon": promise.spent(rounds, delta).epsilon,
+        "nova_is_certified": float(nova.certified),
+        "noise_alone": float(spread * np.sqrt(2 / np.pi)),
+    }
+    for name, values in away.items():
+        numbers[name.replace(",", "").replace(" ", "_").lower()] = mean(values)
+    base = float(np.mean(away["all three"]))
+    numbers["price_of_privacy"] = base - float(np.mean(away["not private"]))
+    for part in ("robust", "optimal"):
+        numbers[f"worth_of_{part}"] = float(np.mean(away[f"not {part}"])) - base
+    return Outcome(numbers, {"distance": curves(runs, "distance_to_optimal"), "ends": bars(away)})
+
+
+def _late(values: Any) -> np.ndarray:
+    """One mean a repeat."""
+    path = np.asarray(values, np.float64)
+    return path[:, -max(1, path.shape[1] // 4) :].mean(axis=1)

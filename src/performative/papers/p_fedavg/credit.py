@@ -1,0 +1,150 @@
+"""Credit scores that borrowers react to: three schemes on a real table, as printed and with a strong reaction.
+
+The data come through `pf.data`: PERFORMATIVE_DATA, the cache, or a download; where none has them, its error says so.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+import performative as pf
+from performative.batches import AbstractBatch
+from performative.history import History
+from performative.papers.outcome import Outcome, curves, mean
+from performative.types import number, whole
+
+QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)]}
+
+
+class FirstOf(AbstractBatch):
+    """n of n_max independent samples count: sizes differ in a number only, so that one program serves them all."""
+
+    n: Any = number()
+    n_max: int = whole()
+
+    def expected(self, population: Any) -> Any:
+        return self.n
+
+    def draw(self, key, standing_key, population, theta, steps, memory):
+        counted = jnp.arange(self.n_max, dtype=jnp.int32) < jnp.asarray(self.n).astype(jnp.int32)
+        return population.draw(key, (steps, self.n_max), theta), jnp.broadcast_to(counted, (steps, self.n_max))
+
+
+class Field(NamedTuple):
+    """At one model theta, under the data that it causes.
+
+    gradient: grad f, [d]; slope: the derivative of grad f(theta; theta), the reaction included, [d, d]
+    noise: covariance of the mean over clients of one sample's gradient each, sum_i p_i^2 C_i; risk: f(theta; theta)
+    """
+
+    gradient: np.ndarray
+    slope: np.ndarray
+    noise: np.ndarray
+    risk: float
+
+
+def field(problem: pf.Problem, theta: np.ndarray, reaction: float = 1.0) -> Field:
+    """Logistic loss with an L2 that spares the intercept; x = x_bar - reaction eps_i theta on the columns that move."""
+    population, loss = _parts(problem)
+    moves, ridge = np.zeros(len(theta)), np.full(len(theta), float(loss.penalty))
+    moves[list(population.features)] = 1.0
+    ridge[loss.intercept] = 0.0
+    gradient, slope = ridge * theta, np.diag(ridge)
+    noise, risk = np.zeros_like(slope), 0.5 * float(ridge @ theta**2)
+    rows = np.broadcast_to(np.asarray(population.rows), (problem.clients,))
+    strength = reaction * np.asarray(population.strength, np.float64)
+    for i, p in enumerate(np.asarray(problem.client_weights, np.float64)):
+        x = np.asarray(population.x[i][: rows[i]], np.float64) - strength[i] * moves * theta
+        y = np.asarray(population.y[i][: rows[i]], np.float64)
+        score = x @ theta
+        chance = 1 / (1 + np.exp(-score))
+        each = (chance - y)[:, None] * x
+        bend = x * (chance * (1 - chance))[:, None]
+        gradient = gradient + p * each.mean(axis=0)
+        slope = slope + p * (bend.T @ x) / len(y)
+        slope = slope - p * strength[i] * (
+            np.outer(bend.mean(axis=0), moves * theta) + np.diag(moves) * np.mean(chance - y)
+        )
+        noise = noise + p**2 * np.cov(each.T)
+        risk += p * float(np.mean(np.logaddexp(0, score) - y * score))
+    return Field(gradient, slope, noise, risk)
+
+
+def solve(effect: str) -> tuple[pf.Problem, np.ndarray, np.ndarray]:
+    """The problem, the minimiser on data before any reaction, and the stable point, by Newton's method."""
+    problem, _ = pf.cases.strategic_credit("p_fedavg", effect)
+    points, theta = [], np.zeros(_parts(problem)[0].x.shape[2])
+    for reaction in (0.0, 1.0):
+        for _ in range(50):
+            at = field(problem, theta, reaction)
+            if np.linalg.norm(at.gradient) < 1e-12:
+                break
+            theta = theta - np.linalg.solve(at.slope, at.gradient)
+        else:
+            raise RuntimeError(f"credit, {effect}: Newton's method did not settle in 50 steps.")
+        points.append(theta)
+    return problem, points[0], points[1]
+
+
+def simulate(
+    problem: pf.Problem, start: np.ndarray, stable: np.ndarray, schemes: list[str], sizes: list[int], beta: float,
+    gamma: float, local_steps: int, k: int, rounds: int, every: int, points: int, repeats: int, seed: int,
+) -> dict[tuple[str, int], History]:  # fmt: skip
+    """These schemes with these batch sizes: one program a scheme."""
+    parts = {"full": pf.Full(), "Scheme I": pf.SchemeOne(k), "Scheme II": pf.SchemeTwo(k)}
+    algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps)
+    settings = {
+        (name, n): {"participation": parts[name], "batch": FirstOf(n, max(sizes))} for name in schemes for n in sizes
+    }
+    swept = pf.sweep(
+        problem,
+        algorithm,
+        list(settings.values()),
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=pf.Record(stable=stable, optimal=stable, every=every, risks=points, theta="last", consensus=False),
+        **QUIET,
+    )
+    return dict(zip(settings, swept.histories, strict=True))
+
+
+def schemes(
+    effects: list[str], drawn: list[str], batch: int, beta: float, gamma: float, local_steps: int, k: int, rounds: int,
+    every: int, points: int, repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """Figure 2c, 2d: from the static minimiser, as printed and with a strong reaction."""
+    numbers: dict[str, float | tuple[float, float]] = {}
+    data = {}
+    for effect in effects:
+        problem, static, stable = solve(effect)
+        found = simulate(
+            problem, static, stable, drawn, [batch], beta, gamma, local_steps, k, rounds, every, points, repeats, seed
+        )
+        runs = {name: history for (name, _), history in found.items()}
+        way = stable - static
+        numbers[f"gap_{effect}"] = float(np.linalg.norm(way))
+        numbers[f"loss_static_{effect}"] = field(problem, static).risk
+        numbers[f"loss_stable_{effect}"] = field(problem, stable).risk
+        losses = []
+        for name, history in runs.items():
+            word = f"{name.lower().replace(' ', '_')}_{effect}"
+            numbers[f"distance_{word}"] = mean(history["distance_to_stable"][:, -1])
+            ends = np.asarray(history.final, np.float64)
+            risks = [field(problem, end).risk for end in ends]
+            numbers[f"loss_{word}"] = mean(risks)
+            numbers[f"fall_{word}"] = 1 - float(np.mean(risks)) / field(problem, static).risk
+            losses.append(np.mean(risks))
+            # Where the runs end on the line from static (0) to stable (1).
+            numbers[f"place_{word}"] = mean((ends - static) @ way / (way @ way))
+        numbers[f"spread_of_loss_{effect}"] = float(max(losses) / min(losses) - 1)
+        data[f"distance_{effect}"] = curves(runs, "distance_to_stable")
+        data[f"loss_{effect}"] = curves(runs, "performative_risk")
+    return Outcome(numbers, data)
+
+
+def _parts(problem: pf.Problem) -> tuple[Any, Any]:
+    """Population and loss; their kinds are those of `pf.cases.strategic_credit`."""
+    return problem.population, problem.loss

@@ -1,0 +1,140 @@
+"""Binary strategic classification: Table 2, Figures 6a and 7."""
+
+from typing import Any
+
+import numpy as np
+
+import performative as pf
+from performative.papers.outcome import Outcome, lay_out, mean
+from performative.papers.profl.runs import late, models, sweep
+
+
+def synthetic(
+    kind: str, clients: int, rate: float, local_steps: int, window: int, samples: int, rounds: int, repeats: int,
+    seed: int,
+) -> Outcome:  # fmt: skip
+    """PFL and PROFL on normal classes; accuracy under what each model brings about, in closed form."""
+    problem = pf.cases.strategic_classes(kind, clients)
+    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
+    settings = {
+        "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
+        "PROFL": {"algorithm": pf.profl(rate, window, **common)},
+    }
+    runs = sweep(problem, settings, rounds, None, seed, repeats)
+    right = {name: 100.0 * _normal_accuracy(problem.population, models(history)) for name, history in runs.items()}
+    numbers: dict[str, float | tuple[float, float]] = {}
+    for name, values in right.items():
+        last = late(values)
+        numbers[name.lower()] = mean(last.mean(axis=1))
+        numbers[f"{name.lower()}_spread"] = mean(last.std(axis=1))
+    numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
+    shown = {name: (np.asarray(runs[name].rounds), values) for name, values in right.items()}
+    return Outcome(numbers, {"accuracy": lay_out(shown)})
+
+
+def _normal_accuracy(population: Any, theta: np.ndarray) -> np.ndarray:
+    """P(the sign is right), classes equally likely, [repeats, records]."""
+    from scipy.stats import norm
+
+    w, b = theta[..., :-1], theta[..., -1]
+    size = np.linalg.norm(w, axis=-1)
+    means, strength = (np.asarray(population.mean, float), np.asarray(population.sensitivity, float))  # [2, d], [N, 2]
+    found = np.zeros_like(b)
+    for label, sign in ((0, -1.0), (1, 1.0)):
+        level = np.einsum("...d,d->...", w, means.reshape(-1, 2, w.shape[-1])[0, label]) + b
+        for gamma in strength[:, label]:
+            score = (level - gamma * size**2) / (float(population.scale) * np.maximum(size, 1e-12))
+            found += norm.cdf(sign * score) / (2.0 * len(strength))
+    return found
+
+
+def table(
+    data: str, clients: int, moves: bool, columns: list[int], rate: float, local_steps: int, window: int, samples: int,
+    rounds: int, repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """PFL and PROFL on a real table; accuracy on people who were not seen and who react as well.
+
+    `columns` takes some of the table's, an empty list all; `moves` False turns the reaction off.
+    """
+    load = {"credit": pf.cases.strategic_credit, "adult": pf.cases.strategic_adult}[data]
+    given: dict[str, Any] = {} if moves else {"strength": np.zeros((clients, 2))}
+    train, unseen = (_cut(problem, columns) for problem in load("profl", clients=clients, seed=seed, **given))
+    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
+    settings = {
+        "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
+        "PROFL": {"algorithm": pf.profl(rate, window, **common)},
+    }
+    runs = sweep(train, settings, rounds, None, seed, repeats)
+    people = _People(unseen.population)
+    kept = np.unique(np.concatenate([np.arange(min(20, rounds + 1)), np.linspace(0, rounds, 60).round()]).astype(int))
+    right = {name: people.accuracy(models(history)[:, kept]) for name, history in runs.items()}
+    losses = {name: people.loss(models(history)[:, kept]) for name, history in runs.items()}
+    ends = {name: late(models(history)).mean(axis=1) for name, history in runs.items()}
+    numbers: dict[str, float | tuple[float, float]] = {
+        "majority": people.majority, "majority_and_a_point": people.majority + 1.0,
+    }  # fmt: skip
+    for name in runs:
+        numbers[name.lower()] = mean(late(right[name]).mean(axis=1))
+        numbers[f"{name.lower()}_loss"] = mean(late(losses[name]).mean(axis=1))
+    numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
+    apart = np.linalg.norm(ends["PFL"] - ends["PROFL"], axis=1) / np.linalg.norm(ends["PFL"], axis=1)
+    numbers["profl_apart"] = mean(apart)
+    # One level for both: where PFL has 1/e of its fall still to come.
+    end = late(losses["PFL"]).mean()
+    level = end + (losses["PFL"][:, 0].mean() - end) / np.e
+    reached = {name: _first_below(kept, values, level) for name, values in losses.items()}
+    numbers |= {f"{name.lower()}_rounds": mean(values) for name, values in reached.items()}
+    numbers["rounds_pfl_over_profl"] = float(reached["PFL"].mean() / max(1.0, reached["PROFL"].mean()))
+    return Outcome(
+        numbers,
+        {
+            "accuracy": lay_out({name: (kept, values) for name, values in right.items()}),
+            "loss": lay_out({name: (kept, values) for name, values in losses.items()}),
+        },
+    )
+
+
+def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
+    """The same people with some of their columns. For tables without an intercept."""
+    if not columns:
+        return problem
+    old: Any = problem.population
+    x = np.asarray(old.x)[..., columns]
+    return pf.Problem(problem.loss, pf.populations.Strategic(x, old.y, old.strength, count=old.count), problem.weights)
+
+
+def _first_below(rounds: np.ndarray, loss: np.ndarray, level: float) -> np.ndarray:
+    """First round at or below a level, one a repeat; the last one where there is none."""
+    below = loss <= level
+    return np.where(below.any(axis=1), rounds[np.argmax(below, axis=1)], rounds[-1]).astype(float)
+
+
+class _People:
+    """Rows of a table, all clients together, with how strongly each person reacts."""
+
+    def __init__(self, population: Any) -> None:
+        x, y = np.asarray(population.x, np.float64), np.asarray(population.y)
+        count = np.full(len(x), x.shape[1]) if population.count is None else np.asarray(population.count)
+        real = np.arange(x.shape[1]) < count[:, None]
+        strength = np.take_along_axis(np.asarray(population.strength, np.float64), y, axis=1)
+        self.x, self.y, self.strength = x[real], y[real], strength[real]
+        self.columns = list(range(x.shape[2]) if population.features is None else population.features)
+        self.majority = 100.0 * float(max(self.y.mean(), 1.0 - self.y.mean()))
+
+    def _scores(self, theta: np.ndarray) -> np.ndarray:
+        """x.theta after the reaction x - gamma_y theta, [people, models]."""
+        moved = np.sum(theta[:, self.columns] ** 2, axis=1)
+        return self.x @ theta.T - self.strength[:, None] * moved
+
+    def _over(self, theta: np.ndarray, measure: Any) -> np.ndarray:
+        flat = theta.reshape(-1, theta.shape[-1])
+        parts = [measure(self._scores(flat[i : i + 16])) for i in range(0, len(flat), 16)]
+        return np.concatenate(parts).reshape(theta.shape[:-1])
+
+    def accuracy(self, theta: np.ndarray) -> np.ndarray:
+        """Per cent, for each of many models; a score of 0 counts as yes, as in the paper."""
+        return self._over(theta, lambda s: 100.0 * np.mean((s >= 0) == (self.y[:, None] == 1), axis=0))
+
+    def loss(self, theta: np.ndarray) -> np.ndarray:
+        """Mean logistic loss, without the penalty."""
+        return self._over(theta, lambda s: np.mean(np.logaddexp(0.0, s) - self.y[:, None] * s, axis=0))

@@ -1,0 +1,123 @@
+"""Two groups that stay or leave: pricing (Figures 5a and 6b) and regression (Figure 5b) with dynamic contribution."""
+
+from typing import Any
+
+import numpy as np
+
+import performative as pf
+from performative.papers.outcome import Outcome, lay_out, mean
+from performative.papers.profl.runs import late, models, rounds_until, settled, sweep, traces, wobble
+
+
+def two_groups(
+    clients: int, first: float, second: float, even: float, rate: float, local_steps: int, window: int, samples: int,
+    start: float, edge: float, rounds: int, repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """Shares (1 + theta) / 2 and the rest: the paper's demands, those turned round, and two that do not cancel."""
+    instances = {"printed": (even, -even), "turned": (-even, even), "uneven": (first, second)}
+    share = pf.populations.shares.Linear(level=(0.5, 0.5), slope=(0.5, -0.5))
+
+    def problem(demands: tuple[float, float]) -> pf.Problem:
+        groups = tuple(pf.populations.Gaussian(np.full(clients, mu), 0.0, 0.5) for mu in demands)
+        return pf.Problem(pf.losses.negative_revenue, pf.populations.Mixture(groups, share), domain=pf.Box(-edge, edge))
+
+    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
+    algorithms = {"PFL": pf.p_fedavg(rate, **common), "PROFL": pf.profl(rate, window, **common)}
+    settings = {
+        f"{name}, {which}": {"algorithm": algorithm, "problem": problem(demands)}
+        for name, algorithm in algorithms.items()
+        for which, demands in instances.items()
+    }
+    runs = sweep(
+        problem(instances["turned"]),
+        settings,
+        rounds,
+        start,
+        seed,
+        repeats,
+        record=Record(stable=0.0, optimal=0.0, risks=False),
+    )
+    a1, a2 = instances["uneven"]
+    stable = -(a1 + a2) / (a1 - a2)
+    points = {"PFL": stable, "PROFL": stable / 2.0}
+    numbers: dict[str, float | tuple[float, float]] = {"uneven_stable": stable, "uneven_optimal": stable / 2.0}
+    for name in algorithms:
+        low = name.lower()
+        for which in ("printed", "turned"):
+            numbers[f"{low}_{which}"] = mean(settled(runs[f"{name}, {which}"], 0.0))
+        numbers[f"{low}_uneven"] = mean(late(models(runs[f"{name}, uneven"])).mean(axis=1))
+        numbers[f"{low}_uneven_off"] = mean(settled(runs[f"{name}, uneven"], points[name]))
+        numbers[f"{low}_turned_rounds"] = mean(rounds_until(runs[f"{name}, turned"], 0.0))
+    for which in ("printed", "turned"):
+        numbers[f"{which}_worst"] = max(float(settled(runs[f"{name}, {which}"], 0.0).mean()) for name in algorithms)
+    numbers["printed_gap"], numbers["uneven_gap"] = 0.0 * even, abs(stable) / 2.0  # a_1 + a_2 = 0 puts both at 0
+    pfl, profl = (rounds_until(runs[f"{name}, turned"], 0.0).mean() for name in algorithms)
+    numbers["rounds_pfl_over_profl"] = float(pfl / max(1.0, profl))
+    return Outcome(numbers, {"model": traces(runs)})
+
+
+def regression(
+    clients: int, rate: float, local_steps: int, window: int, samples: int, start: float, rounds: int, repeats: int,
+    seed: int,
+) -> Outcome:  # fmt: skip
+    """Regression with dynamic contribution: PFL and PROFL, and what the risk looks like."""
+    problem = pf.cases.regression_contribution(clients)
+    theta = np.linspace(-1.0, 5.0, 24_001)
+    risk, slope, curvature = _leaving(theta, clients)
+    stable, optimal = _settles(clients), float(theta[np.argmin(risk)])
+    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
+    settings = {
+        "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
+        "PROFL": {"algorithm": pf.profl(rate, window, **common)},
+    }
+    runs = sweep(
+        problem, settings, rounds, start, seed, repeats, record=Record(stable=stable, optimal=optimal, risks=False)
+    )
+    apart = abs(stable - optimal)
+    pfl, profl = runs["PFL"], runs["PROFL"]
+    inside = risk - risk.min() > 1e-6
+    return Outcome(
+        {
+            "stable_point": stable,
+            "optimal_point": optimal,
+            "pfl_from_stable": mean(settled(pfl, stable) / apart),
+            "pfl_from_optimal": mean(settled(pfl, optimal) / apart),
+            "profl_from_optimal": mean(settled(profl, optimal) / apart),
+            "profl_gap": abs(float(late(models(profl)).mean()) - optimal) / apart,
+            "rounds_pfl_over_profl": float(
+                rounds_until(pfl, stable).mean() / max(1.0, rounds_until(profl, optimal).mean())
+            ),
+            "wobble_pfl_over_profl": float(wobble(pfl).mean() / wobble(profl).mean()),
+            "least_curvature": float(curvature.min()),
+            "pl_constant": float(np.min(slope[inside] ** 2 / 2.0 / (risk - risk.min())[inside])),
+        },
+        {"model": traces(runs), "risk": lay_out({"performative risk": (theta[::80], risk[None, ::80])})},
+    )
+
+
+def _moments(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """E x^2 of each client, and for each theta and group the squared error and the share, [2, points, clients]."""
+    second = 7.0 + 2.0 * (np.arange(clients) + 0.5) / clients
+    errors = np.stack([(theta[:, None] - a) ** 2 * second + 4.0 for a in (1.0, 3.0)])
+    kept = errors[::-1] + 5.0
+    return second, errors, kept / kept.sum(axis=0)
+
+
+def _leaving(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Risk of `pf.cases.regression_contribution` with its first and second derivative, by differences."""
+    _, errors, share = _moments(theta, clients)
+    risk = np.mean(np.sum(share * errors, axis=0), axis=1) / 2.0 + 10 / 3 * theta**2 / 2.0
+    slope = np.gradient(risk, theta)
+    return risk, slope, np.gradient(slope, theta)
+
+
+def _settles(clients: int) -> float:
+    """theta_PS: where the gradient of the loss over the data that theta brings about is zero."""
+    from scipy import optimize
+
+    def gradient(theta: float) -> float:
+        second, _, share = _moments(np.asarray([theta]), clients)
+        pulls = np.stack([(theta - a) * second for a in (1.0, 3.0)])
+        return float(np.mean(np.sum(share[:, 0] * pulls, axis=0))) + 10 / 3 * theta
+
+    return float(optimize.brentq(gradient, 0.0, 3.0))

@@ -1,0 +1,165 @@
+"""Run an experiment, judge its claims, and leave data, figure and manifest behind."""
+
+import inspect
+import multiprocessing
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from performative.errors import check_counts
+from performative.papers import store
+from performative.papers.catalogue import PAPERS, Experiment, find
+from performative.papers.outcome import Numbers
+
+RESULTS = Path("performative-results")
+_OF_PAPERS = tuple(f"performative.papers.{paper}." for paper in PAPERS)
+_LIBRARIES = ("performative", "jax", "jaxlib", "equinox", "numpy", "scipy", "xarray")
+
+
+def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: bool = False) -> dict[str, Any]:
+    """Run one experiment and return its manifest; what was done with the same constants and code is not done again.
+
+    Claims are judged anew each time, by the numbers that the run left, and a figure that would now look different is
+    drawn again from the data.
+
+    It writes `out/<name>/data.nc`, `figure.png`, `figure.svg` and, last, `manifest.json`. A full run in its place is
+    never replaced by a quick one, unless `fresh`.
+    """
+    experiment = find(name)
+    folder = Path(out) / name
+    mark = _mark(experiment, quick)
+    known = None if fresh else store.read_done(folder, experiment)
+    if known is not None and known["hash"] in (mark, _mark(experiment, False)):
+        return _tell_again(folder, experiment, known) | {"new": False}
+    folder.mkdir(parents=True, exist_ok=True)  # before anything is computed
+    began = time.perf_counter()
+    constants = experiment.settings(quick)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*\[(run-diverged|rate-too-large)\]")  # figures show it
+        outcome = experiment.function()(**constants)
+    manifest = {
+        "name": name,
+        "paper": experiment.paper,
+        "title": experiment.title,
+        "place": experiment.place,
+        "note": experiment.note,
+        "quick": quick,
+        "status": "completed",
+        "constants": constants,
+        "seed": constants.get("seed"),
+        "versions": _versions(),
+        "device": _device(),
+        "seconds": round(time.perf_counter() - began, 2),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "hash": mark,
+        "numbers": {key: _plain(value) for key, value in outcome.numbers.items()},
+        "claims": _judge(experiment, outcome.numbers, quick),
+    }
+    return store.write(folder, experiment, outcome, manifest) | {"new": True}
+
+
+def reproduce_all(
+    names: Sequence[str], quick: bool = False, out: str | Path = RESULTS, fresh: bool = False, jobs: int = 1
+) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    """Each name with its manifest, or with what went wrong, as they get done; `jobs` of them side by side.
+
+    Compiling keeps one core busy, so a process for each core does the whole set in less time. The others go on where
+    one fails. An interrupt ends those that are running; what is done stays done. A script that asks for several jobs
+    keeps this call below `if __name__ == "__main__":`.
+    """
+    check_counts(jobs=jobs)
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list of names; got {names!r}. Use reproduce({names!r}) for one.")
+    names = list(dict.fromkeys(names))
+    if min(jobs, len(names)) <= 1:
+        for name in names:
+            yield name, _attempt(name, quick, out, fresh)
+        return
+    # Spawned, not forked: JAX has threads of its own.
+    pool = ProcessPoolExecutor(
+        min(jobs, len(names)), mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts_alone
+    )
+    try:
+        waiting = {pool.submit(_attempt, name, quick, out, fresh): name for name in names}
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
+    finally:
+        workers = list((pool._processes or {}).values())  # `terminate_workers` comes with Python 3.14
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
+
+
+def _leave_interrupts_alone() -> None:
+    """The terminal sends an interrupt to all processes; the first one ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _attempt(name: str, quick: bool, out: str | Path, fresh: bool) -> dict[str, Any] | str:
+    """The manifest, or the first line of the error."""
+    try:
+        return reproduce(name, quick, out, fresh)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _judge(experiment: Experiment, numbers: Numbers, quick: bool) -> list[dict[str, Any]]:
+    rows = [claim.judge(numbers, quick) for claim in experiment.claims]
+    return [row | {"place": row["place"] or experiment.place} for row in rows]
+
+
+def _tell_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with what the file says now; the numbers stay."""
+    told = {"title": experiment.title, "place": experiment.place, "note": experiment.note}
+    claims = _judge(experiment, store.read_numbers(known), known["quick"])
+    return store.refresh(folder, experiment, known | told | {"claims": claims}, known)
+
+
+def _mark(experiment: Experiment, quick: bool) -> str:
+    """A digest of the constants and the modules that they go to."""
+    code = [inspect.getsource(module) for module in _modules(experiment.function().__module__)]
+    return store.digest([experiment.code, experiment.settings(quick), code])
+
+
+def _modules(name: str) -> list[ModuleType]:
+    """The module of an experiment and those of papers that it takes something from."""
+    found: dict[str, ModuleType] = {}
+    waiting = [name]
+    while waiting:
+        here = waiting.pop()
+        if here in found or here not in sys.modules:
+            continue
+        found[here] = sys.modules[here]
+        for thing in vars(found[here]).values():
+            owner = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None)
+            if isinstance(owner, str) and owner.startswith(_OF_PAPERS):
+                waiting.append(owner)
+    return [found[key] for key in sorted(found)]
+
+
+def _plain(number: Any) -> Any:
+    values = [float(v) if np.isfinite(v) else str(v) for v in np.atleast_1d(number)]
+    return values[0] if np.ndim(number) == 0 else values
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
+def _device() -> str:
+    import jax
+
+    device = jax.devices()[0]
+    return f"{device.platform}: {device.device_kind}, {len(jax.devices())}"

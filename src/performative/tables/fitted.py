@@ -1,0 +1,128 @@
+"""A fitted scikit-learn classifier as a start: the linear model that gives the same scores."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from performative._base.messages import coded, warn
+from performative.errors import nearest
+
+# Points at which the linear model must agree with the fitted one, and how far out they lie, in units of the scaling.
+_PROBES, _FAR = 32, 10.0
+# Of the largest score: rounding of a sum is far below, a step or a curve far above.
+_SAME = 1e-6
+_SUPPORTED = (
+    "a linear classifier of two classes (LogisticRegression, RidgeClassifier, SGDClassifier, LinearSVC, Perceptron, "
+    "LinearDiscriminantAnalysis), alone or in a Pipeline after StandardScaler, RobustScaler or MinMaxScaler"
+)
+
+
+def is_fitted_model(theta: Any) -> bool:
+    """Whether a start is a model of scikit-learn's kind rather than arrays."""
+    return hasattr(theta, "coef_") or (hasattr(theta, "get_params") and hasattr(theta, "fit"))
+
+
+def linear_scores(
+    model: Any, names: tuple[str, ...], centre: Any, spread: Any, classes: tuple[Any, Any]
+) -> tuple[Float[np.ndarray, " d"], float]:
+    """theta and b such that theta.(raw - centre) / spread + b is the model's score of class 1, for every raw row.
+
+        b = f(centre),      theta_j = f(centre + spread_j e_j) - b
+
+    f is the model's own decision_function, so that scalers in a Pipeline and the order of its columns are its own
+    business. What is not linear in the features shows at other points, and is refused.
+    """
+    kind = type(model).__name__
+    _check_kind(model, kind)
+    sign = _read_classes(model, kind, classes)
+    columns = _read_columns(model, kind, names)
+    centre, spread = np.asarray(centre, np.float64), np.asarray(spread, np.float64)
+
+    def score(rows: np.ndarray) -> np.ndarray:
+        return sign * _decide(model, kind, centre + spread * rows, names, columns)
+
+    unit = score(np.vstack([np.zeros(len(names)), np.eye(len(names))]))
+    theta, b = unit[1:] - unit[0], float(unit[0])
+    far = _FAR * np.random.default_rng(0).standard_normal((_PROBES, len(names)))
+    found = score(far)
+    off = float(np.max(np.abs(found - (far @ theta + b))))
+    if not off <= _SAME * max(float(np.max(np.abs(found))), abs(b)):
+        raise ValueError(_refusal(kind, "its scores are not linear in the features"))
+    return theta, b
+
+
+def _check_kind(model: Any, kind: str) -> None:
+    if not hasattr(model, "classes_") and not hasattr(model, "n_features_in_") and not hasattr(model, "coef_"):
+        raise ValueError(_refusal(kind, "it has not been fitted; call its fit(frame, label) first"))
+    if not hasattr(model, "classes_"):
+        raise ValueError(_refusal(kind, "it predicts numbers, not classes"))
+    if not hasattr(model, "decision_function"):
+        raise ValueError(_refusal(kind, "it has no decision_function, so its scores are not linear"))
+
+
+def _read_classes(model: Any, kind: str, classes: tuple[Any, Any]) -> float:
+    """1 where the model's second class is the problem's class 1, -1 where it is the first."""
+    its = np.asarray(model.classes_).tolist()
+    if its in (list(classes), list(classes)[::-1]):
+        return 1.0 if its == list(classes) else -1.0
+    raise ValueError(
+        coded(
+            "model-of-other-classes",
+            f"theta: {kind} was fitted to the classes {its}, the problem's labels are {classes[0]!r} (0) and "
+            f"{classes[1]!r} (1), so that nobody can tell which way its scores point. Fit it to the same column as "
+            "from_frame reads, or give from_frame that column, with positive= for the class that is 1.",
+        )
+    )
+
+
+def _read_columns(model: Any, kind: str, names: tuple[str, ...]) -> list[str] | None:
+    """Names of the columns that the model wants, in its order; None where it was fitted on an array."""
+    named = getattr(model, "feature_names_in_", None)
+    if named is not None:
+        strange = [str(name) for name in named if name not in names]
+        if strange:
+            raise ValueError(
+                coded(
+                    "model-of-other-columns",
+                    f"theta: {kind} was fitted on {strange}, which are not features of the problem."
+                    f"{nearest(strange[0], names)}",
+                )
+            )
+        return [str(name) for name in named]
+    width = getattr(model, "n_features_in_", np.shape(getattr(model, "coef_", ()))[-1:])
+    if width not in (len(names), (len(names),)):
+        raise ValueError(
+            coded(
+                "model-of-other-columns",
+                f"theta: {kind} was fitted on an array of {width} columns, the problem has {len(names)} features "
+                f"{list(names)}. Fit it on a DataFrame, so that its columns have names.",
+            )
+        )
+    if len(names) > 1:
+        warn(
+            "model-without-names",
+            f"theta: {kind} was fitted on an array, so its columns are taken to be {list(names)}, in this order. Fit "
+            "it on a DataFrame to have the names compared.",
+        )
+    return None
+
+
+def _decide(
+    model: Any, kind: str, raw: np.ndarray, names: tuple[str, ...], columns: list[str] | None
+) -> Float[np.ndarray, " n"]:
+    """The model's scores of raw rows."""
+    rows: Any = raw
+    if columns is not None:
+        import pandas as pd
+
+        rows = pd.DataFrame(raw, columns=list(names))[columns]
+    try:
+        return np.asarray(model.decision_function(rows), np.float64)
+    except Exception as error:  # a step may refuse values that it has not seen
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(_refusal(kind, f"it cannot score other rows ({first})")) from error
+
+
+def _refusal(kind: str, why: str) -> str:
+    return coded("model-not-linear", f"theta: {kind} cannot be a start: {why}. What can: {_SUPPORTED}.")

@@ -1,0 +1,148 @@
+"""From a table of people to clients' tables, and from a fitted linear model to a start."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from performative._base.messages import coded
+from performative.errors import check_finite, check_flags, nearest
+from performative.partition import pad_tables
+from performative.tables.fitted import linear_scores
+from performative.tables.scaling import scale_columns
+from performative.types import as_numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Names of theta's entries, and the scaling that turns raw features into the ones that theta sees."""
+
+    names: tuple[str, ...]
+    centre: tuple[float, ...]
+    spread: tuple[float, ...]
+    clients: tuple[str, ...]
+    intercept: bool
+    classes: tuple[Any, Any] = (0, 1)
+
+    def start(self, model: Any) -> np.ndarray:
+        """theta from a fitted scikit-learn classifier on the raw features: same scores, our scaling."""
+        features = self.names[: len(self.centre)]
+        theta, offset = linear_scores(model, features, self.centre, self.spread, self.classes)
+        if self.intercept:
+            return np.append(theta, offset)
+        if abs(offset) > 1e-9 * max(float(np.max(np.abs(theta))), 1e-300):
+            raise ValueError(
+                coded(
+                    "model-not-linear",
+                    f"theta: {type(model).__name__} scores {offset:.4g} where all (scaled) features are 0, and this "
+                    "problem has no intercept; give from_frame intercept=True.",
+                )
+            )
+        return theta
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientTables:
+    x: np.ndarray
+    y: np.ndarray
+    count: np.ndarray
+    strength: np.ndarray
+    movable: tuple[int, ...]
+    columns: Columns
+
+
+def _among(name: Any, names: Any) -> bool:
+    """Whether it is one of these names; what cannot be a name (a list) is not."""
+    try:
+        return bool(name in names)
+    except (TypeError, ValueError):
+        return False
+
+
+def read_frame(
+    frame: Any, client: str, label: str, strategic: Any, strength: Any, standardize: Any, intercept: bool,
+    positive: Any = None,
+) -> ClientTables:  # fmt: skip
+    """Split a table by client, pad to one length, check every column that is used."""
+    if not hasattr(frame, "columns") or not hasattr(frame, "groupby"):
+        raise ValueError(f"frame must be a pandas DataFrame, one row per person; got {type(frame).__name__}.")
+    if len(frame) == 0:
+        raise ValueError("frame has no rows.")
+    check_flags("from_frame", intercept=intercept)
+    for role, name in (("client", client), ("label", label)):
+        if not _among(name, frame.columns):
+            near = nearest(str(name), map(str, frame.columns))
+            raise ValueError(f"{role}={name!r} is not a column of the table.{near}")
+    twice = [str(c) for c in frame.columns[frame.columns.duplicated()].unique()]
+    if twice:
+        raise ValueError(f"frame has columns of the same name: {twice} occur more than once.")
+    empty = int(frame[client].isna().sum())
+    if empty:
+        raise ValueError(f"client={client!r} says nothing in {empty} of {len(frame)} rows; drop or fill them first.")
+    features = [c for c in frame.columns if c not in (client, label)]
+    if not features:
+        raise ValueError(f"frame has no features: its only columns are client={client!r} and label={label!r}.")
+    if strategic is not None and not isinstance(strategic, (str, list, tuple)):
+        raise ValueError(f"strategic must be a list of column names, or None for all; got {strategic!r}.")
+    wanted = features if strategic is None else [strategic] if isinstance(strategic, str) else list(strategic)
+    for name in wanted:
+        if not _among(name, features):
+            raise ValueError(
+                f"strategic: {name!r} is not a feature of the table.{nearest(str(name), map(str, features))}"
+            )
+    texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
+    if texts:
+        raise ValueError(f"from_frame needs numeric features; encode or drop the columns {texts}.")
+    raw = np.column_stack([frame[c].to_numpy(np.float64, na_value=np.nan) for c in features])
+    for i, name in enumerate(features):
+        check_finite("from_frame", **{f"column {name!r}": raw[:, i]})
+    labels, classes = _read_labels(frame[label], label, positive)
+    centre, spread = scale_columns(raw, [str(c) for c in features], standardize)
+    x = (raw - centre) / spread
+    names = [str(f) for f in features]
+    if intercept:
+        x, names = np.column_stack([x, np.ones(len(x))]), [*names, "intercept"]
+    groups = frame.groupby(client, sort=True).indices
+    who = [str(g) for g in groups]
+    tables, count = pad_tables([x[rows] for rows in groups.values()])
+    answers, _ = pad_tables([labels[rows] for rows in groups.values()], labels=True)
+    if isinstance(strength, dict):
+        missing = [str(g) for g in groups if g not in strength]
+        if missing:
+            raise ValueError(f"strength has no entry for clients {missing}.")
+        unknown = [str(g) for g in strength if g not in groups]
+        if unknown:
+            raise ValueError(f"strength names clients that are not in the table: {unknown}.")
+        strength = [strength[g] for g in groups]
+    strength = np.asarray(as_numbers(strength))
+    check_finite("from_frame", strength=strength)
+    if strength.shape not in ((), (len(groups),)):
+        raise ValueError(
+            f"strength must be a number, one a client ({len(groups)} of them: {who[:5]}) or {{client: number}}; "
+            f"got shape {strength.shape}."
+        )
+    columns = Columns(tuple(names), tuple(centre.tolist()), tuple(spread.tolist()), tuple(who), intercept, classes)
+    movable = tuple(features.index(name) for name in wanted)
+    return ClientTables(tables, answers, count, strength, movable, columns)
+
+
+def _read_labels(column: Any, label: str, positive: Any) -> tuple[np.ndarray, tuple[Any, Any]]:
+    """Labels as 0 and 1, and what they are called: 0 and 1 stand for themselves, else `positive` is 1."""
+    empty = int(column.isna().sum())
+    if empty:
+        raise ValueError(f"label={label!r} says nothing in {empty} of {len(column)} rows; drop or fill them first.")
+    found = column.unique().tolist()
+    if len(found) < 2:
+        raise ValueError(f"label={label!r} is {found[0]!r} in every row, so there is nothing to learn.")
+    if len(found) > 2:
+        raise ValueError(f"label={label!r} must hold two classes, such as 0 and 1; found {found[:5]}.")
+    if positive is None and not all(value in (0, 1) for value in found):
+        raise ValueError(
+            f"label={label!r} holds {found[0]!r} and {found[1]!r}; say which of them is 1, such as "
+            f"positive={found[0]!r}. People change their features against the model, so 1 is what they try not to be."
+        )
+    one = 1 if positive is None else positive
+    if not _among(one, found):
+        raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which holds {found}.")
+    other = next(value for value in found if value != one)
+    return (column == one).to_numpy(np.int32), (other, one)

@@ -1,0 +1,99 @@
+"""Centre and spread of a table's columns, and what is odd about them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from performative._base.messages import warn
+from performative.errors import is_one_of, nearest
+
+_RULE = 'standardize must be True, False, "robust" or {feature: (mean, standard deviation)} for every feature'
+
+# A column is scaled by a few people where its standard deviation is so many times that without its outermost
+# hundredths, or that of a normal law with its quartiles. (Lognormal of sigma 1: 1.2 and 2; of sigma 2: 3.6 and 20.)
+_BEYOND_TAILS, _BEYOND_QUARTILES = 3.0, 10.0
+_TAILS = (0.01, 0.99)
+# Columns that differ so much in spread, or lie so far from 0, are not on one scale.
+_APART = 100.0
+# Of the quartiles of a normal law, so that "robust" and the standard deviation agree on one.
+_QUARTILES = 1.3489795003921634
+
+
+def scale_columns(
+    raw: Float[np.ndarray, "n d"], names: list[str], standardize: Any
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
+    """Centre and spread of each column, such that theta sees (raw - centre) / spread.
+
+    True:     mean and standard deviation
+    "robust": median and (upper - lower quartile) / 1.349, the standard deviation of a normal law with these quartiles.
+              A column that is the same for half of the people takes the spread of its inner 98 %
+    False:    0 and 1
+    {feature: (mean, standard deviation)}: these, for every feature
+    """
+    if isinstance(standardize, Mapping):
+        return _given_scales(standardize, names)
+    if not isinstance(standardize, (bool, np.bool_)) and not is_one_of(standardize, "robust"):
+        raise ValueError(f"{_RULE}; got {standardize!r}.")
+    if not standardize:
+        _check_scales(raw, names)
+        return np.zeros(raw.shape[1]), np.ones(raw.shape[1])
+    spread, inner, robust = raw.std(axis=0), _inner_spread(raw), _robust_spread(raw)
+    if standardize == "robust":
+        return np.median(raw, axis=0), np.where(robust > 0, robust, np.where(spread > 0, spread, 1.0))
+    few = (inner > 0) & ((spread > _BEYOND_TAILS * inner) | (spread > _BEYOND_QUARTILES * robust))
+    if np.any(few):
+        ratio = np.where(few, spread / np.where(robust > 0, robust, 1.0), 0.0)
+        worst, others = int(np.argmax(ratio)), int(np.sum(few)) - 1
+        more = f" (and those of {others} more columns)" if others else ""
+        warn(
+            "outliers-set-the-scale",
+            f"from_frame: a few people make the standard deviation of column {names[worst]!r}{more} {ratio[worst]:.3g} "
+            "times what most of its values say, so that everybody else looks alike. Use "
+            'standardize="robust" (median and quartiles), or cut the column at its quantiles.',
+        )
+    return raw.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+
+def _inner_spread(raw: np.ndarray) -> np.ndarray:
+    """The standard deviation with the outermost hundredths moved in."""
+    low, high = np.quantile(raw, _TAILS, axis=0)
+    return np.clip(raw, low, high).std(axis=0)
+
+
+def _robust_spread(raw: np.ndarray) -> np.ndarray:
+    """By the quartiles; where they are the same, the standard deviation with the outermost hundredths moved in."""
+    low, high = np.quantile(raw, (0.25, 0.75), axis=0)
+    return np.where(high > low, (high - low) / _QUARTILES, _inner_spread(raw))
+
+
+def _check_scales(raw: np.ndarray, names: list[str]) -> None:
+    size = np.sqrt(np.mean(np.square(raw), axis=0))
+    there = size > 0
+    if not there.any():
+        return
+    large, small = int(np.argmax(size)), int(np.argmin(np.where(there, size, np.inf)))
+    if size[large] > _APART or size[large] > _APART * size[small]:
+        warn(
+            "columns-not-scaled",
+            f"from_frame: standardize=False, and column {names[large]!r} has values of about {size[large]:.3g}, "
+            f"{names[small]!r} of {size[small]:.3g}: no rate serves both. Leave standardize=True, or scale them first.",
+        )
+
+
+def _given_scales(scales: Mapping[Any, Any], features: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Scales that are known without these rows, for every feature."""
+    given = {str(name): scale for name, scale in scales.items()}
+    for name in given:
+        if name not in features:
+            raise ValueError(f"standardize: {name!r} is not a feature of the table.{nearest(name, features)}")
+    missing = [name for name in features if name not in given]
+    if missing:
+        raise ValueError(f"{_RULE}; it says nothing of {missing}. Give (0, 1) to leave a feature as it is.")
+    for name, scale in given.items():
+        pair = np.asarray(scale, np.float64) if isinstance(scale, (list, tuple, np.ndarray)) else np.zeros(0)
+        if pair.shape != (2,) or not np.all(np.isfinite(pair)) or pair[1] <= 0:
+            raise ValueError(f"standardize: {name!r} needs (mean, standard deviation > 0); got {scale!r}.")
+    pairs = np.asarray([given[name] for name in features], np.float64)
+    return pairs[:, 0], pairs[:, 1]
