@@ -100,15 +100,15 @@ def torch_round(x, y, steps, batch, channels_last=False):
         total = {name: torch.zeros_like(value) for name, value in before.items()}
         for who in cohort:
             model.load_state_dict(before)
-            optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
+            optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
             for _ in range(steps):
                 rows = torch.randint(images.shape[1], (batch,))
                 z = images[who, rows]
                 if channels_last:
                     z = z.contiguous(memory_format=torch.channels_last)
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 cross_entropy(model(z), labels[who, rows]).backward()
-                optimiser.step()
+                optimizer.step()
             for name, value in model.state_dict().items():
                 total[name] += value / len(cohort)
         model.load_state_dict(total)

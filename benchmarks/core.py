@@ -146,7 +146,7 @@ def _partial(scheme, label: str) -> dict:
 
 
 def _seconds_a_round(problem, algorithm, rounds: int = 500, chunks: int = 6) -> float:
-    from performative._engine.chunk import Frozen, Span, Watch, run_chunk
+    from performative._engine.chunk import ChunkSpec, RecordConfig, RunInputs, run_chunk
     from performative._engine.drive import first_state
     from performative._engine.options import repeat_keys
     from performative._engine.prepare import on_device, read_theta
@@ -154,9 +154,9 @@ def _seconds_a_round(problem, algorithm, rounds: int = 500, chunks: int = 6) -> 
 
     setup = on_device(prepare(problem, algorithm, pf.Clock()), jnp.float32)
     start = read_theta(problem, 0.0, jnp.float32)
-    fixed, watch = Frozen(setup, repeat_keys(0, 1)), Watch(1, True)
+    fixed, watch = RunInputs(setup, repeat_keys(0, 1)), RecordConfig(1, True)
     state, _ = first_state(fixed, start, True)
-    span = Span(jnp.asarray(rounds, jnp.int32), jnp.asarray(rounds * chunks, jnp.int32), jnp.asarray(1e20))
+    span = ChunkSpec(jnp.asarray(rounds, jnp.int32), jnp.asarray(rounds * chunks, jnp.int32), jnp.asarray(1e20))
     times = []
     for _ in range(chunks):
         began = time.perf_counter()

@@ -30,7 +30,7 @@ rng = np.random.default_rng(0)
 people = 3000
 table = pd.DataFrame(
     {
-        "utilisation": rng.normal(45, 20, people),  # per cent of the credit lines in use
+        "utilization": rng.normal(45, 20, people),  # per cent of the credit lines in use
         "open_lines": rng.normal(8, 3, people),
         "income": rng.normal(42, 14, people),
         "late_payments": rng.poisson(1.5, people),
@@ -52,8 +52,8 @@ parts = pf.partition.dirichlet(table["default"], clients=6, alpha=0.7, seed=3, l
 for bank, rows in enumerate(parts):
     table.loc[rows, "bank"] = f"bank {bank}"
 train, test = table[: 3 * people // 4].copy(), table[3 * people // 4 :].copy()
-centre, spread = train[features].mean(), train[features].std()
-train[features], test[features] = ((rows[features] - centre) / spread for rows in (train, test))
+center, spread = train[features].mean(), train[features].std()
+train[features], test[features] = ((rows[features] - center) / spread for rows in (train, test))
 
 # %% [markdown]
 # `pf.partition.tables` makes the arrays `[clients, rows, ...]` that populations take. All clients have as many rows as
@@ -113,7 +113,7 @@ print(f"right about {share_right(federated):.1%} of people kept apart; pooled da
 
 # %%
 strength = {f"bank {i}": 0.4 + 0.08 * i for i in range(6)}
-asked = dict(client="bank", label="default", strategic=["utilisation", "open_lines"], strength=strength)
+asked = dict(client="bank", label="default", strategic=["utilization", "open_lines"], strength=strength)
 problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardize=False) for rows in (train, test))
 
 # %% [markdown]
@@ -155,8 +155,8 @@ lines = (
     ("trained once", kept_once, "#0072B2", "-"),
     ("retrained every round", kept_again, "#D55E00", "-"),
 )
-for label, values, colour, dash in lines:
-    right.plot(once.rounds, 100 * np.mean(values, axis=0), dash, color=colour, label=label)
+for label, values, color, dash in lines:
+    right.plot(once.rounds, 100 * np.mean(values, axis=0), dash, color=color, label=label)
 right.axhline(100 * settled, color="0.4", linewidth=1, linestyle=":", label="stable point")
 right.set(title="Applicants judged rightly", xlabel="round", ylabel="per cent of those kept apart", ylim=(64, 85))
 right.legend(frameon=False, loc="lower right")

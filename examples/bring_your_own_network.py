@@ -147,8 +147,8 @@ wrong = np.flatnonzero(read != labels[test])
 figure = plt.figure(figsize=(10.5, 4.2), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=(1.5, 1))
 ax = left.subplots()
-for (label, share), colour in zip(shares.items(), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), strict=False):
-    ax.plot(100 * np.asarray(share), color=colour, label=label)
+for (label, share), color in zip(shares.items(), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), strict=False):
+    ax.plot(100 * np.asarray(share), color=color, label=label)
 ax.set(xlabel="round", ylabel="per cent of the images kept apart that are read", ylim=(0, 100), xticks=range(0, 21, 5))
 ax.legend(frameon=False, loc="lower right")
 right.suptitle(f"{len(wrong)} of {len(test)} are misread by the cnn")

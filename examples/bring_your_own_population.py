@@ -57,9 +57,9 @@ class Climbers(pf.populations.AbstractPopulation):
         return jax.random.randint(key, shape, 0, self.capacity, jnp.int32) if rows is None else rows
 
     def sample(self, noise, world, theta):
-        return climb(self.score, self.reach, theta, self.x[noise]), self.y[noise]
+        return climb(self.score, self.effective_step, theta, self.x[noise]), self.y[noise]
 
-    def nodes(self, theta, count):  # every row once, evenly: expectations over the table are exact
+    def quadrature(self, theta, count):  # every row once, evenly: expectations over the table are exact
         return jnp.arange(self.capacity, dtype=jnp.int32), jnp.full(self.capacity, 1 / self.capacity)
 
 
@@ -159,10 +159,10 @@ for ax, theta, title in zip(axes, (once, stable), ("Trained once", "Retrained un
     ax.contour(grid[..., 0], grid[..., 1], scores, [0], colors=["#009E73"], linewidths=1.5)
     where = np.asarray(answer(theta))
     moved = where - x
-    for label, colour in ((0, "#D55E00"), (1, "#0072B2")):
+    for label, color in ((0, "#D55E00"), (1, "#0072B2")):
         mine = y == label
-        ax.quiver(*x[mine].T, *moved[mine].T, **arrows, color=colour)
-        ax.scatter(*where[mine].T, s=9, color=colour, label=("will not pay back", "will pay back")[label])
+        ax.quiver(*x[mine].T, *moved[mine].T, **arrows, color=color)
+        ax.scatter(*where[mine].T, s=9, color=color, label=("will not pay back", "will pay back")[label])
     ax.set(title=title, xlim=(-2.4, 2.6), ylim=(-1.7, 1.9), xticks=[], yticks=[])
 axes[0].legend(frameon=False, loc="upper left")
 axes[1].text(-2.25, 1.5, "shaded: accepted\nlines: from where people were")

@@ -14,7 +14,7 @@ if importlib.util.find_spec("beartype"):
     install_import_hook("performative", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-# Most tests compile for seconds and run for milliseconds; those that run for long ask for `optimised_programs`.
+# Most tests compile for seconds and run for milliseconds; those that run for long ask for `optimized_programs`.
 jax.config.update("jax_disable_most_optimizations", True)
 
 MAPS = Path("/proc/self/maps")
@@ -30,7 +30,7 @@ def few_programs():
 
 
 @pytest.fixture(scope="module")
-def optimised_programs():
+def optimized_programs():
     """For modules whose programs run for longer than they take to compile."""
     jax.config.update("jax_disable_most_optimizations", False)
     yield

@@ -41,7 +41,7 @@ INNER = {
 }  # fmt: skip
 # What parts that are no slot of an algorithm or a problem are put into.
 HOLDERS = {
-    "optimiser": (
+    "optimizer": (
         "pf.estimators.Preconditioned(pf.estimators.Minibatch(), {})",
         "pf.aggregators.ServerOpt(pf.aggregators.Mean(), {})",
     ),

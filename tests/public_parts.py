@@ -26,7 +26,7 @@ BASES = {
     "channel": pf.channels.AbstractChannel,
     "aggregator": pf.aggregators.AbstractAggregator,
     "rate": pf.schedules.AbstractSchedule,
-    "optimiser": pf.optimizers.AbstractOptimiser,
+    "optimizer": pf.optimizers.AbstractOptimizer,
     "family": pf.families.AbstractFamily,
     "latency": pf.participation.AbstractLatency,
     "availability": pf.participation.AbstractAvailability,

@@ -176,7 +176,7 @@ BAD_PARTS = [
         lambda: pf.p_fedavg(rate=0.1, deploy="often"),
     ),
     (r"deploy must be .* got \['step'\]", lambda: pf.p_fedavg(rate=0.1, deploy=["step"])),
-    (r'absent must be "frozen" or "moves"; got \'moving\'', lambda: pf.p_fedavg(rate=0.1, absent="moving")),
+    (r'absent must be "frozen" or "reacts"; got \'moving\'', lambda: pf.p_fedavg(rate=0.1, absent="moving")),
     (r"rate must be a finite number >= 0, or a schedule .*; got -1.0", lambda: pf.p_fedavg(rate=-1.0)),
     (r"rate must be a finite number .*; got nan", lambda: pf.p_fedavg(rate=np.nan)),
     (r"rate must be a finite number .*; got \[0.1 0.2\]", lambda: pf.p_fedavg(rate=[0.1, 0.2])),

@@ -56,7 +56,7 @@ def test_your_own_population(run_example):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_your_own_network(run_example):
     names, told = run_example("bring_your_own_network")
     # 360 images: 90 % has a standard error of 1.6 points, guessing reads 10 %.

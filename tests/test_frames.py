@@ -40,7 +40,7 @@ def test_tables_weights_and_columns():
     assert made.columns.clients == ("north", "south", "west")
     assert made.population.features == (1,)
     south = FRAME[FRAME["bank"] == "south"]
-    raw = made.population.x[1, : len(south), :2] * np.asarray(made.columns.spread) + np.asarray(made.columns.centre)
+    raw = made.population.x[1, : len(south), :2] * np.asarray(made.columns.spread) + np.asarray(made.columns.center)
     np.testing.assert_allclose(raw, south[["income", "cards"]].to_numpy(), rtol=1e-10)
 
 
@@ -97,7 +97,7 @@ def test_outliers_that_set_the_scale():
         column = np.concatenate([x[:n, 2] for x, n in zip(made.population.x, made.population.count, strict=True)])
         usual.append(np.sort(column)[:-2].std())
     assert usual[0] < 0.01 and 0.8 < usual[1] < 1.2
-    assert wide.columns.centre[2] == np.median(values)
+    assert wide.columns.center[2] == np.median(values)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_one_outlier_in_a_short_table():
 def test_missing_values_of_pandas_own_kinds():
     frame = FRAME.assign(cards=FRAME["cards"].astype("Int64"))
     made = pf.Problem.from_frame(frame, client="bank", label="default")
-    np.testing.assert_allclose(made.columns.centre[1], frame["cards"].mean())
+    np.testing.assert_allclose(made.columns.center[1], frame["cards"].mean())
     frame.loc[3, "cards"] = pd.NA
     with pytest.raises(ValueError, match="column 'cards' must be finite, but 1 of 300 entries"):
         pf.Problem.from_frame(frame, client="bank", label="default")
@@ -138,7 +138,7 @@ def test_robust_scaling_is_that_of_a_normal_law():
     frame = pd.DataFrame({"bank": 0, "a": values, "default": np.arange(100_000) % 2})
     made = pf.Problem.from_frame(frame, client="bank", label="default", standardize="robust")
     # Standard errors of median and quartile range of a normal law: 1.25 s / sqrt(n), 1.17 s / sqrt(n).
-    assert abs(made.columns.centre[0] - 3.0) < 5 * 1.25 * 2 / np.sqrt(100_000)
+    assert abs(made.columns.center[0] - 3.0) < 5 * 1.25 * 2 / np.sqrt(100_000)
     assert abs(made.columns.spread[0] - 2.0) < 5 * 1.17 * 2 / np.sqrt(100_000)
 
 
@@ -147,5 +147,3 @@ def test_columns_of_unlike_size_that_are_not_scaled():
         problem(standardize=False)
     with pytest.raises(ValueError, match=r"standardize must be True, False, .*; got 'iqr'"):
         problem(standardize="iqr")
-    with pytest.warns(DeprecationWarning, match="standardise= is now standardize="):
-        assert problem(standardise=True).columns == problem().columns

@@ -19,5 +19,5 @@ class Untold(AbstractPopulation):
     def sample(self, noise: Any, world: Any, theta: Any) -> Any:
         return self.inner.sample(noise, world, theta)
 
-    def nodes(self, theta: Any, count: int) -> Any:
-        return self.inner.nodes(theta, count)
+    def quadrature(self, theta: Any, count: int) -> Any:
+        return self.inner.quadrature(theta, count)

@@ -28,7 +28,7 @@ def keep_pictures(folder: Path) -> list[str]:
             kept.append(name)
         figure.patch.set_alpha(0)
         _write(save, figure, folder / f"{name}-light")
-        undo = _recolour(figure)
+        undo = _recolor(figure)
         try:
             _write(save, figure, folder / f"{name}-dark")
         finally:
@@ -47,8 +47,8 @@ def _write(save: Any, figure: Any, path: Path) -> None:
         svg.unlink()
 
 
-def _recolour(figure: Any) -> list[tuple[Any, Any]]:
-    """Dark greys become light and white becomes clear; returns what undoes it."""
+def _recolor(figure: Any) -> list[tuple[Any, Any]]:
+    """Dark grays become light and white becomes clear; returns what undoes it."""
     undo: list[tuple[Any, Any]] = []
 
     def change(artist: Any, what: str) -> None:
@@ -69,23 +69,23 @@ def _recolour(figure: Any) -> list[tuple[Any, Any]]:
     return undo
 
 
-def _turned(colour: Any) -> Any:
-    """The colour for a dark page, None where it can stay."""
+def _turned(color: Any) -> Any:
+    """The color for a dark page, None where it can stay."""
     from matplotlib.colors import is_color_like, to_rgba
 
-    if not is_color_like(colour) or (isinstance(colour, str) and colour in ("none", "auto")):
-        # A collection has a list of colours; one of them is turned, many stay as they are.
+    if not is_color_like(color) or (isinstance(color, str) and color in ("none", "auto")):
+        # A collection has a list of colors; one of them is turned, many stay as they are.
         try:
-            colour = tuple(colour[0]) if len(colour) == 1 else None
+            color = tuple(color[0]) if len(color) == 1 else None
         except TypeError:
             return None
-        if colour is None or not is_color_like(colour):
+        if color is None or not is_color_like(color):
             return None
-    *rgb, alpha = to_rgba(colour)
-    grey = max(rgb) - min(rgb) < 0.12
+    *rgb, alpha = to_rgba(color)
+    gray = max(rgb) - min(rgb) < 0.12
     if alpha == 0:
         return None
-    if not grey:
+    if not gray:
         light = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), rgb, strict=True))
         # Towards white until it can be read on a dark page.
         share = max(0.0, (_READABLE - light) / (1 - light))

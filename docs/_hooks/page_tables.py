@@ -94,7 +94,7 @@ def gallery() -> str:
             "    make docs\n    ```\n"
         )
     from performative.papers import PAPERS
-    from performative.papers.catalogue import find
+    from performative.papers.catalog import find
 
     parts, paper = [], None
     for folder, manifest in shown:
@@ -132,7 +132,7 @@ def _manifests() -> list[tuple[Path, dict[str, Any]]]:
     """What was completed, in the order of the papers; looked up once a build, for runs may go on meanwhile."""
     if not RESULTS.is_dir():
         return []
-    from performative.papers.catalogue import names
+    from performative.papers.catalog import names
 
     found = []
     for name in names():

@@ -1,23 +1,68 @@
 """Old public names: each still works, says its new name, and is listed here and nowhere else."""
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
 import sys
 import types
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
-# Modules that moved. `import performative.privacy.attack` still works.
+# Modules that moved. `import performative.attack` still works.
 OLD_MODULES = {
-    "performative.privacy.attack": "performative.privacy.attack",
-    "performative.papers.citations": "performative.papers.citations",
-    "performative._engine": "performative.executors",
+    "performative.attack": "performative.privacy.attack",
+    "performative.citations": "performative.papers.citations",
+    "performative.engine": "performative.executors",
     "performative.experiments": "performative.papers",
-    "performative.optimizers": "performative.optimizers",
+    "performative.optimisers": "performative.optimizers",
 }
 # Module -> old name -> the new name, as a full dotted path.
-OLD_NAMES: dict[str, dict[str, str]] = {}
+OLD_NAMES = {
+    "performative.channels": {"Quantised": "performative.channels.Quantized"},
+    "performative.optimizers": {
+        "AbstractOptimiser": "performative.optimizers.AbstractOptimizer",
+        "as_optimiser": "performative.optimizers.as_optimizer",
+    },
+    "performative.privacy.attack": {
+        "Finding": "performative.privacy.attack.AttackResult",
+        "audit": "performative.privacy.attack.estimate_epsilon",
+        "neighbours": "performative.privacy.attack.neighbors",
+    },
+    "performative.papers": {"catalogue": "performative.papers.catalog"},
+}
+# Function -> old keyword -> the new one.
+OLD_KEYWORDS = {
+    "performative.cases.reacting.house_pricing": {"centre": "center"},
+    "performative.estimators.performative.Performative.__init__": {"estimate": "family"},
+    "performative.problem.Problem.from_frame": {"standardise": "standardize"},
+}
+# Class -> old attribute -> the new one.
+OLD_ATTRIBUTES = {
+    "performative.data.catalog.DataSet": {"licence": "license"},
+    "performative.data.tables.Table": {"licence": "license"},
+    "performative.privacy.accounting.Spending": {"neighbours": "neighbors"},
+}
+# Argument -> old value -> the new one.
+OLD_VALUES = {"absent": {"moves": "reacts"}, "missing": {"labelled": "labeled"}}
+# What the author of a part once had to define -> its new name.
+OLD_HOOKS = {
+    "before_race": "invited",
+    "counts": "totals",
+    "drift": "world_metrics",
+    "everyone": "is_full",
+    "nodes": "quadrature",
+    "nodes_within": "quadrature_within",
+    "race": "first_k",
+    "unit_step": "step_response",
+    "wants_loss": "requires_loss",
+}
+# Records of a history.
+OLD_RECORDS = {"broken_updates": "nonfinite_updates"}
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 
 
 def old_name(module: str, name: str) -> object:
@@ -37,6 +82,61 @@ def find(path: str) -> object:
     except ModuleNotFoundError:
         owner, _, name = path.rpartition(".")
         return getattr(find(owner), name)
+
+
+def old_keywords(function: F) -> F:
+    """A function that still takes the keywords that it once had."""
+    names = OLD_KEYWORDS[f"{function.__module__}.{function.__qualname__}"]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for old in names.keys() & kwargs.keys():
+            new = names[old]
+            if new in kwargs:
+                raise TypeError(f"{function.__qualname__}: {old}= is now {new}=; give one of them.")
+            warnings.warn(f"{function.__qualname__}: {old}= is now {new}=.", DeprecationWarning, stacklevel=2)
+            kwargs[new] = kwargs.pop(old)
+        return function(*args, **kwargs)
+
+    return cast(F, call)
+
+
+def old_attributes(kind: C) -> C:
+    """A class whose objects still answer to the attributes that they once had."""
+    for old, new in OLD_ATTRIBUTES[f"{kind.__module__}.{kind.__qualname__}"].items():
+
+        def get(self: Any, old: str = old, new: str = new) -> Any:
+            warnings.warn(f"{kind.__qualname__}.{old} is now {new}.", DeprecationWarning, stacklevel=2)
+            return getattr(self, new)
+
+        setattr(kind, old, property(get))
+    return kind
+
+
+def new_value(argument: str, value: Any) -> Any:
+    """The word that an argument takes today for one that it once took."""
+    new = OLD_VALUES[argument].get(value) if isinstance(value, str) else None
+    if new is None:
+        return value
+    warnings.warn(f"{argument}={value!r} is now {argument}={new!r}.", DeprecationWarning, stacklevel=3)
+    return new
+
+
+def new_record(name: str) -> str:
+    """The name that a record has today."""
+    new = OLD_RECORDS.get(name)
+    if new is None:
+        return name
+    warnings.warn(f"the record {name!r} is now {new!r}.", DeprecationWarning, stacklevel=3)
+    return new
+
+
+def rename_hooks(kind: type) -> None:
+    """A class that defines what once was a part's hook gets it under its new name."""
+    for old, new in OLD_HOOKS.items():
+        if old in vars(kind) and new not in vars(kind) and hasattr(kind, new):
+            warnings.warn(f"{kind.__qualname__}.{old} is now {new}.", DeprecationWarning, stacklevel=4)
+            setattr(kind, new, vars(kind)[old])
 
 
 class OldModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -1,5 +1,6 @@
 """An algorithm is a record of parts."""
 
+import functools
 from typing import Any, TypedDict
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative._base.describe import shown
+from performative._deprecated import new_value
 from performative.aggregators import AbstractAggregator, Mean
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel, Plain
@@ -39,7 +41,7 @@ _EXAMPLES = {
 class Algorithm(eqx.Module):
     """One part for each slot. Recipes such as `p_fedavg` are short functions that return such a record.
 
-    absent:    whether the worlds of clients that sit out stay "frozen" or react to each deployed model ("moves")
+    absent:    whether the worlds of clients that sit out stay "frozen" or react to each deployed model ("reacts")
     from_data: in words, what was chosen by looking at the people it will be run on, such as a clip: no noise covers it,
                and `pf.privacy.guarantee` says so
     """
@@ -52,7 +54,7 @@ class Algorithm(eqx.Module):
     channel: AbstractChannel = Plain()
     aggregator: AbstractAggregator = Mean()
     deploy: Deployment = eqx.field(converter=as_deployment, default="step")
-    absent: str = eqx.field(static=True, default="frozen")
+    absent: str = eqx.field(static=True, default="frozen", converter=functools.partial(new_value, "absent"))
     name: str = eqx.field(static=True, default="algorithm")
     from_data: tuple[str, ...] = eqx.field(static=True, converter=as_words, default=())
 
@@ -63,8 +65,8 @@ class Algorithm(eqx.Module):
         check_counts(local_steps=self.local_steps)
         if isinstance(self.rate, Constant):
             check_rate(self.rate.value)
-        if not is_one_of(self.absent, "frozen", "moves"):
-            raise ValueError(f'absent must be "frozen" or "moves"; got {self.absent!r}.')
+        if not is_one_of(self.absent, "frozen", "reacts"):
+            raise ValueError(f'absent must be "frozen" or "reacts"; got {self.absent!r}.')
         for slot, kind in _SLOTS.items():
             part = getattr(self, slot)
             if not isinstance(part, kind):

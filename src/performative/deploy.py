@@ -17,7 +17,7 @@ __all__ = ["Deployment", "Every"]
 class Deployment(AbstractPart):
     """A rule for the model that clients' data react to.
 
-    `each_step`: every local model is deployed as soon as it exists (greedy; what the papers analyse).
+    `each_step`: every local model is deployed as soon as it exists (greedy; what the papers analyze).
     Otherwise the global model is deployed every `period` rounds; 0 means never after the start.
     """
 

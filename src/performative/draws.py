@@ -23,11 +23,11 @@ def is_whole(value: object) -> bool:
 class _Law:
     """What all laws tell, with what holds for most.
 
-    neighbours:    the relation that an accountant takes: one unit is replaced, or added or removed
+    neighbors:    the relation that an accountant takes: one unit is replaced, or added or removed
     fixed_size:    whether every step holds as many units
     """
 
-    neighbours = REPLACE
+    neighbors = REPLACE
     fixed_size = True
 
     @property
@@ -53,14 +53,14 @@ class PoissonSampling(_Law):
     """Each unit joins with probability `rate`, on its own. One unit is added or removed: a swing of one clip.
 
     With `rows` and `most`, at most `most` of them are kept, drawn at random; `rows` counts the larger of the two
-    neighbours. A unit can then push another out, which the library bounds by a swing of two clips each way.
+    neighbors. A unit can then push another out, which the library bounds by a swing of two clips each way.
     """
 
     rate: Any
     rows: Any = None
     most: Any = None
 
-    neighbours = ADD_OR_REMOVE
+    neighbors = ADD_OR_REMOVE
     fixed_size = False
 
     def __post_init__(self) -> None:

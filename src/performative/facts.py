@@ -18,6 +18,7 @@ import equinox as eqx
 import numpy as np
 
 from performative._base.describe import shown
+from performative._deprecated import rename_hooks
 
 __all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "relying", "states"]
 
@@ -39,6 +40,10 @@ class AbstractPart(eqx.Module):
     references: ClassVar[tuple[str, ...]] = ()
     ignores_data: ClassVar[bool] = False
     is_plain: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        rename_hooks(cls)
 
     def __repr__(self) -> str:
         return shown(self)

@@ -13,6 +13,7 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative._base.files import read_target, write_whole
+from performative._deprecated import new_record
 
 if TYPE_CHECKING:
     import xarray
@@ -76,7 +77,7 @@ class History:
     def __getitem__(self, name: str) -> np.ndarray:
         """A recorded quantity by name."""
         for shelf in (self.records, self.risks) if isinstance(name, str) else ():
-            if name in shelf:
+            if (name := new_record(name)) in shelf:
                 return shelf[name]
         raise KeyError(f"no {name!r} was recorded; a name is one of {sorted([*self.records, *self.risks])}.")
 

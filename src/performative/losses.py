@@ -65,7 +65,7 @@ def squared(theta: Theta, z: Any) -> Float[Array, ""]:
 
 @states(convex=True, affine_gradient=True, curvature=(0.0, 0.0, 1.0))
 def negative_revenue(theta: Theta, z: Any) -> Float[Array, ""]:
-    """-theta . z: the price theta, the demand z. It has no minimiser in theta unless the domain is bounded."""
+    """-theta . z: the price theta, the demand z. It has no minimizer in theta unless the domain is bounded."""
     revenue = (jnp.sum(p * d) for p, d in zip(jax.tree.leaves(theta), jax.tree.leaves(z), strict=True))
     return -functools.reduce(operator.add, revenue)
 
@@ -133,7 +133,7 @@ class Logistic(AbstractLoss):
     """w_y (log(1 + exp(theta . x)) - y theta . x) + penalty |theta|^2 / 2,   y in {0, 1}.
 
     `class_weight` (w_0, w_1) weighs the labels; (1, 2) is loss (7) of Li, Yemini and Wai 2024.
-    `intercept` is the column that the penalty leaves alone, None to penalise all.
+    `intercept` is the column that the penalty leaves alone, None to penalize all.
     """
 
     penalty: Numbers = number(default=0.0)

@@ -1,4 +1,4 @@
-"""Optimisers that turn a direction into a direction: for a client's local steps, or for the server's move.
+"""Optimizers that turn a direction into a direction: for a client's local steps, or for the server's move.
 
 Each holds its numbers as leaves and builds the optax transformation while JAX traces, so that they can be swept. None
 has a learning rate or changes the sign: the step is the algorithm's `rate`, or the server's.
@@ -13,14 +13,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from performative._deprecated import old_name
 from performative.errors import check_flags, check_number
 from performative.facts import AbstractPart
 from performative.types import Numbers, Theta, is_concrete, number
 
-__all__ = ["AbstractOptimiser", "Adagrad", "Adam", "FromOptax", "Momentum", "RMSProp", "Yogi", "as_optimiser"]
+__all__ = ["AbstractOptimizer", "Adagrad", "Adam", "FromOptax", "Momentum", "RMSProp", "Yogi", "as_optimizer"]
 
 
-class AbstractOptimiser(AbstractPart):
+class AbstractOptimizer(AbstractPart):
     """v -> what to step against in its place, with a state that lives where the part that holds it has its memory."""
 
     @abstractmethod
@@ -63,7 +64,7 @@ def _check(owner: str, share: dict[str, Any], above: dict[str, Any]) -> None:
 _LONG = 2000
 
 
-class Momentum(AbstractOptimiser):
+class Momentum(AbstractOptimizer):
     """m <- v + decay m;      the direction is m, or v + decay m with `nesterov`.
 
     A steady v ends as v / (1 - decay): lower the rate by that factor to compare. Polyak 1964; Nesterov 1983.
@@ -92,7 +93,7 @@ class Momentum(AbstractOptimiser):
         return jax.tree.map(lambda m: jnp.ones_like(m) / (1 - jnp.asarray(self.decay, m.dtype)), state)
 
 
-class Adam(AbstractOptimiser):
+class Adam(AbstractOptimizer):
     """m / (sqrt(s) + eps),      m, s moving means of v and v^2 with factors b1 and b2, corrected for their start.
 
     Kingma and Ba 2015. At the server this is FedAdam, for which Reddi et al. 2021 take eps = 1e-3 and no correction.
@@ -114,7 +115,7 @@ class Adam(AbstractOptimiser):
         return optax.scale_by_adam(self.b1, self.b2, self.eps)
 
 
-class Adagrad(AbstractOptimiser):
+class Adagrad(AbstractOptimizer):
     """v / sqrt(s + eps),      s = initial + sum of v^2 so far.
 
     Duchi et al. 2011. At the server this is FedAdagrad of Reddi et al. 2021 without first moment.
@@ -135,7 +136,7 @@ class Adagrad(AbstractOptimiser):
         return optax.scale_by_rss(self.initial, self.eps)
 
 
-class Yogi(AbstractOptimiser):
+class Yogi(AbstractOptimizer):
     """Adam with s <- s - (1 - b2) sign(s - v^2) v^2: s follows a fall of v^2 no faster than v^2 itself allows.
 
     Zaheer et al. 2018; at the server FedYogi of Reddi et al. 2021. Differs from optax: m starts at 0, not at
@@ -163,7 +164,7 @@ class Yogi(AbstractOptimiser):
         return state._replace(mu=jax.tree.map(jnp.zeros_like, state.mu))
 
 
-class RMSProp(AbstractOptimiser):
+class RMSProp(AbstractOptimizer):
     """v / sqrt(s + eps),      s a moving mean of v^2 that starts at `initial`.
 
     Hinton 2012. From initial = 0 the first step is 1 / sqrt(1 - decay) long, whatever v is.
@@ -188,7 +189,7 @@ class RMSProp(AbstractOptimiser):
         return jax.tree.map(jnp.ones_like, state)
 
 
-class FromOptax(AbstractOptimiser):
+class FromOptax(AbstractOptimizer):
     """Any `optax.GradientTransformation` that keeps the sign, such as `optax.scale_by_lion()`.
 
     Its numbers are part of the program: another one, even one made anew with the same numbers, compiles again. Those
@@ -211,13 +212,13 @@ class FromOptax(AbstractOptimiser):
         return jax.lax.fori_loop(0, _LONG, lambda _, state: self.turn(one, state, one)[1], state)
 
 
-def as_optimiser(tx: Any) -> Any:
-    """An optimiser stays what it is; an optax transformation is held as it is, if it keeps the sign."""
-    if isinstance(tx, AbstractOptimiser):
+def as_optimizer(tx: Any) -> Any:
+    """An optimizer stays what it is; an optax transformation is held as it is, if it keeps the sign."""
+    if isinstance(tx, AbstractOptimizer):
         return tx
     if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
         raise ValueError(
-            "tx must be an optimiser such as pf.optimizers.Momentum(0.9), or an optax transformation such as "
+            "tx must be an optimizer such as pf.optimizers.Momentum(0.9), or an optax transformation such as "
             f"optax.scale_by_adam(); got {tx!r}."
         )
     given = FromOptax(tx.init, tx.update)
@@ -237,3 +238,7 @@ def _turns_back(given: FromOptax) -> bool:
             return bool(given.turn(one, given.start(one), one)[0] < 0)
     except Exception:
         return False
+
+
+def __getattr__(name: str) -> object:
+    return old_name(__name__, name)

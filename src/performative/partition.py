@@ -1,4 +1,4 @@
-"""Ways to hand the rows of one labelled table out to clients.
+"""Ways to hand the rows of one labeled table out to clients.
 
 `iid`, `dirichlet`, `by_label` and `by_quantity` return one sorted array of row numbers a client, and every row belongs
 to exactly one of them. The same seed gives the same parts. `tables` makes each client's own table of them.

@@ -11,8 +11,8 @@ from performative.partition import counts_of
 
 __all__ = ["plot_history", "plot_partition"]
 
-# Okabe and Ito's colours, told apart by people with any common colour blindness; black comes last.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colors, told apart by people with any common color blindness; black comes last.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _HATCHES = ("", "////", "....")
 # The band holds the middle four fifths of the repeats. Quantiles stay positive, so it serves log axes too.
 BAND = (0.1, 0.9)
@@ -103,7 +103,7 @@ def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
     labels: one label a row of the table
     parts:  one array of row numbers a client, as `performative.partition` gives them
     ax:     matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
-    Up to 21 labels are told apart by colour and hatching; more of them by a colour scale in their sorted order.
+    Up to 21 labels are told apart by color and hatching; more of them by a color scale in their sorted order.
     """
     held = counts_of(labels, parts)
     kinds = np.unique(np.asarray(labels))
@@ -113,17 +113,17 @@ def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
 
         ax = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
     looks: list[tuple[Any, str]]
-    if few := len(kinds) <= len(COLOURS) * len(_HATCHES):
-        looks = [(COLOURS[k % len(COLOURS)], _HATCHES[k // len(COLOURS)]) for k in range(len(kinds))]
+    if few := len(kinds) <= len(COLORS) * len(_HATCHES):
+        looks = [(COLORS[k % len(COLORS)], _HATCHES[k // len(COLORS)]) for k in range(len(kinds))]
     else:
         from matplotlib import colormaps
 
         looks = [(colormaps["viridis"](k / (len(kinds) - 1)), "") for k in range(len(kinds))]
     clients, floor = np.arange(len(held)), np.zeros(len(held), int)
     edge = {"edgecolor": "white", "linewidth": 0.5 if len(held) <= 50 else 0.0}
-    for kind, (colour, hatch) in enumerate(looks):
+    for kind, (color, hatch) in enumerate(looks):
         label = str(kinds[kind]) if few else None
-        ax.bar(clients, held[:, kind], 0.9, floor, color=colour, hatch=hatch, label=label, **edge)
+        ax.bar(clients, held[:, kind], 0.9, floor, color=color, hatch=hatch, label=label, **edge)
         floor = floor + held[:, kind]
     ax.set_xlabel("client")
     ax.set_ylabel("rows")
@@ -134,11 +134,11 @@ def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
         # In the order of the bars: the last label lies on top.
         ax.legend(title="label", reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     else:
-        _colour_scale(ax, kinds)
+        _color_scale(ax, kinds)
     return ax
 
 
-def _colour_scale(ax: Any, kinds: np.ndarray) -> None:
+def _color_scale(ax: Any, kinds: np.ndarray) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 

@@ -1,6 +1,5 @@
 """What is to be learnt: a loss, clients whose data react, their weights, and where theta may be."""
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative._base.describe import shown
+from performative._deprecated import old_keywords
 from performative.domains import AbstractDomain
 from performative.errors import check_fields, check_finite
 from performative.losses import Logistic
@@ -86,6 +86,7 @@ class Problem(eqx.Module):
         return Problem(self.loss, everyone, domain=self.domain, columns=self.columns, from_data=self.from_data)
 
     @classmethod
+    @old_keywords
     def from_frame(
         cls,
         frame: Any,
@@ -98,7 +99,6 @@ class Problem(eqx.Module):
         penalty: Any = None,
         standardize: Any = True,
         intercept: bool = True,
-        standardise: Any = None,
     ) -> "Problem":
         """A strategic logistic problem from a pandas table: one row per person.
 
@@ -108,16 +108,13 @@ class Problem(eqx.Module):
                      falls, so it is the class that they try not to be (a fitted model's `classes_` are read by it)
         strategic:   columns that people can change in response to the model (names), None for all features
         strength:    how far they go, per unit of the model: a number, or {client: number}
-        penalty:     L2, None for 1 / (number of rows); the intercept is never penalised
+        penalty:     L2, None for 1 / (number of rows); the intercept is never penalized
         standardize: True scales features to mean 0 and variance 1 over these rows, "robust" by median and quartiles,
                      where a few people lie far out; neither is covered by a promise of privacy.
                      {feature: (mean, standard deviation)} takes scales that are known without them; False leaves
                      features as they are. A fitted scikit-learn model as `theta` keeps its scores
         intercept:   a last column of ones
         """
-        if standardise is not None:
-            warnings.warn("from_frame: standardise= is now standardize=.", DeprecationWarning, stacklevel=2)
-            standardize = standardise
         tables = read_frame(frame, client, label, strategic, strength, standardize, intercept, positive)
         rows = int(np.sum(tables.count))
         return cls(

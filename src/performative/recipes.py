@@ -87,7 +87,7 @@ def p_fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
 def fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
     """FedAvg as a static learner: the world is taken to be what the first model made of it.
 
-    All data come from D(theta_0), so it settles at the minimiser of that risk: the baseline that ignores the shift.
+    All data come from D(theta_0), so it settles at the minimizer of that risk: the baseline that ignores the shift.
     McMahan et al. 2017.
     """
     return _combine("fedavg", rate, {"deploy": "never"}, parts)

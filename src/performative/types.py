@@ -176,22 +176,22 @@ class Broadcast(eqx.Module):
 class Upload(eqx.Module):
     """What a client returns: delta = theta_i - broadcast theta, always; models are never averaged.
 
-    `reach` is how far its local steps would have gone had every gradient been 1: sum of eta for plain steps. `loss` is
-    the mean loss of its batches, None where nobody asked. `drift` tells how its world moved, where that is recorded.
+    `effective_step` is how far its local steps would have gone had every gradient been 1: sum of eta for plain steps. `loss` is
+    the mean loss of its batches, None where nobody asked. `world_metrics` tells how its world moved.
     """
 
     delta: Theta
     steps: Int[Array, ""]
     extra: PyTree
     metrics: dict[str, Array]
-    reach: Float[Array, ""] | None = None
+    effective_step: Float[Array, ""] | None = None
     loss: Float[Array, ""] | None = None
-    drift: dict[str, Array] = eqx.field(default_factory=dict)
+    world_metrics: dict[str, Array] = eqx.field(default_factory=dict)
 
     def to_aggregate(self) -> "Upload":
-        """What an aggregator sees: not the counts, the loss and the drift, which no noise of privacy covers."""
+        """What an aggregator sees: not the counts, the loss and the metrics of its world, which no noise of privacy covers."""
         return eqx.tree_at(
-            lambda upload: (upload.metrics, upload.loss, upload.drift), self, ({}, None, {}),
+            lambda upload: (upload.metrics, upload.loss, upload.world_metrics), self, ({}, None, {}),
             is_leaf=lambda leaf: leaf is None or isinstance(leaf, dict),
         )  # fmt: skip
 

@@ -89,7 +89,7 @@ def test_wrappers_count_with_what_they_hold():
         0.1,
         estimator=pf.estimators.Prox(pf.estimators.Filtered(pf.estimators.Performative(9)), 0.1),
         aggregator=pf.aggregators.ServerOpt(pf.aggregators.Nova(pf.aggregators.Median()), pf.optimizers.Yogi()),
-        channel=pf.channels.Quantised(8),
+        channel=pf.channels.Quantized(8),
     )
     assert _keys(pf.cite(algorithm)) == {
         "jin2024performative", "perdomo2020performative", "li2020fedprox", "zheng2024profl", "izzo2021learn",
@@ -99,8 +99,8 @@ def test_wrappers_count_with_what_they_hold():
 
 
 def test_settings_count():
-    quantised = pf.channels.Quantised
-    assert _keys(pf.cite(quantised(8))) - _keys(pf.cite(quantised(8, feedback=False))) == {"karimireddy2019error"}
+    quantized = pf.channels.Quantized
+    assert _keys(pf.cite(quantized(8))) - _keys(pf.cite(quantized(8, feedback=False))) == {"karimireddy2019error"}
     x, y = np.zeros((1, 2, 1)), np.array([[0, 1]])
     evade = pf.populations.Strategic(x, y, 1.0, response="evade")
     assert _keys(pf.cite(evade)) - _keys(pf.cite(pf.populations.Strategic(x, y, 1.0))) == {"li2024clipped"}

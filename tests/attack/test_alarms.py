@@ -35,7 +35,7 @@ def test_weak_noise_of_clients():
 
 def test_missing_clip():
     with no_clip():
-        found = attack.neighbours(pf.pcsgd(1.0, 1.0, 4.0, batch=pf.Fixed(1)), rows=20, rounds=50, repeats=1000)
+        found = attack.neighbors(pf.pcsgd(1.0, 1.0, 4.0, batch=pf.Fixed(1)), rows=20, rounds=50, repeats=1000)
     assert found.alarm, found.sentence
 
 
@@ -45,7 +45,7 @@ def test_one_key_for_all_clients():
     with shared_keys():
         found = attack.messages(algorithm, rows=20, rounds=50, repeats=1000)
         # Whoever sees one client alone does not notice.
-        alone = attack.neighbours(algorithm, rows=20, rounds=50, repeats=1000)
+        alone = attack.neighbors(algorithm, rows=20, rounds=50, repeats=1000)
     assert found.alarm, found.sentence
     assert not alone.alarm, alone.sentence
 

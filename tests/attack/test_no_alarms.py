@@ -6,7 +6,7 @@ import pytest
 
 import performative as pf
 from performative.privacy import attack
-from performative.privacy.attack.trials import try_neighbours
+from performative.privacy.attack.trials import try_neighbors
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ KINDS = {
 @pytest.mark.parametrize(("kind", "setting"), list(itertools.product(KINDS, SETTINGS)))
 def test_examples(kind, setting):
     (batch, rows, rounds), (noise, clip, seed) = KINDS[kind], setting
-    trials = try_neighbours(pf.pcsgd(0.5, clip, noise, batch=batch), rows, rounds, 1000, seed, None, None)
+    trials = try_neighbors(pf.pcsgd(0.5, clip, noise, batch=batch), rows, rounds, 1000, seed, None, None)
     # The claim holds for every delta; at the large one there is more to be seen.
     for delta in (1e-5, 0.01, 0.1):
         found = trials.finding(delta)
@@ -37,7 +37,7 @@ def test_clients(setting):
     noise, clip, seed = setting
     channel = pf.channels.ClippedNoise(clip, noise)
     algorithm = pf.p_fedavg(0.5, channel=channel, participation=pf.SchemeTwo(3))
-    found = attack.neighbours(algorithm, rows=10, rounds=10, repeats=1000, seed=seed)
+    found = attack.neighbors(algorithm, rows=10, rounds=10, repeats=1000, seed=seed)
     assert not found.alarm and found.unit == "client", found.sentence
 
 

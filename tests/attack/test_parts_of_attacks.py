@@ -11,7 +11,7 @@ from scipy import optimize, stats
 import performative as pf
 from performative.privacy import attack
 from performative.privacy.attack.bounds import at_least, at_most, epsilon_lower
-from performative.privacy.attack.crafted import Neighbours, OneHot, craft, score
+from performative.privacy.attack.crafted import Neighbors, OneHot, craft, score
 from performative.privacy.attack.planting import run_coins
 from performative.privacy.attack.target import STRETCH, read_target
 from performative.privacy.attack.trials import gaussian_delta
@@ -73,25 +73,25 @@ def test_score_is_the_likelihood_ratio(batch, relation):
 
     def law(mine):
         """The chance of y by summing over every way to draw row 0, the others' part being known."""
-        centre, up = pair.others * size, mine - pair.others
+        center, up = pair.others * size, mine - pair.others
         if isinstance(batch, pf.Shuffled):  # two batches of two an epoch, one row left out
             epochs = y.reshape(3, 2, 2)
             ways = [(0.4, (up, 0.0)), (0.4, (0.0, up)), (0.2, (0.0, 0.0))]
-            each = sum(p * np.prod(stats.norm.pdf(epochs, centre + np.asarray(w), noise), axis=-1) for p, w in ways)
+            each = sum(p * np.prod(stats.norm.pdf(epochs, center + np.asarray(w), noise), axis=-1) for p, w in ways)
             return np.prod(each, axis=1)
         chances = {
             "Fixed": [math.comb(3, k) * 0.2**k * 0.8 ** (3 - k) for k in range(4)],
             "Uniform": [0.6, 0.4],
             "Poisson": [0.7, 0.3],
         }[type(batch).__name__]
-        return np.prod(sum(p * stats.norm.pdf(y, centre + k * up, noise) for k, p in enumerate(chances)), axis=1)
+        return np.prod(sum(p * stats.norm.pdf(y, center + k * up, noise) for k, p in enumerate(chances)), axis=1)
 
     expected = np.log(law(1.0) / law(pair.absent))
     np.testing.assert_allclose(score(y, noise, pair, batch.sampling(rows), size, True), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_tables_differ_in_one_row():
-    with_row, without = Neighbours(4, "remove", -1.0).tables(2.0)
+    with_row, without = Neighbors(4, "remove", -1.0).tables(2.0)
     assert with_row.tolist() == [2.0, -2.0, -2.0, -2.0] and without.tolist() == [0.0, -2.0, -2.0, -2.0]
 
 
@@ -108,7 +108,7 @@ def test_canaries_run_the_same_rounds_as_run():
 def test_audit_of_examples():
     problem = pf.Problem(pf.losses.squared, pf.populations.Database(np.arange(20.0)))
     algorithm = pf.pcsgd(pf.schedules.harmonic(1.0, 10.0), 1.0, 2.0, batch=pf.Fixed(1), local_steps=3)
-    findings = attack.audit(problem, algorithm, rounds=20, repeats=200, canaries=1000)
+    findings = attack.estimate_epsilon(problem, algorithm, rounds=20, repeats=200, canaries=1000)
     assert len(findings) == 5 and not any(found.alarm for found in findings)
     assert {found.rows for found in findings} == {20, 2}
     assert all(0 <= found.lower < found.claimed < math.inf for found in findings)
@@ -121,12 +121,12 @@ def test_audit_of_clients():
     algorithm = pf.p_fedavg(
         0.1, channel=pf.channels.ClippedNoise(1.0, 6.0), participation=pf.SchemeTwo(4), local_steps=2
     )
-    findings = attack.audit(None, algorithm, rounds=10, repeats=100, canaries=0)
+    findings = attack.estimate_epsilon(None, algorithm, rounds=10, repeats=100, canaries=0)
     assert len(findings) == 4 and all(found.unit == "client" and not found.alarm for found in findings)
 
 
 def test_audit_where_nothing_is_claimed():
-    findings = attack.audit(None, pf.p_fedavg(0.1), rows=10, rounds=30, repeats=200)
+    findings = attack.estimate_epsilon(None, pf.p_fedavg(0.1), rows=10, rounds=30, repeats=200)
     assert findings[0].lower > 2 and math.isinf(findings[0].claimed) and not findings[0].alarm
     assert findings[0].to_dict()["claimed"] is None and findings[0].sentence.startswith("Nothing is claimed")
 
@@ -134,12 +134,12 @@ def test_audit_where_nothing_is_claimed():
 def test_refusals():
     algorithm = pf.pcsgd(0.1, 1.0, 1.0)
     with pytest.raises(ValueError, match="relation must be"):
-        attack.neighbours(algorithm, relation="swap")
+        attack.neighbors(algorithm, relation="swap")
     with pytest.raises(ValueError, match="unit must be"):
-        attack.neighbours(algorithm, unit="row")
+        attack.neighbors(algorithm, unit="row")
     with pytest.raises(ValueError, match="repeats must be"):
-        attack.neighbours(algorithm, repeats=3)
+        attack.neighbors(algorithm, repeats=3)
     with pytest.raises(ValueError, match="each: a run has 5 rows"):
         attack.canaries(algorithm, rows=5, each=6)
     with pytest.raises(ValueError, match="rate"):
-        attack.neighbours(pf.pcsgd(0.0, 1.0, 1.0), repeats=8)
+        attack.neighbors(pf.pcsgd(0.0, 1.0, 1.0), repeats=8)

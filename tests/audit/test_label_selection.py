@@ -1,4 +1,4 @@
-"""Whose outcome is seen: where the model decides, labelled rows change with it and are not taken for everybody."""
+"""Whose outcome is seen: where the model decides, labeled rows change with it and are not taken for everybody."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from performative.audit.reading import read_logs
 from performative.audit.report import audit_logs
 
 RULE = "[decision]\nthreshold = 0\n"
-LABELLED = '[labels]\nmissing = "labelled"\n'
+LABELLED = '[labels]\nmissing = "labeled"\n'
 HIDDEN = ("score", "propensity")
 
 
@@ -38,7 +38,7 @@ def test_labels_of_the_accepted_invent_no_reaction(tmp_path, toml):
     assert report.clients[0].tested == ("income", "debt")
     # The advice is to see others' outcomes, never to look at the accepted alone.
     assert report.advice.kind == "label" and "propensity" in report.advice.reasons[1]
-    assert 'Say [labels] missing = "labelled"' not in said(report)
+    assert 'Say [labels] missing = "labeled"' not in said(report)
 
 
 def test_features_are_tested_where_labels_are_not(tmp_path):
@@ -72,7 +72,7 @@ def test_people_whom_every_model_accepts(tmp_path):
 
 @pytest.mark.parametrize(("drop", "toml"), [((), ""), (("propensity",), RULE), (("propensity", "score"), RULE)])
 def test_accepted_at_random_stand_for_the_rejected(tmp_path, drop, toml):
-    """A fifth of those below the threshold are accepted by lot: weighted, the labelled have everybody's means."""
+    """A fifth of those below the threshold are accepted by lot: weighted, the labeled have everybody's means."""
     rows = folders.applicants_folder(tmp_path, toml, chance=0.2, rows=2000, drop=drop)
     logs = read_logs(tmp_path)
     found = logs.selection
@@ -138,7 +138,7 @@ def test_labels_missing_by_chance_are_no_selection(tmp_path):
     """A third has no label, by lot: features of all rows and labels of the others are tested."""
     rows = folders.applicants_folder(tmp_path, every=True, blind=0.33, drop=HIDDEN)
     logs = read_logs(tmp_path)
-    assert (logs.selection.kind, logs.selection.method) == ("chance", "labelled") and logs.label is None
+    assert (logs.selection.kind, logs.selection.method) == ("chance", "labeled") and logs.label is None
     mine = rows[rows.client == "bank-0"].groupby("deployment", sort=False)
     np.testing.assert_allclose(logs.clients["bank-0"].mean, mine[["income", "debt"]].mean())
     report = audit_logs(tmp_path)
@@ -159,7 +159,7 @@ def test_labels_that_go_with_people_and_not_with_the_model(tmp_path):
     assert (found.selection.kind, found.selection.by, found.selection.method) == ("people", "debt", "withheld")
     (tmp_path / "audit.toml").write_text(LABELLED)
     asked = read_logs(tmp_path)
-    assert asked.label == "label" and asked.selection.method == "labelled"
+    assert asked.label == "label" and asked.selection.method == "labeled"
 
 
 def test_one_missing_label_in_a_hundred_may_be_selected_too(tmp_path):

@@ -165,13 +165,13 @@ def test_one_missing_label_in_a_hundred_is_dropped_more_leave_the_label_out(tmp_
     assert logs.label is None and logs.used == 300
     assert logs.clients["north"].columns == ("income", "age")
     assert any("4 of 300 rows (1.3%) have no label" in note for note in logs.notes)
-    (tmp_path / "audit.toml").write_text('[labels]\nmissing = "labelled"\n')
+    (tmp_path / "audit.toml").write_text('[labels]\nmissing = "labeled"\n')
     logs = read_logs(tmp_path)
     assert logs.label == "label" and logs.used == 296
 
 
 def test_labels_that_go_missing_late_change_nothing_before(tmp_path):
-    """The features of unlabelled rows count from the first row on, whatever block the first gap is in."""
+    """The features of unlabeled rows count from the first row on, whatever block the first gap is in."""
     frame = people(3000).astype({"label": object})
     frame.loc[2000:, "label"] = ""
     write(tmp_path, {"deployments.csv": DEPLOYMENTS, "data.csv": frame})

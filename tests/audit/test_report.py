@@ -107,16 +107,16 @@ def test_the_call_that_is_suggested_goes_where_it_says(strong):
     """Full retraining and POFL, run on the fitted problem, end at the stable point and near the optimum."""
     report, _ = strong
     found = report.prospect.outlook
-    assert report.advice.kind == "optimise" and report.advice.otherwise is not None
+    assert report.advice.kind == "optimize" and report.advice.otherwise is not None
     logs = [one.log for one in report.clients]
     fits = [audit.fit(log, "linear") for log in logs]
     problem = audit.fitted_problem(logs, fits, pf.losses.squared, np.array(report.prospect.weights), rows=2000)
     settings = {"theta": report.prospect.here, "seed": 0}
     retrained = pf.run(problem, eval(report.advice.otherwise[1], {"pf": pf}), rounds=40, **settings)
     np.testing.assert_allclose(retrained.theta[0, -1], found.stable, rtol=1e-3)
-    optimised = pf.run(problem, eval(report.advice.code, {"pf": pf}), rounds=120, repeats=4, **settings)
+    optimized = pf.run(problem, eval(report.advice.code, {"pf": pf}), rounds=120, repeats=4, **settings)
     # The last third wanders about the optimum.
-    end = np.asarray(optimised.theta)[:, -40:].mean(axis=(0, 1))
+    end = np.asarray(optimized.theta)[:, -40:].mean(axis=(0, 1))
     assert np.linalg.norm(end - found.optimal) < 0.3 * found.gap
 
 
@@ -247,7 +247,7 @@ def test_a_page_with_an_outlook(strong):
 
 @pytest.mark.slow
 def test_a_logistic_audit(tmp_path):
-    """Labels and an intercept: the test counts covariances with the label, the outlook minimises the logistic loss."""
+    """Labels and an intercept: the test counts covariances with the label, the outlook minimizes the logistic loss."""
     folders.lending_folder(tmp_path)
     report = audit.audit_logs(tmp_path, drift="linear")
     log = report.logs.clients["bank-1"]

@@ -56,7 +56,7 @@ def test_moments_far_from_zero():
     for part in np.array_split(x, 17):
         moments.add(np.zeros(len(part), np.int64), part)
     from_origin = x - 1e8  # exact: both are multiples of the same power of two
-    # Neighbouring numbers at 1e8 lie 1.5e-8 apart.
+    # Neighboring numbers at 1e8 lie 1.5e-8 apart.
     np.testing.assert_allclose(moments.mean[0] - 1e8, from_origin.mean(axis=0), atol=3e-8)
     np.testing.assert_allclose(moments.cov()[0], np.cov(from_origin.T), rtol=1e-9, atol=1e-9)
     naive = (x**2).mean(axis=0) - x.mean(axis=0) ** 2
@@ -91,7 +91,7 @@ def test_what_is_kept_is_the_smallest_hashes():
 
 
 def test_hashes_are_uniform_and_differ_by_file_and_seed():
-    """Kolmogorov's test at 1e-3 each, and ranks of neighbours that are not related (4 standard errors)."""
+    """Kolmogorov's test at 1e-3 each, and ranks of neighbors that are not related (4 standard errors)."""
     n = 100_000
     draws = {key: row_hashes(*key) for key in [("a", 0, n, 0), ("b", 0, n, 0), ("a", 0, n, 1)]}
     for h in draws.values():

@@ -68,15 +68,15 @@ def make(
     theta, mean, cov = np.zeros((W, T, d)), np.zeros((W, T, q)), np.zeros((W, T, q, q))
     for t in range(T):
         theta[:, t] = _next(rng, training, theta, mean, t, d, start, gap, explore)
-        centre = level + np.einsum("wqd,wd->wq", B, theta[:, t]) + moved[:, t] + shock[:, t]
+        center = level + np.einsum("wqd,wd->wq", B, theta[:, t]) + moved[:, t] + shock[:, t]
         spread = C
         if response == "mixture":
             # Two groups 2.5 apart in every column; a share s of the second: mean a + 2.5 s. The share carries theta.
             share = np.clip(0.5 + np.einsum("wqd,wd->wq", B, theta[:, t] - start) / 2.5, 0.02, 0.98)
-            centre = start + 2.5 * (share - 0.5) + moved[:, t] + shock[:, t]
+            center = start + 2.5 * (share - 0.5) + moved[:, t] + shock[:, t]
             spread = C + np.einsum("wq,qr->wqr", 2.5**2 * share * (1 - share), np.eye(q))
         factor = np.linalg.cholesky(spread)
-        mean[:, t] = centre + np.einsum("wqr,wr->wq", factor, rng.normal(size=(W, q))) / np.sqrt(rows)
+        mean[:, t] = center + np.einsum("wqr,wr->wq", factor, rng.normal(size=(W, q))) / np.sqrt(rows)
         cov[:, t] = _sample_covariance(rng, factor, rows)
     return Worlds(theta, mean, cov, np.full(T, 1.0 * rows), time, B, level)
 

@@ -35,7 +35,7 @@ class Bistable(AbstractPopulation):
     def sample(self, noise: Any, world: Any, theta: Any) -> Any:
         return 2.0 * jnp.tanh(2.0 * theta) + self.scale * noise
 
-    def nodes(self, theta: Any, count: int) -> Any:
+    def quadrature(self, theta: Any, count: int) -> Any:
         return standard_nodes((), count)
 
 
@@ -91,7 +91,7 @@ class Tree(AbstractPopulation):
     def sample(self, noise: Any, world: Any, theta: Any) -> Any:
         return {"a": 1.0 + self.follow * theta["a"] + noise, "b": jnp.asarray(2.0, noise.dtype)}
 
-    def nodes(self, theta: Any, count: int) -> Any:
+    def quadrature(self, theta: Any, count: int) -> Any:
         return standard_nodes((), count)
 
 

@@ -189,7 +189,7 @@ def test_many_parameters_leave_the_local_factor_out():
 def test_a_risk_that_falls_without_end_has_no_optimal_point():
     """-theta Z with Z = 1 + 2 theta: revenue grows for ever."""
     c = certify(pf.Problem(pf.losses.negative_revenue, pf.populations.Pricing(np.ones(2), -2.0, 1.0)))
-    assert c.optimal is None and np.isnan(c.relative_cost) and "No minimiser" in words(c)
+    assert c.optimal is None and np.isnan(c.relative_cost) and "No minimizer" in words(c)
 
 
 def test_a_model_that_was_learnt_elsewhere_takes_the_place_of_the_static_one():

@@ -220,7 +220,7 @@ def test_nested_parts_are_the_ones_python_makes():
     problem = pf.Problem(pf.losses.squared, pf.populations.Contaminated(clean, 0.1, stray), domain=pf.Box(-10, 10))
     waiting = pf.FirstK(2, pf.participation.Exponential([1.0, 1.0, 2.0, 4.0]))
     work = pf.LocalWork(waiting, pf.participation.UniformSteps(1, 4))
-    algorithm = pf.p_fedavg(rate=0.05, deploy=pf.Every(5), absent="moves", participation=work)
+    algorithm = pf.p_fedavg(rate=0.05, deploy=pf.Every(5), absent="reacts", participation=work)
     assert describe(experiment.problem) == describe(problem)
     assert describe(experiment.algorithm) == describe(algorithm)
     assert jax.tree.structure(experiment.algorithm) == jax.tree.structure(algorithm)

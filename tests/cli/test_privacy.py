@@ -43,7 +43,7 @@ def test_spent_and_calibrate_answer_each_other():
     assert noise == pytest.approx(pf.privacy.calibrate(1.0, 1e-5, 100, batch=pf.Uniform(10), rows=1000))
     told = json.loads(invoke("privacy", "spent", "--noise", noise, *NUMBERS, "--json").stdout)
     assert 0.98 < told["epsilon"] <= 1.0
-    assert (told["neighbours"], told["method"], told["status"]) == ("replace_one", "pld", "completed")
+    assert (told["neighbors"], told["method"], told["status"]) == ("replace_one", "pld", "completed")
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "with-replacement", "shuffled"])
@@ -82,19 +82,19 @@ def test_an_audit_ends_with_a_code_that_says_whether_the_claim_is_kept(tmp_path)
     file = write(tmp_path, more='batch = { name = "Fixed", n = 1 }')
     file.write_text(file.read_text().replace("noise_multiplier = 4.0", "noise_multiplier = 0.3"))
     small = ("--rounds", 20, "--repeats", 400, "--canaries", 0, "--rows", 4, "--json")
-    kept = invoke("privacy", "audit", file, *small)
+    kept = invoke("privacy", "attack", file, *small)
     assert kept.exit_code == 0
     findings = json.loads(kept.stdout)["findings"]
     assert len(findings) >= 3 and not any(finding["alarm"] for finding in findings)
     assert all(0 <= finding["lower"] <= finding["claimed"] for finding in findings)
-    broken = invoke("privacy", "audit", file, *small, "--claimed", 0.1)
+    broken = invoke("privacy", "attack", file, *small, "--claimed", 0.1)
     told = json.loads(broken.stdout)
     assert (broken.exit_code, told["status"], told["findings"][0]["alarm"]) == (1, "alarm", True)
     assert "the promise is not kept" in broken.stderr
 
 
 def test_an_audit_needs_a_delta(tmp_path):
-    result = invoke("privacy", "audit", write(tmp_path, privacy=""))
+    result = invoke("privacy", "attack", write(tmp_path, privacy=""))
     assert result.exit_code == 2 and "give --delta" in result.stderr
 
 

@@ -67,7 +67,7 @@ def test_each_case_runs_by_its_name(case, tmp_path):
     assert (told["status"], told["rounds"], told["title"]) == ("completed", 7, "a case")
 
 
-INNER = '{ name = "Performative", window = 5, term = "pathwise", estimate = ESTIMATE }'
+INNER = '{ name = "Performative", window = 5, term = "pathwise", family = ESTIMATE }'
 WRITTEN = f"""
 estimator = {{ name = "Filtered", sparse = 0.03, inner = {INNER} }}
 aggregator = {{ name = "PooledJacobian", clusters = 2 }}
@@ -79,7 +79,7 @@ PRICES = '{ name = "pricing_demands", clients = 3, goods = 1 }'
 def test_an_estimator_can_be_written_out(estimate, tmp_path):
     file = write(tmp_path, PRICES, "pofl", 9, WRITTEN.replace("ESTIMATE", estimate))
     family = pf.families.Location(scale=1.5) if "scale" in estimate else pf.families.Location()
-    inner = pf.estimators.Performative(5, estimate=family, term="pathwise")
+    inner = pf.estimators.Performative(5, family=family, term="pathwise")
     algorithm = pf.pofl(
         0.01, window=9, batch=pf.Fixed(20), estimator=pf.estimators.Filtered(inner, sparse=0.03),
         aggregator=pf.aggregators.PooledJacobian(clusters=2),
@@ -96,11 +96,11 @@ def test_what_was_written_out_runs(tmp_path):
 
 ESTIMATOR = "algorithm.estimator"
 MISTAKES = {
-    "family": ("ESTIMATE", '{ name = "Locatoin" }', f"{ESTIMATOR}.inner.estimate.name", "Did you mean 'Location'?"),
-    "bare family": ("ESTIMATE", '"Slop"', f"{ESTIMATOR}.inner.estimate", "Did you mean 'Slope'?"),
-    "part of another slot": ("ESTIMATE", '"Mean"', f"{ESTIMATOR}.inner.estimate", "there is no estimate 'Mean'"),
+    "family": ("ESTIMATE", '{ name = "Locatoin" }', f"{ESTIMATOR}.inner.family.name", "Did you mean 'Location'?"),
+    "bare family": ("ESTIMATE", '"Slop"', f"{ESTIMATOR}.inner.family", "Did you mean 'Slope'?"),
+    "part of another slot": ("ESTIMATE", '"Mean"', f"{ESTIMATOR}.inner.family", "there is no family 'Mean'"),
     "argument of a family": (
-        "ESTIMATE", '{ name = "Location", scal = 1 }', f"{ESTIMATOR}.inner.estimate", "Did you mean 'scale'?",
+        "ESTIMATE", '{ name = "Location", scal = 1 }', f"{ESTIMATOR}.inner.family", "Did you mean 'scale'?",
     ),
     "estimator": ('"Filtered"', '"Filterd"', f"{ESTIMATOR}.name", "Did you mean 'Filtered'?"),
     "inner": ('"Performative"', '"Performativ"', f"{ESTIMATOR}.inner.name", "Did you mean 'Performative'?"),

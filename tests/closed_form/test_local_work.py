@@ -146,7 +146,7 @@ def test_drift_is_of_updates_whatever_server_and_channel_do():
     plain = pf.average_drift(gaussian(REACTING), pf.p_fedavg(ETA, local_steps=E), stable).value
     controlled = {"estimator": ControlVariate(Minibatch())}
     for parts in (
-        {"channel": pf.channels.Quantised(3)},
+        {"channel": pf.channels.Quantized(3)},
         {"aggregator": Scaffold(pf.aggregators.Median()), **controlled},
         {"aggregator": Nova(Scaffold()), **controlled},
     ):
@@ -163,7 +163,7 @@ def test_a_rejected_client_is_waited_for_and_counted():
     record = pf.Record(risks=False, stable=1.5)
     with pytest.warns(pf.messages.PerformativeWarning, match=r"3 of 9 updates were not finite.*\[nonfinite-updates\]"):
         history = pf.run(problem, pf.p_fedavg(0.1), 3, theta=0.0, clock=clock, dtype="float64", record=record)
-    assert history["broken_updates"][0].tolist() == [0, 1, 2, 3]
+    assert history["nonfinite_updates"][0].tolist() == [0, 1, 2, 3]
     assert history["uploads"][0].tolist() == [0, 3, 6, 9]
     assert history["time"][0].tolist() == [0, 11, 22, 33]
 

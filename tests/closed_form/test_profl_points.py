@@ -27,7 +27,7 @@ def assert_solved(loss, population, weights=WEIGHTS, ways=("stable", "optimal"))
 
 
 def revenue_points(demand, sensitivity):
-    """theta_PS and theta_PO of mean demand m - G theta, by root search and by maximising theta.(m - G theta)."""
+    """theta_PS and theta_PO of mean demand m - G theta, by root search and by maximizing theta.(m - G theta)."""
     m, G = WEIGHTS @ demand, np.tensordot(WEIGHTS, sensitivity, 1)
     stable = optimize.root(lambda t: m - G @ t, np.zeros(len(m)), tol=1e-13).x
     optimal = optimize.minimize(lambda t: -t @ (m - G @ t), np.zeros(len(m)), tol=1e-12).x
@@ -116,7 +116,7 @@ def ridge_risk(data, theta, deployed, penalty):
 
 @pytest.mark.parametrize("kind", ["numbers", "vectors", "matrices"])
 def test_regression_of_vectors(kind):
-    """Against minimisers of the risk over a finite sample, whose own mean and covariance the population is given."""
+    """Against minimizers of the risk over a finite sample, whose own mean and covariance the population is given."""
     d, n = 3, 400
     x = RNG.standard_normal((3, n, d)) @ RNG.standard_normal((3, d, d)) + RNG.standard_normal((3, 1, d))
     slope = RNG.standard_normal((3, d))

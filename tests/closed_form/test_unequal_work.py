@@ -89,19 +89,19 @@ def test_unequal_work_moves_the_point_as_predicted(name):
     estimator, solver = SOLVERS[name]
     work = {"estimator": estimator, "participation": pf.LocalWork(pf.Full(), TAU)}
     for eps in (STATIC, REACTING):
-        averaged, normalised = ends(solver, eps)
+        averaged, normalized = ends(solver, eps)
         assert abs(averaged - stable(eps)) > 0.1  # there is a bias to see
         np.testing.assert_allclose(final(eps, **work), averaged, rtol=1e-9)
-        np.testing.assert_allclose(final(eps, aggregator=Nova(), **work), normalised, rtol=1e-8)
+        np.testing.assert_allclose(final(eps, aggregator=Nova(), **work), normalized, rtol=1e-8)
 
 
 def test_only_fednova_goes_to_the_stable_point_with_the_rate():
     work = {"participation": pf.LocalWork(pf.Full(), TAU)}
     gaps = []
     for eta in (0.02, 0.01):
-        averaged, normalised = ends(plain, REACTING, eta=eta)
+        averaged, normalized = ends(plain, REACTING, eta=eta)
         found = final(REACTING, rate=eta, aggregator=Nova(), **work)[0]
-        np.testing.assert_allclose(found, normalised, rtol=1e-8)
+        np.testing.assert_allclose(found, normalized, rtol=1e-8)
         np.testing.assert_allclose(final(REACTING, rate=eta, **work)[0], averaged, rtol=1e-8)
         gaps.append((abs(averaged - stable(REACTING)), abs(found - stable(REACTING))))
     (fedavg_before, nova_before), (fedavg_after, nova_after) = gaps
@@ -208,8 +208,8 @@ def test_the_mean_reach_of_a_cohort_takes_fednova_back_to_fedavg():
     fedavg = final(REACTING, **work)
     np.testing.assert_allclose(final(REACTING, aggregator=Nova(over="cohort"), **work), fedavg, rtol=1e-9)
     found = final(REACTING, aggregator=Nova(), **work)
-    averaged, normalised = ends(plain, REACTING, eta=0.1)
-    for samples, point in ((fedavg, averaged), (found, normalised)):
+    averaged, normalized = ends(plain, REACTING, eta=0.1)
+    for samples, point in ((fedavg, averaged), (found, normalized)):
         assert abs(samples.mean() - point) < 5 * samples.std() / np.sqrt(len(samples))
     assert abs(found.mean() - averaged) > 10 * found.std() / np.sqrt(len(found))
 
@@ -219,7 +219,7 @@ def test_the_mean_reach_of_a_cohort_takes_fednova_back_to_fedavg():
     [(Adam(0.5, 0.9, 0.1), 0.1), (Adagrad(), 0.5), (Yogi(0.5, 0.9, 0.1), 0.1)],
     ids=lambda value: type(value).__name__,
 )
-def test_server_optimisers_settle_where_the_mean_does(tx, rate):
+def test_server_optimizers_settle_where_the_mean_does(tx, rate):
     averaged = ends(plain, REACTING)[0]
     server = ServerOpt(Mean(), tx, rate)
     found = final(REACTING, aggregator=server, participation=pf.LocalWork(pf.Full(), TAU))

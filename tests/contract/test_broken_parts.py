@@ -125,7 +125,7 @@ class Unmasked(AbstractEstimator):
         return Estimate(jnp.mean(gradients, axis=0), memory, {})
 
 
-class Favourites(AbstractParticipation):
+class Favorites(AbstractParticipation):
     """Always clients 0 and 1, with equal weight."""
 
     rows: tuple[int, ...] = eqx.field(static=True, default=(0, 1))
@@ -148,8 +148,8 @@ class Lopsided(AbstractPopulation):
     def sample(self, noise, world, theta):
         return self.level + jax.random.normal(noise, dtype=theta.dtype)
 
-    def nodes(self, theta, count):
-        noise, weights = super().nodes(theta, count)
+    def quadrature(self, theta, count):
+        noise, weights = super().quadrature(theta, count)
         return noise, weights / 2
 
 
@@ -164,8 +164,8 @@ class Slanted(AbstractPopulation):
     def sample(self, noise, world, theta):
         return self.level + noise
 
-    def nodes(self, theta, count):
-        noise, weights = super().nodes(theta, count)
+    def quadrature(self, theta, count):
+        noise, weights = super().quadrature(theta, count)
         return jnp.abs(noise), weights
 
 
@@ -228,13 +228,13 @@ class Doubling(AbstractDomain):
         (StaticRate(0.1), "compiles_once", r"StaticRate.value = 0.1 is static.*number\(\)"),
         (Ascent(), "step_size", r"eta\(0\) = -0.1"),
         (Leaky(), "padding", "NaN in spare rows"),
-        (FirstCome(), "relabelling", "clients renamed: move"),
+        (FirstCome(), "relabeling", "clients renamed: move"),
         (Fading(), "sitting_out", "memory of absent clients"),
         (Unmasked(), "padding", "NaN in masked rows"),
-        (Favourites((1, 1)), "cohort", "stands in two active rows"),
-        (Favourites((0, 5)), "cohort", r"active rows need ids 0..4; got \[0, 5\]"),
-        (Favourites((0, 1), (True, False)), "cohort", r"spare rows carry the id N = 5; got \[0, 1\]"),
-        (Favourites(), "relabelling", "client 0 has mean work 1, and under another name 0"),
+        (Favorites((1, 1)), "cohort", "stands in two active rows"),
+        (Favorites((0, 5)), "cohort", r"active rows need ids 0..4; got \[0, 5\]"),
+        (Favorites((0, 1), (True, False)), "cohort", r"spare rows carry the id N = 5; got \[0, 1\]"),
+        (Favorites(), "relabeling", "client 0 has mean work 1, and under another name 0"),
         (Doubling(), "projection", "projected twice"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, eqx.Module) else "",

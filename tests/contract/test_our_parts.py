@@ -23,12 +23,12 @@ QUICK = {
 
 COMMON = {"types_stay", "jit_equals_eager", "vmap_equals_loop", "compiles_once"}
 OF_SLOT = {
-    "participation": {"cohort", "relabelling", "in_a_round"},
+    "participation": {"cohort", "relabeling", "in_a_round"},
     "batch": {"padding", "in_a_round"},
     "population": {"in_a_round"},
     "estimator": {"padding", "in_a_round"},
     "channel": {"in_a_round"},
-    "aggregator": {"padding", "relabelling", "in_a_round"},
+    "aggregator": {"padding", "relabeling", "in_a_round"},
     "rate": {"step_size"},
     "domain": {"projection", "in_a_round"},
 }
@@ -36,9 +36,9 @@ OF_SLOT = {
 ALSO = {
     "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers "
     "Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative Filtered "
-    "AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantised Available",
+    "AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized Available",
     "saves": "Shuffled Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
-    "Scaffold Nova ServerOpt ClusterVarp Sparse Quantised AdaComm",
+    "Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm",
     "nodes": "Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers Database Reweighted",
     "expectations": "Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers Database",
     "settling": "Sluggish Reweighted",
@@ -86,4 +86,4 @@ def test_pooled():
 
 def test_company_can_be_given():
     one = pf.Algorithm(rate=0.1, participation=pf.SchemeOne(3))
-    assert "relabelling" in check_part(pf.aggregators.Mean(of="models"), algorithm=one, skip=["in_a_round"])
+    assert "relabeling" in check_part(pf.aggregators.Mean(of="models"), algorithm=one, skip=["in_a_round"])

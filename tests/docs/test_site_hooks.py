@@ -168,7 +168,7 @@ def test_the_ledger_shows_every_claim(monkeypatch):
 
 
 def test_the_gallery_says_how_to_make_it_or_shows_what_is_there(tmp_path, monkeypatch):
-    from performative.papers.catalogue import find, names
+    from performative.papers.catalog import find, names
 
     monkeypatch.setattr(page_tables, "RESULTS", tmp_path / "performative-results")
     page_tables.forget()

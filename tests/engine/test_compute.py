@@ -230,7 +230,7 @@ def test_the_memory_of_a_program_without_surprises():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
 def test_the_estimate_of_memory_is_near_what_the_compiler_takes(kind):
     made = pf.networks.mlp(784, 10) if kind == "mlp" else pf.networks.cnn((28, 28), 10)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative.cli.summary import summarise
+from performative.cli.summary import summarize
 from performative.report.quantities import groups, is_total, recorded
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.linspace(-1.0, 1.0, 3), 0.3, 1.0))
-COUNTS = ("time", "uploads", "samples", "communications", "broken_updates")
+COUNTS = ("time", "uploads", "samples", "communications", "nonfinite_updates")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_what_reads_a_history_leaves_them_out(seldom, tmp_path):
     found = recorded(seldom)
     assert "server_step" in groups(found)["Other levels"] and "samples" in groups(found)["Running totals"]
     pf.report.write(seldom, tmp_path / "page.html")
-    assert "consensus" in summarise(seldom)["final"]
+    assert "consensus" in summarize(seldom)["final"]
 
 
 def test_a_level_that_rises_is_no_running_total():

@@ -105,7 +105,7 @@ def test_each_repeat_is_judged_by_itself():
     np.testing.assert_array_equal(history.stopped_at, expected)
 
 
-def test_realised_participation_is_held_against_the_weights():
+def test_realized_participation_is_held_against_the_weights():
     weights = np.asarray([0.4, 0.3, 0.1, 0.1, 0.1])
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 1.0), weights=weights)
     history = pf.run(problem, ALGORITHM, rounds=400, theta=0.0, repeats=8, record=pf.Record(risks=False))

@@ -45,7 +45,7 @@ def reweighted(clients):
     return pf.Problem(pf.losses.cross_entropy(pf.losses.linear_scores), population)
 
 
-def everyone():
+def is_full():
     """11 clients on 8 devices, whose data remember."""
     return sluggish(11), pf.p_fedavg(rate=0.1, batch=pf.Fixed(3), aggregator=pf.aggregators.Median()), {}
 
@@ -99,7 +99,7 @@ SLOW = {
         {},
     ),
     "moving worlds": lambda: (
-        sluggish(11), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(3), absent="moves", deploy="round"), {}
+        sluggish(11), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(3), absent="reacts", deploy="round"), {}
     ),
     "class weights": lambda: (reweighted(10), pf.p_fedavg(**LOCAL), {"theta": np.zeros((2, 3))}),
     "class weights of some": lambda: (
@@ -374,13 +374,13 @@ def test_what_cannot_be_sharded_is_refused():
 def test_records_do_not_keep_the_buffer_of_their_chunk():
     import jax
 
-    from performative._engine.books import flatten_rows
-    from performative._engine.chunk import Books
+    from performative._engine.assemble import flatten_rows
+    from performative._engine.chunk import RecordBuffer
 
     none = {"totals": {}, "clients": {}, "cohorts": {}}
     one = none | {"levels": {"a": np.zeros(2)}, "theta": np.zeros((2, 3)), "sound": np.ones(2)}
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float32), one)
-    chunk = flatten_rows(Books(shapes, 1, 64).read(5))
+    chunk = flatten_rows(RecordBuffer(shapes, 1, 64).read(5))
     assert chunk["theta/0"].shape == (2, 5, 3) and chunk["levels/a"].shape == (2, 5)
     assert all(array.base is None for array in chunk.values())
 

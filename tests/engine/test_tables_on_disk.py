@@ -191,7 +191,7 @@ def test_20_gb_of_client_data_train_within_2_gb_of_memory(tmp_path):
     assert pixels.stat().st_size > 20 * 10**9
     last = OnDisk(pixels).file.read(clients - 1, [rows - 2, rows - 1])
     assert last.sum() == last[1, 27, 27] == 1
-    # Tests switch the compiler's optimisations off and type checks on; a process of its own has neither.
+    # Tests switch the compiler's optimizations off and type checks on; a process of its own has neither.
     done = subprocess.run(
         [sys.executable, "-c", LARGE, str(pixels), str(labels)], capture_output=True, text=True, timeout=600
     )

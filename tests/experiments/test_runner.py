@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from performative.cli.output import Exit
-from performative.papers import catalogue, figure, ledger, runner, store
+from performative.papers import catalog, figure, ledger, runner, store
 from performative.papers.claims import UNTESTED
 from performative.papers.outcome import Outcome, bars, curves, lay_out, mean
 
@@ -65,8 +65,8 @@ def walk(tmp_path, monkeypatch):
     """One experiment, named ours/walk, and nothing else."""
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "walk.toml").write_text(TOML)
-    monkeypatch.setattr(catalogue, "FOLDER", tmp_path)
-    monkeypatch.setattr(catalogue.Experiment, "function", lambda self: go)
+    monkeypatch.setattr(catalog, "FOLDER", tmp_path)
+    monkeypatch.setattr(catalog.Experiment, "function", lambda self: go)
     monkeypatch.setattr(ledger, "SHIPPED", tmp_path / "ledger.json")
     calls.clear()
     return tmp_path / "out"
@@ -97,13 +97,13 @@ def test_what_was_done_is_not_done_again(walk, monkeypatch):
     assert runner.reproduce("ours/walk", quick=True, out=walk, fresh=True)["new"]
     assert calls == [10, 40, 10]
     # Other constants: done anew.
-    (catalogue.FOLDER / "ours" / "walk.toml").write_text(TOML.replace("seed = 3", "seed = 4"))
+    (catalog.FOLDER / "ours" / "walk.toml").write_text(TOML.replace("seed = 3", "seed = 4"))
     assert runner.reproduce("ours/walk", quick=True, out=walk)["new"]
 
 
 def test_claims_are_judged_anew_by_the_numbers_of_the_run(walk):
     before = runner.reproduce("ours/walk", out=walk)
-    file = catalogue.FOLDER / "ours" / "walk.toml"
+    file = catalog.FOLDER / "ours" / "walk.toml"
     file.write_text(TOML.replace("It goes far.", "It goes a little way.").replace("1000.0", "1.0"))
     after = runner.reproduce("ours/walk", out=walk)
     assert not after["new"] and calls == [40]
@@ -113,7 +113,7 @@ def test_claims_are_judged_anew_by_the_numbers_of_the_run(walk):
 
 
 def test_a_figure_is_drawn_again_from_the_data_when_it_would_look_different(walk):
-    folder, file = walk / "ours" / "walk", catalogue.FOLDER / "ours" / "walk.toml"
+    folder, file = walk / "ours" / "walk", catalog.FOLDER / "ours" / "walk.toml"
     runner.reproduce("ours/walk", out=walk)
     first = (folder / "figure.svg").read_bytes()
     assert not runner.reproduce("ours/walk", out=walk)["new"]
@@ -156,20 +156,20 @@ def test_a_full_row_of_the_release_goes_before_a_quick_one(walk):
     assert all(row["quick"] for row in ledger.read(walk))
 
 
-def test_bars_take_the_colour_of_the_line_of_their_name():
+def test_bars_take_the_color_of_the_line_of_their_name():
     from matplotlib.colors import to_hex
 
-    from performative.plotting import COLOURS
+    from performative.plotting import COLORS
 
-    panels = (catalogue.Panel(data="lines"), catalogue.Panel(data="bars", kind="bars"))
+    panels = (catalog.Panel(data="lines"), catalog.Panel(data="bars", kind="bars"))
     data = {
         "lines": lay_out({"a": ([0, 1], [[0.0, 1.0]]), "b": ([0, 1], [[0.0, 2.0]])}),
         "bars": bars({"b": [1.0], "c": [2.0]}),
     }
     drawn = figure.draw(panels, Outcome({}, data), "A title that is far too long for one line of a figure", "Figure 1")
-    assert [to_hex(bar.get_facecolor()).upper() for bar in drawn.axes[1].patches] == [COLOURS[1], "#777777"]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in drawn.axes[1].patches] == [COLORS[1], "#777777"]
     alone = figure.draw(panels[1:], Outcome({}, data), "Bars", "Figure 1")
-    assert [to_hex(bar.get_facecolor()).upper() for bar in alone.axes[0].patches] == [COLOURS[0]] * 2
+    assert [to_hex(bar.get_facecolor()).upper() for bar in alone.axes[0].patches] == [COLORS[0]] * 2
     assert alone.get_suptitle() == "Bars  (Figure 1)"
 
 
@@ -190,7 +190,7 @@ def test_the_ledger_is_made_from_runs(walk):
     # What is shipped serves where nothing was run, unless the claim has changed since.
     ledger.write(rows, ledger.SHIPPED)
     assert ledger.read()[0]["verdict"] == "reproduced"
-    (catalogue.FOLDER / "ours" / "walk.toml").write_text(TOML.replace("It goes up.", "It goes down."))
+    (catalog.FOLDER / "ours" / "walk.toml").write_text(TOML.replace("It goes up.", "It goes down."))
     assert ledger.read()[0]["verdict"] == UNTESTED
 
 
@@ -224,9 +224,9 @@ def test_one_that_fails_does_not_stop_the_others(walk, monkeypatch):
 
     from performative.cli import app
 
-    (catalogue.FOLDER / "ours" / "again.toml").write_text(TOML)
+    (catalog.FOLDER / "ours" / "again.toml").write_text(TOML)
     monkeypatch.setattr(
-        catalogue.Experiment, "function", lambda self: go if self.name == "ours/walk" else (lambda **k: 1 / 0)
+        catalog.Experiment, "function", lambda self: go if self.name == "ours/walk" else (lambda **k: 1 / 0)
     )
     monkeypatch.setattr(runner, "_mark", lambda experiment, quick: f"{experiment.name}{quick}")
     done = CliRunner().invoke(app, ["reproduce", "--all", "--out", str(walk), "--jobs", "1", "--json"])
@@ -246,7 +246,7 @@ def test_bad_files_are_refused_with_the_place(tmp_path):
     ):
         file.write_text(text)
         with pytest.raises(ValueError, match=message):
-            catalogue.read(file, "ours/bad")
+            catalog.read(file, "ours/bad")
 
 
 def test_curves_keep_few_points_and_their_places():
@@ -265,10 +265,10 @@ def test_curves_keep_few_points_and_their_places():
     assert float(array["x"].max()) == 3000.0
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", catalog.names())
 def test_every_experiment_hangs_together(name):
     """Constants are the function's arguments; claims and panels are of one piece. What they measure is not run here."""
-    experiment = catalogue.find(name)
+    experiment = catalog.find(name)
     function = experiment.function()
     inspect.signature(function).bind(**experiment.settings(False))
     inspect.signature(function).bind(**experiment.settings(True))
@@ -278,7 +278,7 @@ def test_every_experiment_hangs_together(name):
 def test_there_are_enough_claims():
     """At least sixty claims of the papers, and those of our own."""
     of_papers = [
-        claim for name in catalogue.names() if not name.startswith("ours/") for claim in catalogue.find(name).claims
+        claim for name in catalog.names() if not name.startswith("ours/") for claim in catalog.find(name).claims
     ]
     assert len(of_papers) >= 60
 
@@ -287,14 +287,14 @@ def test_the_shipped_ledger_is_what_the_files_expect():
     """Rows of the release: none missing, none of a claim that has changed, and verdicts as expected."""
     for row in ledger.read():
         name, identity = row["key"].split("#")
-        claim = next(one for one in catalogue.find(name).claims if one.id == identity)
+        claim = next(one for one in catalog.find(name).claims if one.id == identity)
         assert row["verdict"] in (claim.expected, UNTESTED), row["key"]
 
 
 @pytest.mark.slow
 def test_side_by_side(tmp_path):
     """Two processes, one name that does not exist: the other is done all the same."""
-    names = [name for name in catalogue.names("profl") if name.endswith(("appendix_d22", "contamination_theory"))]
+    names = [name for name in catalog.names("profl") if name.endswith(("appendix_d22", "contamination_theory"))]
     done = dict(runner.reproduce_all([*names, "profl/no_such"], True, tmp_path, jobs=2))
     assert done["profl/no_such"].startswith("ValueError: there is no experiment")
     assert all(done[name]["status"] == "completed" for name in names) and len(names) == 2

@@ -39,7 +39,7 @@ class Shelf(pf.populations.AbstractPopulation):
     def sample(self, noise, world, theta):
         return self.z[noise] + self.slope * theta
 
-    def nodes(self, theta, count):
+    def quadrature(self, theta, count):
         return jnp.arange(self.capacity, dtype=jnp.int32), jnp.full((self.capacity,), 1 / self.capacity)
 
 

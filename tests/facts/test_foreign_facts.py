@@ -142,10 +142,10 @@ def test_runs_ledgers_reports_and_the_terminal_tell_it(tmp_path):
 def test_attacks_believe_what_parts_say_and_try_it():
     target = read_target(ROWS, 50, None)
     assert target.exact and target.law == WithoutReplacement(5, 50) and (target.clip, target.noise) == (1.0, 2.0)
-    found = attack.neighbours(ROWS, rows=20, rounds=5, delta=1e-2, repeats=64)
+    found = attack.neighbors(ROWS, rows=20, rounds=5, delta=1e-2, repeats=64)
     assert not found.alarm and 0 < found.claimed < math.inf
     sure = dataclasses.replace(ROWS, batch=Handful(2))
-    loud = attack.neighbours(sure, rows=2, rounds=50, delta=1e-2, repeats=400, claimed=0.01)
+    loud = attack.neighbors(sure, rows=2, rounds=50, delta=1e-2, repeats=400, claimed=0.01)
     assert loud.alarm
 
 

@@ -150,15 +150,15 @@ E, MINI = "pf.estimators.", "pf.estimators.Minibatch()"
 OPTIMISERS = (
     "pf.optimizers.Momentum(0.5)", "pf.optimizers.Momentum(0.5, nesterov=True)", "pf.optimizers.Adam()",
     "pf.optimizers.Adagrad()", "pf.optimizers.Yogi()", "pf.optimizers.RMSProp()", "optax.scale_by_lion()",
-    "!optax.adam(0.1)", "optax.trace(0.9)", *(example.call for example in unlisted("optimiser")),
+    "!optax.adam(0.1)", "optax.trace(0.9)", *(example.call for example in unlisted("optimizer")),
 )  # fmt: skip
 INNER = st.one_of(
     pick(MINI), pick(MINI), call(f"{E}Clipped", some=("block",), clip=NUMBERS, noise_multiplier=NUMBERS, block=SMALL),
     call(f"{E}Dice", clip=("1.0",), memory_clip=("10.0",), noise_multiplier=NUMBERS),
     call(f"{E}ClippedModel", some=("lower",), lower=("0.0", "-10.0")),
-    call(f"{E}Performative", some=("term", "baseline", "rtol", "reset_after", "estimate"),
+    call(f"{E}Performative", some=("term", "baseline", "rtol", "reset_after", "family"),
          window=("5", "11", "None", "!2"), term=("'score'", "'pathwise'"), baseline=("True", "False"), rtol=("0.01",),
-         reset_after=("None", "3"), estimate=("None", "pf.families.Location()", "pf.families.ClassLocation()",
+         reset_after=("None", "3"), family=("None", "pf.families.Location()", "pf.families.ClassLocation()",
                                               "pf.families.Slope()", "pf.families.Proportions(2)")),
     *others("estimator"),
 )  # fmt: skip
@@ -210,7 +210,7 @@ SCHEMES = st.one_of(
     call("pf.PowerOfChoice", some=("prefer", "estimate", "samples"), k=("1", "2"), d=("2", "3"),
          prefer=("'high'", "'low'"), estimate=("'exact'", "'batch'", "'last'"), samples=("None", "4")),
     call("pf.Cyclic", some=("k",), groups=("[[0, 1], [2]]", "[0, 1, 1]", "3", "!2", "![[0], [1]]"), k=("1", "None")),
-    call("pf.Available", some=("k", "weigh"), k=("1", "2", "None"), weigh=("'unbiased'", "'renormalised'"),
+    call("pf.Available", some=("k", "weigh"), k=("1", "2", "None"), weigh=("'unbiased'", "'renormalized'"),
          probability=("0.5", "[0.1, 0.5, 1.0]", "![0.5, 0.5]", "pf.participation.DayNight(4.0, [0.0, 1.0, 2.0])")),
     *others("participation"),
 )  # fmt: skip
@@ -220,7 +220,7 @@ CHANNELS = st.one_of(
     pick("pf.channels.Plain()"), pick("pf.channels.Plain()"),
     call("pf.channels.ClippedNoise", clip=NUMBERS, noise_multiplier=NUMBERS),
     call("pf.channels.Sparse", some=("feedback",), k=("1", "5", "0.5"), feedback=("True", "False")),
-    call("pf.channels.Quantised", some=("feedback",), bits=("!2", "4", "8"), feedback=("True", "False")),
+    call("pf.channels.Quantized", some=("feedback",), bits=("!2", "4", "8"), feedback=("True", "False")),
     *others("channel"),
 )  # fmt: skip
 RATES = ("0.1", "0.0", "pf.schedules.harmonic(2.0, 20.0)", "pf.schedules.constant(0.1)", "lambda t: 0.1 / (t + 1)")

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative._engine.audit import measure_risks
 from performative._engine.chunk import over_settings
 from performative._engine.keys import run_keys
 from performative._engine.records import make_row
+from performative._engine.risk_records import measure_risks
 from performative._engine.setup import init_state
 from performative._engine.simulated import federated_round
 
@@ -33,7 +33,7 @@ def trace(fixed, start, watch, rounds, *, points=0, **_):
     executor = watch.executor if watch.executor.compiled else "gather"
 
     def program(setup):
-        state = init_state(setup, start, not setup.algorithm.participation.everyone)
+        state = init_state(setup, start, not setup.algorithm.participation.is_full)
         after, report = federated_round(setup, state, run_keys(jax.random.key(0)), executor)
         looks = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one) for one in (state, after)]
         assert looks[0] == looks[1], "a round changes the shape or type of what it carries on"

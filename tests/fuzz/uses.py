@@ -13,7 +13,7 @@ _OTHERS = {
     "pf.losses.ridge": "pf.losses.Ridge",
     "pf.losses.logistic": "pf.losses.Logistic",
     "pf.losses.cross_entropy": "pf.losses.CrossEntropy",
-    "pf.optimizers.as_optimiser": "pf.optimizers.Momentum",
+    "pf.optimizers.as_optimizer": "pf.optimizers.Momentum",
     "pf.schedules.constant": "pf.schedules.Constant",
     "pf.schedules.harmonic": "pf.schedules.Harmonic",
 }

@@ -8,7 +8,7 @@ import pytest
 
 import performative as pf
 from performative.live import Callback, Federation, Folder, Function, Live, Query, rehearse
-from performative.live.errand import Failed, run_errand
+from performative.live.dispatch import Failed, dispatch_request
 from performative.live.telling import LOG, RequestRefused, log_failure, tell_failure
 from performative.live.transport import InProcess
 from performative.live.wire import decode, encode
@@ -125,11 +125,11 @@ def test_workers_and_flower_are_told_the_kind_alone(tmp_path, monkeypatch):
 
     monkeypatch.delenv("PERFORMATIVE_WORKER", raising=False)
     with pytest.raises(Failed) as caught:
-        run_errand(fails, tmp_path / "app.py", 0, tmp_path, b"", 5.0)
+        dispatch_request(fails, tmp_path / "app.py", 0, tmp_path, b"", 5.0)
     assert SECRET not in str(caught.value) and "ValueError" in str(caught.value)
     (tmp_path / "app.py").write_text(f"def federation():\n    raise ValueError({SECRET!r})\n")
-    errand = encode({"app": str(tmp_path / "app.py"), "client": 0, "folder": str(tmp_path)}, {})
-    assert SECRET not in decode(Worker().do(errand))[0]["error"]
+    dispatch = encode({"app": str(tmp_path / "app.py"), "client": 0, "folder": str(tmp_path)}, {})
+    assert SECRET not in decode(Worker().do(dispatch))[0]["error"]
 
 
 def test_what_is_told(tmp_path):

@@ -22,8 +22,8 @@ from performative.live.loopback.site import Site
 from performative.live.member import Member
 
 pytest.importorskip("flwr", reason="the extra performative[flower] is not installed")
-# Optimised as the processes of the federation are: otherwise the last bits differ.
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimised_programs")]
+# Optimized as the processes of the federation are: otherwise the last bits differ.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimized_programs")]
 
 PROBLEM = """
 [problem]
@@ -55,7 +55,7 @@ SPOILING = '''
 import json
 from pathlib import Path
 
-import performative.live.errand as errand
+import performative.live.dispatch as dispatch
 from performative.live import load
 from performative.live.flower import client_app, server_app
 
@@ -86,16 +86,16 @@ def spoil(request, reply):
     return ways[decode(request)[0]["round"] % len(ways)]()
 
 
-plain = errand.run_errand
+plain = dispatch.dispatch_request
 
 
-def run_errand(make, app, client, folder, request, seconds):
+def dispatch_request(make, app, client, folder, request, seconds):
     reply = plain(make, app, client, folder, request, seconds)
     return spoil(request, reply) if client == 4 else reply
 
 
 import performative.live.flower as flower
-flower.run_errand = run_errand
+flower.dispatch_request = dispatch_request
 client = client_app(federation, __file__)
 server = server_app(federation)
 '''
@@ -250,7 +250,7 @@ HANGING = """
 import time
 from pathlib import Path
 from performative.live import load
-import performative.live.errand as errand
+import performative.live.dispatch as dispatch
 import performative.live.flower as flower
 
 
@@ -258,10 +258,10 @@ def federation():
     return load(Path(__file__).with_name("federation.toml"))
 
 
-plain = errand.run_errand
+plain = dispatch.dispatch_request
 
 
-def run_errand(make, app, client, folder, request, seconds):
+def dispatch_request(make, app, client, folder, request, seconds):
     if client == 3:
         time.sleep(10**6)
     if client == 2:
@@ -269,7 +269,7 @@ def run_errand(make, app, client, folder, request, seconds):
     return plain(make, app, client, folder, request, seconds)
 
 
-flower.run_errand = run_errand
+flower.dispatch_request = dispatch_request
 client = flower.client_app(federation, __file__)
 server = flower.server_app(federation)
 """

@@ -68,7 +68,7 @@ def test_a_client_without_rows_says_what_is_missing(tmp_path):
 
 def test_a_second_run_goes_on_with_version_numbers(tmp_path):
     """What publishes models takes no number twice, so a new run in the same place starts after the last."""
-    from performative.live.books import first_version
+    from performative.live.server_store import first_version
 
     def source(client):
         folder = tmp_path / f"rows-{client}"

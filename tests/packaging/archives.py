@@ -35,7 +35,7 @@ def check_wheel(path: Path, project: dict) -> list[str]:
         if strange:
             wrong.append(f"{path.name} holds {sorted(strange)}, which is no part of the package")
         if f"{info}/licenses/LICENSE" not in names:
-            wrong.append(f"{path.name} lacks the licence")
+            wrong.append(f"{path.name} lacks the license")
         metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
         points = archive.read(f"{info}/entry_points.txt").decode()
     if "performative = performative_command:main" not in points:

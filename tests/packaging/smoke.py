@@ -38,7 +38,7 @@ def main(version: str) -> None:
     expect(files.joinpath("py.typed").is_file(), "py.typed is there")
     template = [entry.name for entry in files.joinpath("live", "template").iterdir()]
     expect(any(name.endswith(".toml") for name in template), f"live/template is there: {sorted(template)}")
-    experiments = files.joinpath("experiments")
+    experiments = files.joinpath("papers")
     if experiments.is_dir():
         count = len(list(Path(str(experiments)).rglob("*.toml")))
         expect(count > 0, f"{count} experiments are there")

@@ -1,4 +1,4 @@
-"""One version, one licence and one name, wherever they are written."""
+"""One version, one license and one name, wherever they are written."""
 
 import contextlib
 import re

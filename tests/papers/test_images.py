@@ -113,7 +113,7 @@ def test_too_few_images_are_shared_out_and_said():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_fashion_mnist_settles_and_its_worst_class_gains():
     path = published("fashion_mnist")
     model = pf.networks.mlp(784, 10, width=196)
@@ -128,7 +128,7 @@ def test_fashion_mnist_settles_and_its_worst_class_gains():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_cifar_falls_a_little():
     """A small network on 5,000 photographs: the distance falls, by far less than on Fashion-MNIST.
 

@@ -10,7 +10,7 @@ ROUNDS, REPEATS = 50_000, 64
 # The paper's gamma_t = 10 / (100 + t) starts at t = 1, ours at t = 0.
 RATE = pf.schedules.harmonic(10.0, 101.0)
 
-pytestmark = pytest.mark.usefixtures("optimised_programs")
+pytestmark = pytest.mark.usefixtures("optimized_programs")
 
 
 def settle(algorithm, beta):

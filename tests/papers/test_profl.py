@@ -9,7 +9,7 @@ import performative as pf
 WINDOW, SAMPLES = 25, pf.Fixed(500)
 QUICK = {"progress": False, "record_theta": "last", "risk": False, "consensus": False}
 
-pytestmark = pytest.mark.usefixtures("optimised_programs")
+pytestmark = pytest.mark.usefixtures("optimized_programs")
 
 
 def end(problem, algorithm, rounds, repeats=4, theta=None, seed=0):
@@ -52,7 +52,7 @@ def test_pricing_on_contaminated_data_needs_the_filter():
     clean = pf.optimal_point(pf.cases.pricing_demands())
     common = {"rate": 0.01, "local_steps": 5, "batch": SAMPLES}
     # Eq. 5 as printed: the scale of clean data is known, and there is no baseline.
-    printed = pf.estimators.Performative(WINDOW, estimate=pf.families.Location(1.0), baseline=False)
+    printed = pf.estimators.Performative(WINDOW, family=pf.families.Location(1.0), baseline=False)
     for fraction in (0.1, 0.2, 0.4):
         problem = pf.cases.pricing_demands(contamination=fraction)
         assert distance(end(problem, pf.p_fedavg(estimator=printed, **common), 60, repeats=2), clean).min() > 3

@@ -22,7 +22,7 @@ STEPS = 100_000
 # m, delta = 1 / m and epsilon = 1 of the paper; DiceSGD has sqrt(96) times the noise.
 NOISE = corollary_3_6_as_printed(1.0, 1 / 15_776, STEPS, 15_776, 1.0).noise_multiplier
 
-pytestmark = pytest.mark.usefixtures("optimised_programs")
+pytestmark = pytest.mark.usefixtures("optimized_programs")
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_frozen_worlds_and_memories_are_bitwise_unchanged(batch, executor):
 def test_moving_worlds_move_as_deploy_says():
     # felt <- felt + speed (deployed - felt), for everyone, whether drawn or not.
     with jax.enable_x64(True):
-        states = rounds(SLUGGISH, np.asarray(2.0), 4, absent="moves")
+        states = rounds(SLUGGISH, np.asarray(2.0), 4, absent="reacts")
     felt = np.full(5, 2.0)
     for before, after in itertools.pairwise(states):
         felt = felt + SPEED * (float(before.theta) - felt)
@@ -84,7 +84,7 @@ def test_class_weights_persist_until_a_client_takes_part():
         return powers / powers.sum()
 
     with jax.enable_x64(True):
-        frozen, moves = (rounds(REWEIGHTED, theta, 4, absent=absent) for absent in ("frozen", "moves"))
+        frozen, moves = (rounds(REWEIGHTED, theta, 4, absent=absent) for absent in ("frozen", "reacts"))
     expected = np.full((5, 2), 0.5)  # three of each class
     np.testing.assert_allclose(frozen[0].clients.world, expected, rtol=1e-12)
     for before, after in itertools.pairwise(frozen):

@@ -88,7 +88,7 @@ def without_server(setup):
     """A client does not see the server: algorithms that differ in the server's parts share a program."""
     steps = setup.algorithm.steps
     curious = pf.LocalWork(pf.Full(), pf.participation.AdaComm(steps))
-    asks = curious if setup.algorithm.participation.wants_loss else pf.Full()
+    asks = curious if setup.algorithm.participation.requires_loss else pf.Full()
     algorithm = dataclasses.replace(
         setup.algorithm, aggregator=pf.aggregators.Mean(), participation=asks, local_steps=steps
     )

@@ -141,6 +141,6 @@ def test_sweeps_over_rates_and_over_what_is_inside():
 
 def test_a_sweep_keeps_the_family_that_was_given():
     """The argument `estimate` is kept under another name, since `estimate` is also the slot's verb."""
-    given = pf.estimators.Performative(3, estimate=pf.families.Location(scale=2.0), reset_after=7)
+    given = pf.estimators.Performative(3, family=pf.families.Location(scale=2.0), reset_after=7)
     _, made = set_by_name(PRICES, pf.p_fedavg(0.1, estimator=given), "estimator.rtol", 0.5)
     assert made.estimator.family == given.family and made.estimator.reset_after == 7 and made.estimator.rtol == 0.5

@@ -25,7 +25,7 @@ def samples(mine: Any, theta: Any, world: Any = None, draws: int = DRAWS) -> Any
 
 def expectation(mine: Any, theta: Any, world: Any, function: Any, count: int = 256, within: bool = True) -> Any:
     """E[function(Z)] by the population's own nodes: those for this world, or those for any."""
-    noise, share = mine.nodes_within(world, theta, count) if within else mine.nodes(theta, count)
+    noise, share = mine.quadrature_within(world, theta, count) if within else mine.quadrature(theta, count)
     np.testing.assert_allclose(np.sum(share), 1.0, rtol=1e-12)
     each = jax.vmap(lambda u: function(mine.sample(u, world, theta)))(noise)
     return np.tensordot(np.asarray(share), np.asarray(each), 1)

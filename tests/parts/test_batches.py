@@ -184,7 +184,7 @@ def test_poisson_takes_few_of_many_rows_alike():
     steps, rate, rows = 10_000, 0.01, 600
     here = included(pf.Poisson(rate, 20), table(rows, 7, 5), 0, steps)
     assert chi_square(here.sum(axis=0), np.full(rows, 1 / rows)) > 1e-4
-    # Neighbours in the table, and rows far apart: a pair enters with chance rate^2.
+    # Neighbors in the table, and rows far apart: a pair enters with chance rate^2.
     for apart in (1, 97):
         pairs = np.sum(here * np.roll(here, apart, axis=1))
         wanted = steps * rows * rate**2

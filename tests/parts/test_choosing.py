@@ -125,7 +125,7 @@ def test_equals_are_chosen_at_random_and_broken_losses_last():
 
 def test_what_clients_last_reported_asks_nobody_and_meets_the_unseen_first():
     scheme = PowerOfChoice(2, 5, estimate="last")
-    assert scheme.wants_loss and not PowerOfChoice(2, 5).wants_loss
+    assert scheme.requires_loss and not PowerOfChoice(2, 5).requires_loss
     selection = Selection(jnp.asarray(P), None, jnp.asarray(0), jnp.zeros(()), asked)
     memory, seen = scheme.init(5), []
     choose = jax.jit(lambda key, memory: scheme.select(key, selection, memory))
@@ -226,7 +226,7 @@ def test_a_draw_within_the_group_is_unbiased_for_the_group():
 
 
 @pytest.mark.parametrize("k", [None, 2])
-def test_availability_is_unbiased_or_renormalised(k):
+def test_availability_is_unbiased_or_renormalized(k):
     chance = np.asarray([0.9, 0.3, 0.5, 0.7, 0.2])
     cohorts, weight, mean, error = select(Available(chance, k))
     assert np.all(np.abs(mean - P) < 4 * error)
@@ -241,7 +241,7 @@ def test_availability_is_unbiased_or_renormalised(k):
         for crowd in crowds:
             expected[crowd] += likely / len(crowds) * P[crowd] / P[crowd].sum()
             total += likely / len(crowds)
-    _, weight, mean, error = select(Available(chance, k, "renormalised"))
+    _, weight, mean, error = select(Available(chance, k, "renormalized"))
     assert np.all(np.abs(mean - expected) < 4 * error)
     sums = weight.sum(axis=1)
     np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-12)
@@ -310,7 +310,7 @@ def test_adacomm_in_a_run():
     where = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros(3), 0.0, 0.0))
     work = pf.LocalWork(pf.SchemeTwo(2), AdaComm(6))
     how = pf.p_fedavg(rate=0.05, participation=work)
-    assert how.steps == 6 and work.wants_loss
+    assert how.steps == 6 and work.requires_loss
     done = pf.run(where, how, 12, 8.0, dtype="float64")
     theta, tau, first, expected = 8.0, 6, None, [8.0]
     for _ in range(12):

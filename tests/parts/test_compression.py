@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import performative as pf
 from performative.batches import Whole
-from performative.channels import Quantised, Sparse
+from performative.channels import Quantized, Sparse
 from performative.testing.uses import compiled
 from performative.types import Broadcast
 
 PART_EXAMPLES = {
     "pf.channels.Sparse": ("k=1", "k=2"),
-    "pf.channels.Quantised": "bits=4",
+    "pf.channels.Quantized": "bits=4",
 }
 
 THETA = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(())}
@@ -30,7 +30,7 @@ def sent(channel, key, delta, memory):
     tree = unflat(delta)
     broadcast = Broadcast(tree, tree, {}, jnp.zeros((), jnp.int32), 1)
     message, memory = channel.send(channel.draw(key, tree), tree, broadcast, memory)
-    return flat(message), memory, channel.counts(tree)["bits_sent"]
+    return flat(message), memory, channel.totals(tree)["bits_sent"]
 
 
 def unflat(row):
@@ -83,9 +83,9 @@ def test_without_feedback_the_rest_is_forgotten():
 
 @FEW
 @given(SEEDS, st.sampled_from([2, 3, 4, 8, 16]), st.sampled_from([1e-20, 1.0, 1e20]))
-def test_quantised_entries_lie_on_few_levels_close_by(seed, bits, size):
+def test_quantized_entries_lie_on_few_levels_close_by(seed, bits, size):
     deltas = size * np.random.default_rng(seed).normal(size=(4, SIZE)).astype(np.float32)
-    message, _, counted = messages(Quantised(bits, feedback=False), deltas, seed)
+    message, _, counted = messages(Quantized(bits, feedback=False), deltas, seed)
     levels = 2 ** (bits - 1) - 1
     for delta, got in zip(deltas, message, strict=True):
         step = np.abs(delta).max() / levels
@@ -97,11 +97,11 @@ def test_quantised_entries_lie_on_few_levels_close_by(seed, bits, size):
     np.testing.assert_array_equal(counted, SIZE * bits + 32)
 
 
-def test_quantised_is_unbiased_and_rounds_independently():
+def test_quantized_is_unbiased_and_rounds_independently():
     delta, draws = np.asarray([1.0, 0.9, -0.35, 0.02, 0.0, -0.6, 0.5], np.float32), 4000
     many = jax.vmap(sent, in_axes=(None, 0, None, None))
     for bits in (2, 4):
-        channel, levels = Quantised(jnp.asarray(float(bits)), feedback=False), 2 ** (bits - 1) - 1
+        channel, levels = Quantized(jnp.asarray(float(bits)), feedback=False), 2 ** (bits - 1) - 1
         got = many(channel, jax.random.split(jax.random.key(bits), draws), jnp.asarray(delta), None)[0]
         got = np.asarray(got, np.float64)
         error = got.std(axis=0) / np.sqrt(draws)
@@ -116,17 +116,17 @@ def test_quantised_is_unbiased_and_rounds_independently():
 
 @FEW
 @given(SEEDS, st.sampled_from([3, 4, 6]))
-def test_what_quantised_leaves_over_stays_small(seed, bits):
+def test_what_quantized_leaves_over_stays_small(seed, bits):
     rng = np.random.default_rng(seed)
     deltas = rng.choice([-1.0, 0.02, 1.0], (12, SIZE)) * rng.uniform(0, 1, (12, 1))
-    message, left, _ = messages(Quantised(bits), deltas, seed)
+    message, left, _ = messages(Quantized(bits), deltas, seed)
     levels = 2 ** (bits - 1) - 1
     assert np.abs(left).max() <= np.abs(deltas).max() / (levels - 1) * (1 + 1e-5)
     # Nothing is lost: all that was to be sent was sent, or is still owed.
     np.testing.assert_allclose(np.cumsum(message, axis=0) + left, np.cumsum(deltas, axis=0), atol=1e-5)
 
 
-@pytest.mark.parametrize("channel", [Sparse(2), Quantised(4)], ids=["Sparse", "Quantised"])
+@pytest.mark.parametrize("channel", [Sparse(2), Quantized(4)], ids=["Sparse", "Quantized"])
 def test_a_broken_update_is_passed_on_and_leaves_the_memory_alone(channel):
     deltas = np.random.default_rng(0).normal(size=(4, SIZE))
     deltas[2, 4] = np.nan
@@ -159,8 +159,8 @@ def average(channel):
 def test_feedback_keeps_the_stable_point_and_forgetting_does_not():
     # With feedback the sum of moves differs from the sum of mean updates only by what is still owed: averaged over
     # rounds, the model is at the stable point. Entries that are never the largest never move without it.
-    history, centre = average(Sparse(1))
-    np.testing.assert_allclose(centre, STABLE, atol=0.02)
+    history, center = average(Sparse(1))
+    np.testing.assert_allclose(center, STABLE, atol=0.02)
     assert history["bits_sent"][0, -1] == 600 * 4 * (64 + 2)
     forgetful = average(Sparse(1, feedback=False))[1]
     assert forgetful[1] == 0.0
@@ -168,11 +168,11 @@ def test_feedback_keeps_the_stable_point_and_forgetting_does_not():
 
 
 @pytest.mark.parametrize("feedback", [True, False])
-def test_quantised_updates_keep_the_stable_point(feedback):
+def test_quantized_updates_keep_the_stable_point(feedback):
     # Settled, max |delta| = 0.35: a level is s = 0.05 and the noise of a move at most s / 2 / sqrt(4 clients) = 0.0125.
     # Over 500 rounds that makes 0.0125 / (0.1 * 0.5 sqrt(500)) = 0.011 in the average: 0.05 is 4.5 standard errors.
     # With feedback only what is owed at the end counts, s / (0.1 * 0.5 * 500) and the distance gone.
-    np.testing.assert_allclose(average(Quantised(4, feedback))[1], STABLE, atol=0.02 if feedback else 0.05)
+    np.testing.assert_allclose(average(Quantized(4, feedback))[1], STABLE, atol=0.02 if feedback else 0.05)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def test_quantised_updates_keep_the_stable_point(feedback):
         (lambda: Sparse(2.5), "got 2.5"),
         (lambda: Sparse(True), "got True"),
         (lambda: Sparse(float("nan")), "got nan"),
-        (lambda: Quantised(1), "bits must be a whole number from 2 to 16; got 1"),
-        (lambda: Quantised(17), "got 17"),
-        (lambda: Quantised(4.5), "got 4.5"),
-        (lambda: Quantised(2), r"Quantised\(bits=2\) has one level a sign"),
+        (lambda: Quantized(1), "bits must be a whole number from 2 to 16; got 1"),
+        (lambda: Quantized(17), "got 17"),
+        (lambda: Quantized(4.5), "got 4.5"),
+        (lambda: Quantized(2), r"Quantized\(bits=2\) has one level a sign"),
     ],
 )
 def test_impossible_settings_are_refused(make, says):

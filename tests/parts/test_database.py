@@ -46,7 +46,7 @@ def reaction(slope, client, theta):
 @compiled
 def every_row(population, client, theta):
     mine = slice_client(population, client)
-    noise, weight = mine.nodes(theta, 8)
+    noise, weight = mine.quadrature(theta, 8)
     return jax.vmap(lambda u: mine.sample(u, None, theta))(noise), weight
 
 
@@ -141,7 +141,7 @@ def test_the_stable_point_is_where_retraining_stays(kind, loss):
     function, factor = LOSSES[loss]
     population = Database(TABLES, Linear(SLOPES[kind]), noise=0.5)
     theta = np.zeros(2)
-    for _ in range(400):  # the minimiser of the loss on the data under theta is the mean of factor * z
+    for _ in range(400):  # the minimizer of the loss on the data under theta is the mean of factor * z
         means = [factor * (t.mean(axis=0) + reaction(SLOPES[kind], i, theta)) for i, t in enumerate(TABLES)]
         theta = WEIGHTS @ np.asarray(means)
     np.testing.assert_allclose(population.stable_point(function, WEIGHTS), theta, rtol=1e-9)
@@ -149,7 +149,7 @@ def test_the_stable_point_is_where_retraining_stays(kind, loss):
 
 @pytest.mark.parametrize("kind", ["number", "one a client", "by coordinate"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_optimal_point_is_the_minimiser_of_the_risk(kind, loss):
+def test_the_optimal_point_is_the_minimizer_of_the_risk(kind, loss):
     function, factor = LOSSES[loss]
 
     def risk(theta):

@@ -1,4 +1,4 @@
-"""Local solvers and what a server makes of them: reach, control variates, optimisers."""
+"""Local solvers and what a server makes of them: reach, control variates, optimizers."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ from performative.estimators import (
     Preconditioned,
     Prox,
 )
-from performative.optimizers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimiser
+from performative.optimizers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimizer
 from performative.testing.uses import compiled
 from performative.types import Broadcast, Cohort, Local, Upload
 
@@ -98,24 +98,28 @@ def test_reach_is_how_far_gradients_of_one_go(estimator):
     """Unequal work and a falling rate: each client's update is minus its reach."""
     work = {"participation": pf.LocalWork(pf.Full(), TAU), "estimator": estimator}
     sent, _ = uploads(*begin(SLOPE_ONE, rate=pf.schedules.harmonic(1.0, 2.0), **work))
-    assert len(np.unique(np.asarray(sent.reach))) == 3
-    np.testing.assert_allclose(sent.delta, -np.asarray(sent.reach), rtol=1e-12)
+    assert len(np.unique(np.asarray(sent.effective_step))) == 3
+    np.testing.assert_allclose(sent.delta, -np.asarray(sent.effective_step), rtol=1e-12)
 
 
 def test_reach_of_a_state_that_is_kept_is_the_long_run():
     kept = Preconditioned(Minibatch(), DAMPED, reset=False)
     setup, state, keys = begin(SLOPE_ONE, rate=0.1, participation=pf.LocalWork(pf.Full(), TAU), estimator=kept)
-    np.testing.assert_allclose(uploads(setup, state, keys)[0].reach, 0.1 * np.asarray(TAU) / (1 - 0.6), rtol=1e-12)
+    np.testing.assert_allclose(
+        uploads(setup, state, keys)[0].effective_step, 0.1 * np.asarray(TAU) / (1 - 0.6), rtol=1e-12
+    )
     for _ in range(60):
         state = one_round(setup, state, keys)
     sent, _ = uploads(setup, state, keys)
-    np.testing.assert_allclose(sent.delta, -np.asarray(sent.reach), rtol=1e-10)
+    np.testing.assert_allclose(sent.delta, -np.asarray(sent.effective_step), rtol=1e-10)
 
 
 def test_the_long_run_of_a_transformation_of_optax():
     kept = Preconditioned(Minibatch(), optax.trace(0.6), reset=False)
     setup, state, keys = begin(SLOPE_ONE, rate=0.1, participation=pf.LocalWork(pf.Full(), TAU), estimator=kept)
-    np.testing.assert_allclose(uploads(setup, state, keys)[0].reach, 0.1 * np.asarray(TAU) / (1 - 0.6), rtol=1e-12)
+    np.testing.assert_allclose(
+        uploads(setup, state, keys)[0].effective_step, 0.1 * np.asarray(TAU) / (1 - 0.6), rtol=1e-12
+    )
 
 
 def test_a_state_that_a_domain_hides_is_not_kept():
@@ -144,7 +148,7 @@ def test_nova_makes_updates_of_gradients_of_one_equal():
         begun = begin(
             SLOPE_ONE, rate=0.1, participation=pf.LocalWork(pf.Full(), TAU), estimator=estimator, aggregator=aggregator
         )
-        mean = np.mean(np.asarray(uploads(*begun)[0].reach))
+        mean = np.mean(np.asarray(uploads(*begun)[0].effective_step))
         np.testing.assert_allclose(one_round(*begun).theta, -mean, rtol=1e-12)
 
 
@@ -230,7 +234,7 @@ def test_what_wraps_hands_on():
     assert any("[error-memory-grows]" in str(one.message) for one in said)
 
 
-# --- optimisers
+# --- optimizers
 
 
 def fed(tx, moves, rate=1.0):
@@ -245,7 +249,7 @@ def fed(tx, moves, rate=1.0):
     return np.asarray(out)
 
 
-def test_server_optimisers_by_hand():
+def test_server_optimizers_by_hand():
     moves = np.random.default_rng(0).standard_normal((5, 2))
     first, m, s = np.zeros((3, 2))
     total, y = np.full(2, 0.2), np.full(2, 1e-6)
@@ -271,7 +275,7 @@ def test_server_optimisers_by_hand():
     np.testing.assert_allclose(fed(optax.trace(0.8), moves), known["momentum"], rtol=1e-12)
 
 
-def test_numbers_of_optimisers_can_be_swept():
+def test_numbers_of_optimizers_can_be_swept():
     algorithm = pf.p_fedavg(
         0.1, estimator=Preconditioned(Minibatch(), DAMPED), aggregator=ServerOpt(Nova(), Adam()), local_steps=2
     )
@@ -280,7 +284,7 @@ def test_numbers_of_optimisers_can_be_swept():
     assert made.programs == 1 and len({float(h.theta[0, -1]) for h in made.histories}) == 4
 
 
-def test_optimisers_can_be_named_in_a_file(tmp_path):
+def test_optimizers_can_be_named_in_a_file(tmp_path):
     (tmp_path / "one.toml").write_text("""
 [problem]
 loss = "squared"
@@ -301,9 +305,9 @@ rounds = 2
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: as_optimiser(optax.adam(1e-3)), "tx turns a direction of 1 into a negative one"),
+        (lambda: as_optimizer(optax.adam(1e-3)), "tx turns a direction of 1 into a negative one"),
         (lambda: ServerOpt(Mean(), optax.sgd(0.1)), "holds a learning rate"),
-        (lambda: Preconditioned(Minibatch(), 0.9), r"tx must be an optimiser such as pf.optimizers.Momentum\(0.9\)"),
+        (lambda: Preconditioned(Minibatch(), 0.9), r"tx must be an optimizer such as pf.optimizers.Momentum\(0.9\)"),
         (lambda: Prox(Minibatch(), -1.0), "Prox: mu must not be negative"),
         (lambda: Prox(Minibatch(), np.nan), "Prox: mu must be finite"),
         (lambda: ControlVariate(Prox(Preconditioned(Minibatch(), DAMPED), 0.1)), "Preconditioned goes outside"),

@@ -280,7 +280,7 @@ def test_resnet_tells_images_apart():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_resnet_learns():
     # Stripes that lie or stand: the mean of an image, which norms take out, says nothing.
     rng = np.random.default_rng(0)

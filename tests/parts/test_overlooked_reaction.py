@@ -38,7 +38,7 @@ def test_a_delay_is_told_by_how_much_is_still_to_come():
 @pytest.mark.parametrize("term", ["score", "pathwise"])
 def test_laws_that_are_what_they_are_taken_for_say_nothing(term):
     check(DIFFER, Performative(10, term=term))
-    given = Performative(10, estimate=pf.families.Location(1.0), term=term)
+    given = Performative(10, family=pf.families.Location(1.0), term=term)
     check(DIFFER, given)
     off, sure = overlooked(pf.Problem(pf.losses.squared, DIFFER), START, given.family, given._answer)
     assert off < 0.1 and not sure
@@ -49,8 +49,8 @@ def test_the_score_of_a_normal_law_is_wrong_for_skewed_rows():
     rows = np.random.default_rng(0).exponential(1.0, (2, 5000))
     table = Database(rows, pf.populations.shifts.Linear(0.5))
     problem, score = pf.Problem(pf.losses.squared, table), Performative(10)
-    centred = rows - rows.mean(axis=1, keepdims=True)
-    wrong = np.mean(centred**3, axis=1) / (2 * np.mean(centred**2, axis=1))
+    centered = rows - rows.mean(axis=1, keepdims=True)
+    wrong = np.mean(centered**3, axis=1) / (2 * np.mean(centered**2, axis=1))
     right = rows.mean(axis=1) + 0.5 * 0.5 - 0.5
     off, sure = overlooked(problem, START, pf.families.Location(), score._answer)
     assert sure and off == pytest.approx(wrong.mean() / np.abs(right).mean(), rel=0.2)

@@ -9,7 +9,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
 from performative import partition
-from performative.plotting import COLOURS, plot_partition
+from performative.plotting import COLORS, plot_partition
 from performative.populations import Static
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
@@ -178,7 +178,7 @@ def test_the_picture_stacks_the_counts():
     np.testing.assert_array_equal([[bar.get_y() for bar in bars] for bars in ax.containers], [[0, 0], [1, 1], [2, 3]])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["owl", "dog", "cat"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("client", "rows")
-    assert [to_hex(bars[0].get_facecolor()).upper() for bars in ax.containers] == list(COLOURS[:3])
+    assert [to_hex(bars[0].get_facecolor()).upper() for bars in ax.containers] == list(COLORS[:3])
 
 
 def test_many_labels_are_told_apart():

@@ -247,7 +247,7 @@ def test_a_window_that_cannot_tell_is_refused():
     [
         (lambda: pf.estimators.Performative(5, term="scores"), 'term must be "score" or "pathwise"'),
         (lambda: pf.estimators.Performative(0), "window must be a whole number >= 1"),
-        (lambda: pf.estimators.Performative(5, estimate="mean"), "estimate must be a family such as"),
+        (lambda: pf.estimators.Performative(5, family="mean"), "family must be one such as"),
         (lambda: pf.estimators.Performative(None), 'give it term="pathwise"'),
         (lambda: pf.estimators.Performative(5, rtol=2.0), r"rtol must lie in \[0, 1\)"),
         (lambda: pf.families.Proportions(0), "groups must be a whole number"),
@@ -271,9 +271,9 @@ def test_the_estimator_must_fit_the_population():
             return self.level + theta + jax.random.normal(noise, ())
 
     unknown = pf.Problem(pf.losses.squared, Unknown(np.arange(3.0)))
-    with pytest.raises(ValueError, match=r"Unknown does not say how its data are distributed; give estimate="):
+    with pytest.raises(ValueError, match=r"Unknown does not say how its data are distributed; give family="):
         pf.run(unknown, pf.pofl(0.1, window=5, batch=pf.Fixed(4)), 1, theta=0.0)
-    given = pf.estimators.Performative(5, estimate=pf.families.Location())
+    given = pf.estimators.Performative(5, family=pf.families.Location())
     assert (
         pf.run(
             unknown, pf.p_fedavg(0.1, batch=pf.Fixed(4), estimator=given), 2, theta=0.0, record=pf.Record(risks=False)

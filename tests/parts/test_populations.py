@@ -85,7 +85,7 @@ X, Y = RNG.standard_normal((2, 5, 4)), RNG.integers(0, 2, (2, 5))
 @pytest.mark.parametrize("features", [None, (0, 2)])
 @pytest.mark.parametrize("size", [1.0, 1e-4])
 @pytest.mark.parametrize("response", ["linear", "evade"])
-def test_strategic_people_maximise_the_stated_utility(response, size, features):
+def test_strategic_people_maximize_the_stated_utility(response, size, features):
     strength = np.asarray([0.7, 2.0])
     population = Strategic(X, Y, strength, features=features, response=response)
     theta = size * np.asarray([0.3, -1.0, 0.5, 0.8])

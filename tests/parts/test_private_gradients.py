@@ -238,11 +238,11 @@ def test_updates_are_clipped_and_broken_ones_replaced():
     long = {"a": jnp.asarray([3.0, 4.0]), "b": jnp.asarray(0.0)}
     sent, _ = channel.send(jnp.zeros(3), long, broadcast, None)
     np.testing.assert_allclose(sent["a"], [0.6, 0.8], rtol=1e-6)
-    assert {name: int(n) for name, n in channel.counts(long).items()} == {"clipped_updates": 1, "rejected_updates": 0}
+    assert {name: int(n) for name, n in channel.totals(long).items()} == {"clipped_updates": 1, "rejected_updates": 0}
     broken = {"a": jnp.asarray([jnp.nan, 4.0]), "b": jnp.asarray(0.0)}
     sent, _ = channel.send(jnp.zeros(3), broken, broadcast, None)
     np.testing.assert_array_equal(sent["a"], 0.0)
-    assert {name: int(n) for name, n in channel.counts(broken).items()} == {"clipped_updates": 0, "rejected_updates": 1}
+    assert {name: int(n) for name, n in channel.totals(broken).items()} == {"clipped_updates": 0, "rejected_updates": 1}
 
 
 # What is said.

@@ -182,8 +182,8 @@ def test_classes_move_by_their_own_sensitivity():
         def fourth(z):
             return jnp.append(z[0] ** 4, z[1].astype(z[0].dtype))
 
-        centre = mean - sensitivity[i, :, None] * theta
-        fourths = centre**4 + 6 * centre**2 * 0.25 + 3 * 0.25**2
+        center = mean - sensitivity[i, :, None] * theta
+        fourths = center**4 + 6 * center**2 * 0.25 + 3 * 0.25**2
         exact = expectation(mine, jnp.asarray(theta), None, fourth)
         np.testing.assert_allclose(exact, [*(share[i] @ fourths), p], rtol=1e-10, atol=1e-12)
 

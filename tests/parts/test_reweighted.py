@@ -180,7 +180,7 @@ def test_tv_distance_is_the_mean_over_clients():
         mine = one_client(reweighted([4.0, 1.0]), client)
         worlds = [mine.init(jnp.asarray(THETA), LOSS)]
         worlds += [settle(mine, jnp.asarray(model), LOSS) for model in history.theta[0][:-1]]
-        each.append([float(mine.drift(a, b)["tv_distance"]) for a, b in itertools.pairwise(worlds)])
+        each.append([float(mine.world_metrics(a, b)["tv_distance"]) for a, b in itertools.pairwise(worlds)])
     np.testing.assert_allclose(history["tv_distance"][0][1:], np.mean(each, axis=0), rtol=1e-9)
     assert np.all(np.diff(each, axis=0) != 0)
 

@@ -122,7 +122,7 @@ def test_outliers_along_many_coordinates_are_found():
 # By group.
 
 
-def labelled(y):
+def labeled(y):
     """A table of people alike but for their label, which at theta = 0 turns the gradient round: -x/2 or x/2."""
     x = 8.0 + 0.1 * np.random.default_rng(0).standard_normal((1, len(y), 2))
     return pf.Problem(pf.losses.logistic(0.0), pf.populations.Strategic(x, y[None], 0.1))
@@ -136,7 +136,7 @@ class Noted(pf.estimators.AbstractEstimator):
 
 
 def test_a_minority_is_not_taken_for_outliers():
-    problem, theta = labelled((np.arange(200) < 10).astype(int)), np.zeros(2)
+    problem, theta = labeled((np.arange(200) < 10).astype(int)), np.zeros(2)
     with jax.enable_x64(True):
         for seed in range(4):
             out, batch = direct(Filtered(Noted()), problem, theta, 500, seed)

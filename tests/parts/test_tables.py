@@ -102,7 +102,7 @@ def test_a_whole_table_is_not_taken_for_an_array(saved):
 
 
 @pytest.mark.parametrize("block", [1, 50, 1 << 20])
-def test_neighbours_are_read_together_and_each_row_once(saved, monkeypatch, block):
+def test_neighbors_are_read_together_and_each_row_once(saved, monkeypatch, block):
     file = saved(X).file
     monkeypatch.setattr(tables, "_BLOCK", block)
     pieces, read = [], os.preadv

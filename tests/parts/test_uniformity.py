@@ -67,7 +67,7 @@ def test_a_shuffle_of_many_rows_is_uniform(count):
     assert sent.min() >= 0 and sent.max() < count
     tenth = sent * 10 // count
     plausible(np.bincount(tenth @ [1, 10, 100], minlength=1000), label=f"three of {count}")
-    # How far apart neighbours end.
+    # How far apart neighbors end.
     plausible(np.bincount((sent[:, 1] - sent[:, 0]) % count * 100 // count, minlength=100), label=f"gap of {count}")
 
 

@@ -278,7 +278,7 @@ def test_nothing_settles():
 def test_pilot_runs_on_a_problem_that_is_not_quadratic():
     """Strategic credit: the prediction holds in a run with other seeds."""
     frame = pf.cases.credit_table()
-    problem = pf.Problem.from_frame(frame, client="bank", label="default", strategic=["utilisation"], strength=1.0)
+    problem = pf.Problem.from_frame(frame, client="bank", label="default", strategic=["utilization"], strength=1.0)
     start = np.zeros(np.shape(pf.stable_point(problem)))
     distance = float(np.linalg.norm(pf.stable_point(problem)))
     plan = pf.plan(problem, pf.Cost(communication=20.0, sample=0.05), 0.15 * distance, theta=start)

@@ -13,7 +13,7 @@ from performative._base import plugins
 from performative.cli.app import app
 from performative.config import load_experiment
 from performative.config.errors import ConfigError
-from performative.data.catalogue import data_set
+from performative.data.catalog import data_set
 from performative.testing import check_part
 
 FILE = """

@@ -110,8 +110,8 @@ def test_without_replacement_lies_below_the_librarys_event(n, rows, multiplier, 
 
 
 @pytest.mark.parametrize(("n", "rows"), [(1, 4), (2, 5)])
-def test_without_replacement_dominates_real_neighbours(n, rows):
-    """One release on a line, integrated: delta of any two neighbours is at most the accountant's."""
+def test_without_replacement_dominates_real_neighbors(n, rows):
+    """One release on a line, integrated: delta of any two neighbors is at most the accountant's."""
     z, eps = 1.5, 0.8
     x = np.linspace(-20.0, 20.0, 20_001)
     rng = np.random.default_rng(0)
@@ -120,8 +120,8 @@ def test_without_replacement_dominates_real_neighbours(n, rows):
     worst = 0.0
     for table in tables:
         for other in (-1.0, 0.0, 1.0):
-            neighbour = np.concatenate([[other], table[1:]])
-            p, q = density(x, table, n, z), density(x, neighbour, n, z)
+            neighbor = np.concatenate([[other], table[1:]])
+            p, q = density(x, table, n, z), density(x, neighbor, n, z)
             for a, b in ((p, q), (q, p)):
                 worst = max(worst, float(np.sum(np.maximum(a - math.exp(eps) * b, 0.0)) * (x[1] - x[0])))
     # epsilon at that delta must not be below eps, and the corner case is the worst: it is met.
@@ -259,10 +259,10 @@ def test_nothing_released_and_no_noise():
     assert spending(Release(1e3, 1, PoissonSampling(1e-6)), DELTA).epsilon == 0.0
 
 
-def test_neighbours_are_named():
-    named = [s.neighbours for s in (Everyone(), PoissonSampling(0.1), WithoutReplacement(1, 10))]
+def test_neighbors_are_named():
+    named = [s.neighbors for s in (Everyone(), PoissonSampling(0.1), WithoutReplacement(1, 10))]
     assert named == ["replace_one", "add_or_remove_one", "replace_one"]
-    assert spending(Release(1.0, 1, WithoutReplacement(1, 10)), DELTA).neighbours == "replace_one"
+    assert spending(Release(1.0, 1, WithoutReplacement(1, 10)), DELTA).neighbors == "replace_one"
 
 
 # --- calibration

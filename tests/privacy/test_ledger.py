@@ -34,7 +34,7 @@ def test_epsilon_is_recorded_each_round():
     )
     facts = history.meta["privacy"]
     assert facts["epsilon"] == history["epsilon"][0, -1] and facts["stopped"] is None
-    assert (facts["unit"], facts["neighbours"]) == ("example", "replace_one")
+    assert (facts["unit"], facts["neighbors"]) == ("example", "replace_one")
     assert "simulation" in facts["noise"]
 
 

@@ -52,7 +52,7 @@ def test_given_scales_are_used():
     south = FRAME[FRAME["bank"] == "south"]
     np.testing.assert_allclose(made.population.x[1, :, 0], (south["income"] - 45_000) / 12_000)
     np.testing.assert_allclose(made.population.x[1, :, 1], (south["cards"] - 4) / 2)
-    assert made.columns.centre == (45_000.0, 4.0) and made.columns.spread == (12_000.0, 2.0)
+    assert made.columns.center == (45_000.0, 4.0) and made.columns.spread == (12_000.0, 2.0)
     model = LogisticRegression(max_iter=500).fit(FRAME[["income", "cards"]], FRAME["default"])
     scores = made.population.x[1, :60] @ made.columns.start(model)
     np.testing.assert_allclose(scores, model.decision_function(south[["income", "cards"]]), atol=1e-9)
@@ -133,7 +133,7 @@ def test_weights_of_clients_are_assumed_to_be_no_secret():
 def test_the_whole_table_is_everyone():
     whole = pf.pcsgd(0.1, clip=1.0, noise_multiplier=4.0, batch=pf.batches.Whole())
     told = guarantee(problem(standardize=KNOWN), whole).spent(7, 1e-5)
-    assert told.epsilon == pf.privacy.spent(4.0, 7, 1e-5).epsilon and told.neighbours == "replace_one"
+    assert told.epsilon == pf.privacy.spent(4.0, 7, 1e-5).epsilon and told.neighbors == "replace_one"
 
 
 FILE = """

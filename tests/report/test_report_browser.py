@@ -94,7 +94,7 @@ def layout(page, plot, path):
     )
 
 
-def colour(page, plot):
+def color(page, plot):
     return page.evaluate(
         "plot => { const c = document.querySelector(`[data-plot='${plot}'] .canvas`);"
         " const paper = getComputedStyle(document.body).backgroundColor;"
@@ -123,15 +123,15 @@ def test_a_run_quantities_scales_and_paper(browser, pages):
         first.locator("[data-against]").select_option("samples drawn")
         assert layout(page, 0, "xaxis.title.text") == "samples drawn"
         assert page.evaluate("document.querySelector('.canvas').data.at(-1).x.at(-1)") == 1200
-        blue, ink, paper = colour(page, 0)
+        blue, ink, paper = color(page, 0)
         assert blue == BLUE and paper == "rgb(255, 255, 255)"
         page.click("#theme")
-        assert colour(page, 0) == [shade(True)(BLUE), "#e6eaef", "rgb(14, 16, 19)"]
+        assert color(page, 0) == [shade(True)(BLUE), "#e6eaef", "rgb(14, 16, 19)"]
         page.focus("#theme")
         page.keyboard.press("Enter")
-        assert colour(page, 0) == [blue, ink, paper]
+        assert color(page, 0) == [blue, ink, paper]
         page.emulate_media(color_scheme="dark")  # the reader has chosen: the system no longer matters
-        assert colour(page, 0) == [blue, ink, paper]
+        assert color(page, 0) == [blue, ink, paper]
 
 
 @pytest.mark.slow
@@ -162,10 +162,10 @@ def test_hovering_tells_the_value_and_chips_hide(browser, pages):
 def test_a_dark_system(browser, pages):
     with opened(browser, pages / "run.html", dark=True) as page:
         draw_all(page)
-        assert colour(page, 0)[0] == shade(True)(BLUE) and page.inner_text("#theme") == "Light"
+        assert color(page, 0)[0] == shade(True)(BLUE) and page.inner_text("#theme") == "Light"
         page.emulate_media(color_scheme="light")
         until(page, "document.getElementById('theme').textContent === 'Dark'")
-        assert colour(page, 0)[0] == BLUE
+        assert color(page, 0)[0] == BLUE
 
 
 def test_a_sweep_filters_sorts_and_hides(browser, pages):

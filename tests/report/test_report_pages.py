@@ -180,8 +180,8 @@ def test_a_sweep(tmp_path):
     assert curves["label"] == "distance to the stable point" and [one["key"] for one in curves["series"]] == list(
         "012345"
     )
-    # The first swept name has the colour, the second the dash.
-    assert [(one["colour"], one["dash"]) for one in curves["series"]] == [(r, e) for r in range(3) for e in range(2)]
+    # The first swept name has the color, the second the dash.
+    assert [(one["color"], one["dash"]) for one in curves["series"]] == [(r, e) for r in range(3) for e in range(2)]
     against = {view["label"]: view for view in plots[1]}
     rate = {one["name"]: one for one in against["rate"]["series"]}
     assert rate["local_steps 5"]["x"] == [0.1, 0.2, 0.4]
@@ -230,14 +230,14 @@ def test_without_a_description_the_picture_stands_in(tmp_path, experiments):
     assert plots == [] and text.count("data:image/svg+xml;base64,") == 1 and "Title of fig1" in words
 
 
-def test_the_catalogue_is_read_as_it_is():
-    from performative.papers import catalogue
+def test_the_catalog_is_read_as_it_is():
+    from performative.papers import catalog
 
-    assert set(gallery.PAPERS) == set(catalogue.PAPERS)
-    assert catalogue.names()
-    for name in catalogue.names():
+    assert set(gallery.PAPERS) == set(catalog.PAPERS)
+    assert catalog.names()
+    for name in catalog.names():
         panels = reading._setup(*name.split("/")).get("panels", [])
-        assert [panel["data"] for panel in panels] == [panel.data for panel in catalogue.find(name).panels]
+        assert [panel["data"] for panel in panels] == [panel.data for panel in catalog.find(name).panels]
 
 
 def test_much_data_is_thinned_further(tmp_path, experiments, monkeypatch):

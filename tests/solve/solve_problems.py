@@ -35,7 +35,7 @@ class Pricing(AbstractPopulation):
     def sample(self, noise: Any, world: Any, theta: Any) -> Any:
         return self.demand - self.sensitivity * theta + noise
 
-    def nodes(self, theta: Any, count: int) -> Any:
+    def quadrature(self, theta: Any, count: int) -> Any:
         return standard_nodes(jnp.shape(theta), 8)
 
 
@@ -53,7 +53,7 @@ class Bistable(AbstractPopulation):
     def sample(self, noise: Any, world: Any, theta: Any) -> Any:
         return self.gain * jnp.tanh(2.0 * theta) + noise
 
-    def nodes(self, theta: Any, count: int) -> Any:
+    def quadrature(self, theta: Any, count: int) -> Any:
         return standard_nodes((), count)
 
 

@@ -113,7 +113,7 @@ class Habits(AbstractPopulation):
     def sample(self, noise, world, theta):
         return world + 0.1 * theta + noise
 
-    def nodes(self, theta, count):
+    def quadrature(self, theta, count):
         return standard_nodes((), count)
 
 

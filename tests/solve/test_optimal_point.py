@@ -63,7 +63,7 @@ class Follow(AbstractPopulation):
     def sample(self, noise, world, theta):
         return theta + self.shift + self.noise * noise
 
-    def nodes(self, theta, count):
+    def quadrature(self, theta, count):
         return jnp.asarray([-1.0, 1.0]), jnp.asarray([0.5, 0.5])
 
 
@@ -134,7 +134,7 @@ class Plane(AbstractPopulation):
     def sample(self, noise, world, theta):
         return theta + self.noise * noise
 
-    def nodes(self, theta, count):
+    def quadrature(self, theta, count):
         return jnp.zeros((1, 2)), jnp.ones(1)
 
 

@@ -65,7 +65,7 @@ def test_prices_need_a_box():
     np.testing.assert_array_equal(solve.repeated_risk_minimization(two, np.array([0.5, 0.5]), 1)[1], [1.0, -1.0])
 
 
-def test_no_unique_minimiser_is_refused():
+def test_no_unique_minimizer_is_refused():
     x = np.random.default_rng(0).normal(size=(2, 20, 1))
     label = (x[..., 0] > 0).astype(int)
     twice = Strategic(np.concatenate([x, x], axis=2), label.astype(float), 0.1)

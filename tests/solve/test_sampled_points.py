@@ -13,7 +13,7 @@ from performative import solve
 from performative.populations import AbstractPopulation, Classes, Database, Gaussian
 from performative.populations.nodes import BATCHES, Count, standard_nodes
 
-pytestmark = pytest.mark.usefixtures("optimised_programs")
+pytestmark = pytest.mark.usefixtures("optimized_programs")
 
 
 class Waiting(AbstractPopulation):
@@ -35,7 +35,7 @@ class Waiting(AbstractPopulation):
 class Stubborn(Waiting):
     """Its own rule always takes the same draws, more of them where more are asked for."""
 
-    def nodes(self, theta, count):
+    def quadrature(self, theta, count):
         return self.draw(jax.random.key(1), (int(count),), theta), jnp.full((int(count),), 1.0 / int(count))
 
 

@@ -120,7 +120,7 @@ def test_models_may_be_pytrees():
         def sample(self, noise, world, theta):
             return {"a": self.shift + 0.5 * theta["a"], "b": 0.1 * theta["b"] + 1.0}
 
-        def nodes(self, theta, count):
+        def quadrature(self, theta, count):
             return jnp.zeros(1), jnp.ones(1)
 
     problem = pf.Problem(pf.losses.squared, Two([1.0, 3.0]))

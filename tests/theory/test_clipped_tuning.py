@@ -24,7 +24,7 @@ from performative.theory import (
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5, 40, 100_000])
-def test_the_optimal_step_minimises_the_bound(rounds):
+def test_the_optimal_step_minimizes_the_bound(rounds):
     def bound(step, slope):
         return (1 - step) ** rounds * 16 + slope * step
 
@@ -40,7 +40,7 @@ def test_the_optimal_step_minimises_the_bound(rounds):
         assert exact <= found.bound * (1 + 1e-12)
 
 
-def test_the_printed_step_against_the_minimiser_of_the_printed_bound():
+def test_the_printed_step_against_the_minimizer_of_the_printed_bound():
     def bound(g, rounds):
         return (1 - g) ** rounds * 16 + 2 * 20.5 * g
 
@@ -66,7 +66,7 @@ def test_the_printed_step_against_the_minimiser_of_the_printed_bound():
 
 @pytest.mark.parametrize("eta", [np.full(400, 0.01), 3 / (5 + np.arange(400)), [0.2]])
 @pytest.mark.parametrize("multiplier", [0.0, 1.0, 20.0])
-def test_the_optimal_clip_minimises_the_recursion(eta, multiplier):
+def test_the_optimal_clip_minimizes_the_recursion(eta, multiplier):
     found = optimal_clip(GIVEN, eta, multiplier)
 
     def bound(clip):
@@ -100,7 +100,7 @@ def test_the_bias_vanishes_with_the_noise_and_printed_does_not():
     assert bounds[0] > 90 * bounds[1] > 8000 * bounds[2] > 0
     printed = optimal_clip_limit(GIVEN, 1e-6, 4.0, printed=True)
     assert printed.bound >= GIVEN.G**2 and printed.clip == pytest.approx(3 / (1 + 1e-6))
-    # What c* as printed minimises is (G - c)^2 / mu~^2 + phi c^2 / mu~: G^2 phi / (mu~ (1 + mu~ phi)) at its minimum.
+    # What c* as printed minimizes is (G - c)^2 / mu~^2 + phi c^2 / mu~: G^2 phi / (mu~ (1 + mu~ phi)) at its minimum.
     mu, phi, G = 0.5, 0.3, 7.0
     given = ClippedAssumptions(1.0, 1.0, 0.5, G, 1.0)
     best = minimize_scalar(lambda c: (G - c) ** 2 / mu**2 + phi * c**2 / mu, bounds=(0, G), method="bounded")

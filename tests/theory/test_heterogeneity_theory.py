@@ -67,7 +67,7 @@ def test_constants_by_hand():
     w = 0.5 / (0.5 * 9)
     assert participation_variance(10, 5) == pytest.approx(w)
     slide = fedavg(given, eta, tau, T, K, printed=True)
-    assert slide.optimisation == pytest.approx(7 / 2) and slide.participation == pytest.approx(0.04 * 2 * w * 0.25)
+    assert slide.optimization == pytest.approx(7 / 2) and slide.participation == pytest.approx(0.04 * 2 * w * 0.25)
     assert slide.noise == pytest.approx(0.01 * 2 * 9 / 5 + 1e-4 * 4 * 3 * 9)
     assert slide.drift == pytest.approx(1e-4 * 4 * 12 * 0.25)
     full = fedavg(given, eta, tau, T, K)
@@ -133,7 +133,7 @@ def test_tuned_orders_follow_from_the_terms():
         eta, m = math.sqrt(M / (tau * T)), 1000 * M
         slide = fedavg(FederatedAssumptions(1.0, 1.0, 1.0, 1.0, m), eta, tau, T, M, printed=True)
         noise, participation, drift = tuned_orders(tau, T, M)
-        assert slide.optimisation == pytest.approx(noise) and eta / M == pytest.approx(noise)
+        assert slide.optimization == pytest.approx(noise) and eta / M == pytest.approx(noise)
         assert slide.participation == pytest.approx(participation, rel=1e-2)
         assert slide.drift == pytest.approx(drift * (tau - 1) / tau)
 
@@ -246,23 +246,23 @@ def test_inconsistency_bounds_the_gradient_and_is_attained():
 # Selection
 
 
-CENTRES = np.asarray([0.0, 0.2, 0.4, 0.6, 0.8, 4.0])  # F_i = (x - centre_i)^2 / 2
+CENTERS = np.asarray([0.0, 0.2, 0.4, 0.6, 0.8, 4.0])  # F_i = (x - center_i)^2 / 2
 
 
 def ranked_weights(x, d):
     """E[weights] of the client with the highest loss among d of N drawn, by counting subsets."""
-    losses = np.abs(CENTRES - x)
-    weights = np.zeros(len(CENTRES))
-    subsets = list(itertools.combinations(range(len(CENTRES)), d))
+    losses = np.abs(CENTERS - x)
+    weights = np.zeros(len(CENTERS))
+    subsets = list(itertools.combinations(range(len(CENTERS)), d))
     for ids in subsets:
         weights[max(ids, key=lambda i: losses[i])] += 1 / len(subsets)
     return weights
 
 
 def skew(d, models):
-    regrets = (CENTRES - models[:, None]) ** 2 / 2
-    best = CENTRES.mean()
-    at_best = (CENTRES - best) ** 2 / 2
+    regrets = (CENTERS - models[:, None]) ** 2 / 2
+    best = CENTERS.mean()
+    at_best = (CENTERS - best) ** 2 / 2
     chosen = np.stack([ranked_weights(x, d) for x in models])
     rho = (chosen @ regrets.T) / regrets.mean(axis=1)  # [chosen at, judged at]
     return rho.diagonal().min(), rho.min(), float(np.max(chosen @ at_best) / at_best.mean()), float(at_best.mean())
@@ -272,17 +272,17 @@ def skew(d, models):
 def test_biased_selection_is_bounded_and_its_floor_too(d):
     models = np.linspace(-1.0, 5.0, 61)
     rho_bar, printed_rho_bar, rho_tilde, Gamma = skew(d, models)
-    best, start, repeats = CENTRES.mean(), 4.9, 2000
-    G = float(np.max(np.sqrt([ranked_weights(x, d) @ (CENTRES - x) ** 2 for x in models])))
+    best, start, repeats = CENTERS.mean(), 4.9, 2000
+    G = float(np.max(np.sqrt([ranked_weights(x, d) @ (CENTERS - x) ** 2 for x in models])))
     given = SelectionAssumptions(1.0, G, float(rho_bar), rho_tilde, Gamma, (start - best) ** 2)
     eta = 2 / (20 + np.arange(300))
     rng = np.random.default_rng(0)
     x, errors, models_met = np.full(repeats, start), [np.full(repeats, (start - best) ** 2)], []
     for step in eta:
         drawn = np.argsort(rng.random((repeats, 6)), axis=1)[:, :d]
-        losses = np.abs(CENTRES[drawn] - x[:, None])
+        losses = np.abs(CENTERS[drawn] - x[:, None])
         chosen = np.take_along_axis(drawn, losses.argmax(1)[:, None], 1)[:, 0]
-        x = x - step * (x - CENTRES[chosen])
+        x = x - step * (x - CENTERS[chosen])
         errors.append((x - best) ** 2)
         models_met += [x.min(), x.max()]
     assert models[0] <= min(models_met) and max(models_met) <= models[-1]

@@ -19,7 +19,7 @@ import folders
 import worlds
 
 LEVEL = 1e-5
-LABELLED = '[labels]\nmissing = "labelled"\n'
+LABELLED = '[labels]\nmissing = "labeled"\n'
 
 
 def check_means(tally, count, seed):

@@ -148,7 +148,7 @@ class Opinions(AbstractPopulation):
     def sample(self, noise, world, theta):
         return jnp.sum(world) + noise
 
-    def nodes(self, theta, count):
+    def quadrature(self, theta, count):
         return standard_nodes((), count)
 
 
@@ -181,7 +181,7 @@ def test_memories_of_a_users_own(worlds, tally):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_gaussian_vectors(tally):
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -195,7 +195,7 @@ def test_gaussian_vectors(tally):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_regressions(tally):
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -209,7 +209,7 @@ def test_regressions(tally):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_tables_and_contamination(tally):
     for seed in range(60):
         m, eps, p = gaussian_world(seed)
@@ -236,7 +236,7 @@ def test_tables_and_contamination(tally):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_prices(tally):
     """Prices have no minimum to retrain to: small steps settle where demand falls."""
     for seed in range(60):
@@ -260,7 +260,7 @@ def test_prices(tally):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised_programs")
+@pytest.mark.usefixtures("optimized_programs")
 def test_groups_that_come_and_go(tally):
     """nu_0 = 1/2 + k theta of demand a, the rest of demand b: mean demand (a + b)/2 + k (a - b) theta."""
     for seed in range(60):

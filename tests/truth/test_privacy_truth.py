@@ -1,7 +1,7 @@
 """Claims of privacy against the truth: wrong is an epsilon below the true one, or less noise than it takes.
 
 The truth is found without the accountant. Where everybody is in every sum it is exact (Balle and Wang 2018). Where
-rows are sampled, two neighbours are crafted whose sums are mixtures of Gaussians; the losses of what is seen of them,
+rows are sampled, two neighbors are crafted whose sums are mixtures of Gaussians; the losses of what is seen of them,
 in bins and rounded down, are composed by FFT. That is what an attacker really gets, so no claim may be below it.
 """
 
@@ -64,7 +64,7 @@ def _one_way(one, other, z, steps, delta, bins=2000, grid=2e-3):
 
 
 def pairs(batch, rows):
-    """Neighbours for a sampler: [(law of the sum with the person, law without)]; others have gradients 0, or -1."""
+    """Neighbors for a sampler: [(law of the sum with the person, law without)]; others have gradients 0, or -1."""
     if isinstance(batch, pf.Poisson):
         rate, most = float(batch.rate), batch.n_max
         if most >= rows:

@@ -4,13 +4,15 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from performative._deprecated import old_name
+
 
 def later(package: str, places: dict[str, str]) -> Callable[[str], Any]:
     """A module's `__getattr__`: `places` says in which of its modules each name lives."""
 
     def get(name: str) -> Any:
         if name not in places:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return old_name(package, name)
         return getattr(import_module(f"{package}.{places[name]}"), name)
 
     return get

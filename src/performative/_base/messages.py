@@ -138,7 +138,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "no-optimal-point": Message(
         "refusal",
-        "`optimal_point`: no minimiser of the performative risk was found.",
+        "`optimal_point`: no minimizer of the performative risk was found.",
         "Give the problem a domain, such as `pf.Box(lo, hi)`, or other `starts`.",
     ),
     "risk-falls-far-out": Message(
@@ -177,7 +177,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "nothing-to-retrain-to": Message(
         "refusal",
-        "`repeated_risk_minimization`: the risk on the data of a deployed model has no minimiser, or no unique one.",
+        "`repeated_risk_minimization`: the risk on the data of a deployed model has no minimizer, or no unique one.",
         "Give the problem a domain or the loss a penalty, or use `repeated_gradient_descent`.",
     ),
     # Certificates, plans, scoreboards
@@ -264,7 +264,7 @@ MESSAGES: dict[str, Message] = {
         "warning",
         "`Performative(window=H)`: the family that it fits to the data leaves out a part of how they react, at the"
         " start by more than a tenth.",
-        'Use `term="pathwise"` where samples move as a whole, another `estimate=`, `pf.profl` against outliers, and'
+        'Use `term="pathwise"` where samples move as a whole, another `family=`, `pf.profl` against outliers, and'
         " `pf.pofl` on the clients in the place of pooled data.",
     ),
     # Tables, models, problems

@@ -47,7 +47,7 @@ def caution_after(
     """Divergence, steps that are too long, updates that were left out, and runs in which nothing happened."""
     if "failed" in history.meta:
         warn("nothing-was-learned", history.meta["failed"])
-    broken, uploads = (history.records.get(name) for name in ("broken_updates", "uploads"))
+    broken, uploads = (history.records.get(name) for name in ("nonfinite_updates", "uploads"))
     lost, total = (0 if record is None else int(np.sum(record[:, -1])) for record in (broken, uploads))
     gone = np.sort(history.stopped_at[history.stopped_at >= 0])
     if lost and not len(gone):

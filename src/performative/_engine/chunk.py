@@ -29,7 +29,7 @@ _BLOCKS = 8
 _LEAST = 4
 
 
-class Watch(eqx.Module):
+class RecordConfig(eqx.Module):
     """What to record. All of it decides shapes, so all of it is static."""
 
     every: int = eqx.field(static=True, default=1)
@@ -37,7 +37,7 @@ class Watch(eqx.Module):
     executor: AbstractExecutor = eqx.field(static=True, default=Gather())
 
 
-class Span(eqx.Module):
+class ChunkSpec(eqx.Module):
     """How far a chunk goes: `count` records, never past round `rounds`; |theta|^2 above `limit` is not sound.
 
     `secrets` hold the noise of the chunk's rounds where it comes from the system's entropy: leading axes of rounds,
@@ -50,7 +50,7 @@ class Span(eqx.Module):
     secrets: Draws | None = None
 
 
-class Frozen(eqx.Module):
+class RunInputs(eqx.Module):
     """What a chunk reads and does not change.
 
     In a sweep of several `settings`, `axes` marks the leaves of the setup that vary (0) or are shared (None).
@@ -70,7 +70,9 @@ class Ahead(eqx.Module):
 
 
 @functools.partial(Compiled, donate=2, words=2)
-def run_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: int) -> tuple[State, "Books"]:
+def run_chunk(
+    fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, capacity: int
+) -> tuple[State, "RecordBuffer"]:
     """`span.count` records from `state` on, at most `capacity`. The state that is given is used up.
 
     State and keys lead with an axis of repeats; the state with one of settings before it in a sweep. The loop is
@@ -116,17 +118,17 @@ def run_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: i
         state, last = once(state, row, ahead)
         return state, last | {"totals": add_totals(before, last["totals"])}
 
-    def rows(start: Any, stop: Any, carry: tuple[State, Books], ahead: Ahead) -> tuple[State, Books]:
+    def rows(start: Any, stop: Any, carry: tuple[State, RecordBuffer], ahead: Ahead) -> tuple[State, RecordBuffer]:
         """Rows start, ..., stop - 1 of the books. A traced count: one compilation serves chunks of every length."""
 
-        def body(i: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
+        def body(i: Array, carry: tuple[State, RecordBuffer]) -> tuple[State, RecordBuffer]:
             state, books = carry
             state, line = advance(i, state, ahead)
             return state, books.write(i, line)
 
         return jax.lax.fori_loop(start, stop, body, carry)
 
-    def block(j: Array, carry: tuple[State, Books]) -> tuple[State, Books]:
+    def block(j: Array, carry: tuple[State, RecordBuffer]) -> tuple[State, RecordBuffer]:
         """So many rows that their random numbers are drawn at once."""
         start = j * length
         begins = first + start * watch.every
@@ -138,7 +140,7 @@ def run_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: i
     length = min(rows_ahead(fixed, span, state, watch, keys, lead), max(capacity // _BLOCKS, _LEAST))
     given = Ahead(first, span.secrets)
     shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
-    carry = (state, Books(shapes, lead, capacity))
+    carry = (state, RecordBuffer(shapes, lead, capacity))
     if length > 1:
         state, books = jax.lax.fori_loop(0, -(-span.count // length), block, carry)
     else:
@@ -147,7 +149,7 @@ def run_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: i
     return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(books, mesh)
 
 
-class Books(eqx.Module):
+class RecordBuffer(eqx.Module):
     """Rows of records. All plain numbers of a row share one array, so that a small run pays for one write a row."""
 
     numbers: Array
@@ -165,7 +167,7 @@ class Books(eqx.Module):
         rest = [leaf for leaf, plain in zip(leaves, self.plain, strict=True) if not plain]
         self.arrays = [jnp.zeros((*before, capacity, *leaf.shape[lead:]), leaf.dtype) for leaf in rest]
 
-    def write(self, i: Array, row: PyTree) -> "Books":
+    def write(self, i: Array, row: PyTree) -> "RecordBuffer":
         """Row i."""
 
         def put(book: Array, value: Array) -> Array:
@@ -195,7 +197,7 @@ def _line(numbers: list[Array]) -> Array:
     return line
 
 
-def rows_ahead(fixed: Frozen, span: Span, state: State, watch: Watch, keys: Any, lead: int) -> int:
+def rows_ahead(fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, keys: Any, lead: int) -> int:
     """Rows of the books whose random numbers are drawn at once; 1 where every round draws its own."""
     if span.secrets is not None or not can_draw_ahead(fixed.setup, state, watch.executor):
         return 1
@@ -203,7 +205,7 @@ def rows_ahead(fixed: Frozen, span: Span, state: State, watch: Watch, keys: Any,
     return rounds_ahead(one) // watch.every
 
 
-def draw_ahead(fixed: Frozen, theta: Any, keys: Any, rounds: Int[Array, " R"], lead: int) -> Draws:
+def draw_ahead(fixed: RunInputs, theta: Any, keys: Any, rounds: Int[Array, " R"], lead: int) -> Draws:
     """The numbers of these rounds: axes of rounds, of settings where there are several, of repeats, then clients."""
     shape = jax.tree.map(lambda leaf: leaf[(0,) * lead], theta)
 
@@ -216,7 +218,7 @@ def draw_ahead(fixed: Frozen, theta: Any, keys: Any, rounds: Int[Array, " R"], l
     return jax.vmap(of)(rounds)
 
 
-def over_settings(function: Any, fixed: Frozen, *args: Any) -> Any:
+def over_settings(function: Any, fixed: RunInputs, *args: Any) -> Any:
     """function(setup, *args), mapped over the settings of a sweep where there is one.
 
     Leaves that differ between settings have a leading axis, all others are shared.

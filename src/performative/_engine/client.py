@@ -61,7 +61,7 @@ def client_round(
         world = population.deploy(world, broadcast.deployed, loss)
 
     expected = algorithm.batch.expected(population)
-    asks_loss = asks_loss or algorithm.participation.wants_loss
+    asks_loss = asks_loss or algorithm.participation.requires_loss
     known: dict[str, int] = {}  # counts that need not go through the loop
 
     def local(theta: Any, world: Any, e: Array, rate: Array) -> Local:
@@ -122,10 +122,12 @@ def client_round(
     )
     sent, channel_memory = algorithm.channel.send(ready.channel, delta, broadcast, memory.channel)
     check_like(f"what {type(algorithm.channel).__name__} sends", sent, delta)
-    counted |= algorithm.channel.counts(delta)
+    counted |= algorithm.channel.totals(delta)
     after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
-    drift = population.drift(memory.world, world)
-    return Upload(sent, done, extra, counted, reach(algorithm, broadcast, done), mean_loss, drift), after_memory
+    drift = population.world_metrics(memory.world, world)
+    return Upload(
+        sent, done, extra, counted, effective_step(algorithm, broadcast, done), mean_loss, drift
+    ), after_memory
 
 
 def draw_for_client(
@@ -141,12 +143,12 @@ def draw_for_client(
     return Draws(data, estimator, algorithm.channel.draw(keys.channel, blank) if channel is None else channel)
 
 
-def reach(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:
+def effective_step(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:
     """How far the local model would have gone, had every gradient been 1. Where nobody asks, it is not computed."""
 
     def step(carry: Any, e: Array) -> tuple[Any, None]:
         gone, inside = carry
-        unit, after = algorithm.estimator.unit_step(gone, inside)
+        unit, after = algorithm.estimator.step_response(gone, inside)
         rate = algorithm.eta(broadcast.clock + e)
         moved = gone + rate * unit.astype(rate.dtype)
         return jax.tree.map(lambda new, old: jnp.where(e < done, new, old), (moved, after), carry), None

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative._engine.audit import audit_clients, measure_risks
-from performative._engine.books import Chunk, flatten_rows, news_of
+from performative._engine.assemble import Chunk, flatten_rows, news_of
 from performative._engine.checkpoint import RunFolder
-from performative._engine.chunk import Books, Frozen, Span, Watch, over_settings, run_chunk
+from performative._engine.chunk import ChunkSpec, RecordBuffer, RecordConfig, RunInputs, over_settings, run_chunk
 from performative._engine.ledgers import published_names, with_epsilon
 from performative._engine.loop import loop_chunk
 from performative._engine.processes import agree, from_all, save_once, several
 from performative._engine.records import levels_at_start
+from performative._engine.risk_records import measure_risks, measured_clients
 from performative._engine.secrets import bytes_of_secrets, draw_secrets
 from performative._engine.setup import Setup, init_state
 from performative._engine.sharding import everywhere, from_host, lay_out, to_host, whole
@@ -37,7 +37,7 @@ _LOOKS = 20
 _SECONDS = 0.5
 _MOST_LOOKS = 1000
 _BRIEF = 1_000_000
-# Realised participation is counted for each repeat and client up to this many.
+# Realized participation is counted for each repeat and client up to this many.
 _COUNTERS = 1 << 27
 
 
@@ -52,7 +52,7 @@ class Driven(NamedTuple):
 
 
 @eqx.filter_jit
-def first_state(fixed: Frozen, theta: Theta, counting: bool) -> tuple[State, dict[str, Array]]:
+def first_state(fixed: RunInputs, theta: Theta, counting: bool) -> tuple[State, dict[str, Array]]:
     """Round 0 of every setting and repeat, and the levels that exist there."""
     lead = 1 if fixed.settings is None else 2
 
@@ -74,9 +74,9 @@ def chunk_length(rounds: int, every: int, points: int, stops: Sequence[int | Non
 
 
 def drive(
-    fixed: Frozen,
+    fixed: RunInputs,
     start: Theta,
-    watch: Watch,
+    watch: RecordConfig,
     rounds: int,
     *,
     points: int = 0,
@@ -95,7 +95,7 @@ def drive(
     weights, dtype = fixed.setup.weights, fixed.setup.weights.dtype
     algorithm = fixed.setup.algorithm
     size = algorithm.participation.size(weights.shape[-1])
-    counting = not algorithm.participation.everyone and copies * weights.shape[-1] <= _COUNTERS
+    counting = not algorithm.participation.is_full and copies * weights.shape[-1] <= _COUNTERS
     mesh, clients = fixed.setup.mesh, weights.shape[-1]
     if several(mesh) and jax.process_index() > 0:
         calls = Calls([Progress(False)])
@@ -138,7 +138,7 @@ def drive(
     scale = 1.0 + np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(start)))
     bound = np.asarray(min((limit * scale) ** 2, float(jnp.finfo(dtype).max)), dtype)
     shared = weights if weights.ndim == 1 else weights.mean(axis=0)
-    ids, expected = audit_clients(np.asarray(shared), mesh) if points else (np.zeros(0, np.int32), np.zeros(0))
+    ids, expected = measured_clients(np.asarray(shared), mesh) if points else (np.zeros(0, np.int32), np.zeros(0))
     measured = everywhere((jnp.asarray(ids), jnp.asarray(expected, dtype)), mesh)
     # By the program that measures along the run, so that it is compiled once.
     first_risk = measure_risks(fixed, state, *measured)["performative_risk"] if points and not chunks else None
@@ -184,11 +184,11 @@ def drive(
                 ledger.write(reached)
             if secure:
                 secrets = draw_secrets(fixed, start, watch, reached - done * watch.every, capacity * watch.every)
-            span = Span(np.asarray(count, np.int32), np.asarray(rounds, np.int32), bound, secrets)
+            span = ChunkSpec(np.asarray(count, np.int32), np.asarray(rounds, np.int32), bound, secrets)
             span = everywhere(span, mesh)
             looked = time.perf_counter()
             state, rows = step(fixed, span, state, watch, capacity)
-            chunk = flatten_rows(rows.read(count) if isinstance(rows, Books) else rows)
+            chunk = flatten_rows(rows.read(count) if isinstance(rows, RecordBuffer) else rows)
             # Nothing to do in between but to show and to look: twice a second is enough. Clocks of processes differ.
             if fixed_length is None and not several(mesh):
                 pace = count / max(time.perf_counter() - looked, 1e-6)

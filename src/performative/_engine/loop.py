@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from performative._engine.chunk import Frozen, Span, Watch
+from performative._engine.chunk import ChunkSpec, RecordConfig, RunInputs
 from performative._engine.executors import AbstractExecutor, Loop
 from performative._engine.keys import RunKeys, run_keys
 from performative._engine.records import Report, add_totals
@@ -25,7 +25,9 @@ def loop_round(
     return close_one(setup, state, cohort, broadcast, upload, clients, chosen)
 
 
-def loop_chunk(fixed: Frozen, span: Span, state: State, watch: Watch, capacity: int) -> tuple[State, dict[str, Any]]:
+def loop_chunk(
+    fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, capacity: int
+) -> tuple[State, dict[str, Any]]:
     """What `run_chunk` does, in Python."""
     states, books = [], []
     for repeat, key in enumerate(fixed.keys):

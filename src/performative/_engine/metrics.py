@@ -28,8 +28,8 @@ def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
     # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
     weight, total = cohort.weight, jnp.sum(cohort.weight)
     total = jnp.where(total > 0, total, 1)  # a cohort of clients without weight agrees by convention
-    centre = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
-    apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, centre)))(upload.delta)
+    center = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
+    apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, center)))(upload.delta)
     return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
 
 
@@ -45,7 +45,7 @@ def server_levels(view: Any) -> dict[str, Array]:
 
 def world_metrics(view: Any) -> dict[str, Array]:
     """How clients' worlds moved, in the mean over those who were heard."""
-    return masked_mean(view.upload.drift, view.cohort.active)
+    return masked_mean(view.upload.world_metrics, view.cohort.active)
 
 
 def elapsed(view: Any) -> Array:
@@ -78,7 +78,7 @@ _OWN = {
     "time": Metric(elapsed, "total", unprotected=True),
     "uploads": Metric(uploads, "total", unprotected=True),
     "client_counts": Metric(client_counts, "total", unprotected=True),
-    "broken_updates": Metric(nonfinite_updates, "total", unprotected=True),
+    "nonfinite_updates": Metric(nonfinite_updates, "total", unprotected=True),
 }
 
 

@@ -35,7 +35,7 @@ def client_risks(
     def one(rows: Any, world: Any) -> Array:
         population = eqx.combine(rows, rest)
         here = population.settle(deployed, problem.loss) if world is None else world
-        noise, share = population.nodes_within(here, deployed, nodes)
+        noise, share = population.quadrature_within(here, deployed, nodes)
         if every > 1:
             noise, share = jax.tree.map(lambda leaf: leaf[::every], noise), share[::every]
             share = share / jnp.sum(share)
@@ -82,7 +82,7 @@ def shape_of_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> tup
     def first(rows: Any) -> Any:
         population = eqx.combine(rows, rest)
         world = population.settle(deployed, problem.loss)
-        noise, share = population.nodes_within(world, deployed, nodes)
+        noise, share = population.quadrature_within(world, deployed, nodes)
         return share, population.sample(jax.tree.map(lambda leaf: leaf[0], noise), world, deployed)
 
     lead = (client_axes(arrays),)

@@ -45,7 +45,7 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: in
     def one(rows: Any, client: Array, world: Any) -> Array:
         population = eqx.combine(rows, rest)
         if samples is None:
-            noise, share = population.nodes_within(world, deployed, NODES)
+            noise, share = population.quadrature_within(world, deployed, NODES)
         else:
             noise = population.draw(jax.random.fold_in(key, client), (samples,), deployed)
             share = jnp.full((samples,), 1 / samples, setup.weights.dtype)
@@ -59,9 +59,9 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: in
 def move_absent_worlds(
     setup: Setup, before: ClientMemory, after: ClientMemory, cohort: Cohort, broadcast: Broadcast
 ) -> ClientMemory:
-    """absent="moves": the worlds of clients that sat out react to the deployed model too (costs O(N))."""
+    """absent="reacts": the worlds of clients that sat out react to the deployed model too (costs O(N))."""
     population = setup.problem.population
-    if before.world is None or setup.algorithm.participation.everyone:
+    if before.world is None or setup.algorithm.participation.is_full:
         return after
     arrays, rest = eqx.partition(population, eqx.is_array)
     loss, N = setup.compute.loss(setup.problem.loss), jax.tree.leaves(before.world)[0].shape[0]
@@ -97,11 +97,11 @@ def close_round(
     theta = jax.tree.map(jnp.add, state.theta, move)
     if problem.domain is not None:
         theta = problem.domain.project(theta)
-    if algorithm.absent == "moves":
+    if algorithm.absent == "reacts":
         clients = move_absent_worlds(setup, state.clients, clients, cohort, broadcast)
     counts = state.participation
     if counts is not None:
-        in_place = algorithm.participation.everyone and setup.mesh is None  # row i is client i
+        in_place = algorithm.participation.is_full and setup.mesh is None  # row i is client i
         counts = (
             counts + as_total(cohort.weight, counts.high.dtype)
             if in_place

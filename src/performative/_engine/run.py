@@ -12,10 +12,10 @@ import numpy as np
 
 from performative._base.describe import describe
 from performative._base.messages import coded, tell, warn
-from performative._engine.books import write_history
+from performative._engine.assemble import write_history
 from performative._engine.cautions import caution_after, judge
 from performative._engine.checkpoint import Checkpoint, RunFolder
-from performative._engine.chunk import Frozen, Watch
+from performative._engine.chunk import RecordConfig, RunInputs
 from performative._engine.clock import Clock
 from performative._engine.drive import drive
 from performative._engine.executors import AbstractExecutor, pick_executor
@@ -104,7 +104,7 @@ def _run(
         folder = None if kept is None else [kept.every, kept.resume]
         agree("run: the arguments", [*told, shapes, algorithm, start, folder], "Call it alike.")
     setup, footprint = _lay_out(setup, start, repeats, options, mesh)
-    watch = Watch(record.every, record.theta == "all", pick_executor(options.executor, algorithm))
+    watch = RecordConfig(record.every, record.theta == "all", pick_executor(options.executor, algorithm))
     books = None
     if kept is not None:
         identity = _identity(problem, algorithm, start, seed, repeats, watch, options, setup)
@@ -120,7 +120,7 @@ def _run(
         check_grid(problem, algorithm, start)
     # Who is drawn must be as hard to guess as the noise.
     keys = secret_keys(repeats) if secure else repeat_keys(seed, repeats)
-    fixed = Frozen(setup, everywhere(keys, mesh))
+    fixed = RunInputs(setup, everywhere(keys, mesh))
     every = None if kept is None else kept.every or max(1, rounds // RISK_POINTS)
     meta = about(algorithm, None if secure else seed, setup, 0.0, setup.compute)
     driven = drive(
@@ -159,7 +159,7 @@ def _lay_out(setup: Setup, start: Any, repeats: int, options: Options, mesh: Any
 
 
 def _identity(
-    problem: Problem, algorithm: Algorithm, start: Any, seed: int, repeats: int, watch: Watch, options: Options,
+    problem: Problem, algorithm: Algorithm, start: Any, seed: int, repeats: int, watch: RecordConfig, options: Options,
     setup: Setup,
 ) -> dict[str, Any]:  # fmt: skip
     """What makes a run the same run, for a checkpoint."""

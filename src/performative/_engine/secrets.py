@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative._base.noise import GRID, size_of
-from performative._engine.chunk import Frozen, Watch
+from performative._engine.chunk import RecordConfig, RunInputs
 from performative.algorithm import Algorithm
 from performative.facts import said_bound
 from performative.privacy.secure import discrete_gaussian
@@ -34,7 +34,7 @@ def noise_of_client(algorithm: Algorithm, start: Theta) -> Draws:
     )
 
 
-def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Draws:
+def shapes_of_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig) -> Draws:
     """The shapes of one round's noise: repeats, rows of the cohort, then what the part draws."""
     algorithm, clients = fixed.setup.algorithm, fixed.setup.weights.shape[-1]
     rows = watch.executor.rows(algorithm.participation.size(clients), clients)
@@ -42,13 +42,13 @@ def shapes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> Draws:
     return jax.tree.map(lambda leaf: (len(fixed.keys), rows, *leaf.shape), each)
 
 
-def bytes_of_secrets(fixed: Frozen, start: Theta, watch: Watch) -> int:
+def bytes_of_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig) -> int:
     """What one round's noise takes."""
     shapes = jax.tree.leaves(shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
     return 4 * sum(int(np.prod(shape)) for shape in shapes)
 
 
-def draw_secrets(fixed: Frozen, start: Theta, watch: Watch, rounds: int, room: int) -> Draws:
+def draw_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, room: int) -> Draws:
     """Noise for `rounds` rounds, in arrays with room for `room`, so that chunks of every length share a program."""
 
     def draw(shape: tuple[int, ...]) -> Any:

@@ -48,7 +48,7 @@ class Setup(eqx.Module):
     @property
     def asks_loss(self) -> bool:
         """Whether clients tell the mean loss of their batches."""
-        return self.algorithm.participation.wants_loss or "loss" in self.clients
+        return self.algorithm.participation.requires_loss or "loss" in self.clients
 
 
 def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record | None = None) -> Setup:

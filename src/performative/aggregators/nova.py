@@ -26,10 +26,10 @@ class NovaMemory(eqx.Module):
 class Nova(AbstractAggregator):
     """FedNova: each update divided by how far its local steps reach, all multiplied by the mean reach; then `inner`.
 
-        delta_k -> delta_k r / r_k,      r = sum_i p_i r_i,      r_k = `Upload.reach`
+        delta_k -> delta_k r / r_k,      r = sum_i p_i r_i,      r_k = `Upload.effective_step`
 
     For plain steps of one length r_k = eta tau_k, and the move is tau_eff sum_k a_k delta_k / tau_k with
-    tau_eff = sum_i p_i tau_i. Prox, momentum and other local solvers say by `unit_step` how far they reach.
+    tau_eff = sum_i p_i tau_i. Prox, momentum and other local solvers say by `step_response` how far they reach.
     Wang et al. 2020, Eq. (7); it takes away the bias of unequal work, not that of unequal clients, which vanishes with
     the rate: see `Scaffold`. A projection onto a domain is not accounted for.
 
@@ -79,10 +79,10 @@ class Nova(AbstractAggregator):
         self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Upload, tuple[Array, Array, Array] | None]:
         """The updates as if all had reached equally far; and the reaches that are known after the round."""
-        if upload.reach is None:
-            raise ValueError("Nova needs uploads that say how far their local steps reach (Upload.reach).")
+        if upload.effective_step is None:
+            raise ValueError("Nova needs uploads that say how far their local steps reach (Upload.effective_step).")
         here = jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
-        reach: Array = jnp.where(here, upload.reach, 0)
+        reach: Array = jnp.where(here, upload.effective_step, 0)
         if self.over == "cohort":
             total = jnp.sum(cohort.weight.astype(reach.dtype) * reach)
             middle, known = _ratio(total, jnp.sum(cohort.weight).astype(reach.dtype)), None

@@ -147,7 +147,7 @@ class Krum(AbstractAggregator):
     as it is one client that may be hostile; one without weight has none. Two that are each other's nearest tie; the one
     closer to all wins.
     It withstands `byzantine` hostile clients where n >= 2 byzantine + 3. A run is refused where no round can have that
-    many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) take one neighbour at least, without warrant.
+    many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) take one neighbor at least, without warrant.
     Costs K^2 distances a round, K the rows that the executor computes. Blanchard et al. 2017.
     """
 
@@ -168,10 +168,10 @@ class Krum(AbstractAggregator):
         present = _present(cohort) & (cohort.weight > 0)
         apart = _distances(upload.delta, present)
         n = jnp.sum(present, dtype=jnp.int32)
-        neighbours = jnp.clip(n - self.byzantine - 2, jnp.minimum(1, n - 1), n - 1)
+        neighbors = jnp.clip(n - self.byzantine - 2, jnp.minimum(1, n - 1), n - 1)
         rows = jnp.arange(apart.shape[0], dtype=jnp.int32)
         nearest = jnp.sort(apart, axis=1)
-        score, total = (jnp.sum(jnp.where(rows < count, nearest, 0), axis=1) for count in (neighbours, n - 1))
+        score, total = (jnp.sum(jnp.where(rows < count, nearest, 0), axis=1) for count in (neighbors, n - 1))
         # Absent rows come last, after those whose distances are too large for a number.
         order = jnp.lexsort((total, score, ~present))
         chosen = jnp.zeros(present.shape, bool).at[order[: self.multi]].set(True) & present

@@ -9,12 +9,12 @@ from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.errors import check_number
-from performative.optimizers import AbstractOptimiser, as_optimiser
+from performative.optimizers import AbstractOptimizer, as_optimizer
 from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number
 
 
-class OptimisedServer(eqx.Module):
-    """The optimiser's state, and `inner`'s memory."""
+class OptimizedServer(eqx.Module):
+    """The optimizer's state, and `inner`'s memory."""
 
     state: PyTree
     inner: Memory
@@ -35,7 +35,7 @@ class ServerOpt(AbstractAggregator):
     ignores_data = True
 
     inner: AbstractAggregator
-    tx: AbstractOptimiser = eqx.field(converter=as_optimiser)
+    tx: AbstractOptimizer = eqx.field(converter=as_optimizer)
     rate: Numbers = number(default=1.0)
 
     def __check_init__(self) -> None:
@@ -46,7 +46,7 @@ class ServerOpt(AbstractAggregator):
             raise ValueError(f"ServerOpt: rate must not be negative; got {self.rate}.")
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
-        return OptimisedServer(self.tx.start(theta), self.inner.init(theta, clients, extra))
+        return OptimizedServer(self.tx.start(theta), self.inner.init(theta, clients, extra))
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:
         return self.inner.broadcast(memory.inner)
@@ -60,7 +60,7 @@ class ServerOpt(AbstractAggregator):
         def step(v: Array) -> Array:
             return -jnp.asarray(self.rate, v.dtype) * v
 
-        return jax.tree.map(step, direction), OptimisedServer(state, inside)
+        return jax.tree.map(step, direction), OptimizedServer(state, inside)
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
         return self.inner.levels(upload, cohort, weights, memory.inner)

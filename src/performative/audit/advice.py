@@ -25,7 +25,7 @@ _CLIENTS_FOR_ODD = 5
 _LEFT, _MOST_STEPS = 0.01, 1000
 # No shift below this, in standard deviations, could be seen: "nothing found" then says little.
 LARGE_SHIFT = 0.5
-# Labelled people among the rejected, a client and deployment, that are suggested.
+# Labeled people among the rejected, a client and deployment, that are suggested.
 _LABELS = 100
 # What exploring should be able to see: a tenth of a standard deviation per unit of a parameter, in ten deployments.
 _WANTED, _DEPLOYMENTS = 0.1, 10
@@ -33,7 +33,7 @@ _WANTED, _DEPLOYMENTS = 0.1, 10
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """One suggestion. kind: "ordinary", "explore", "label", "retrain", "damp", "optimise" or "look closer".
+    """One suggestion. kind: "ordinary", "explore", "label", "retrain", "damp", "optimize" or "look closer".
 
     code is one expression in `pf` (or numpy), None where there is nothing to run; settings are its numbers.
     """
@@ -113,18 +113,18 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
     far = cost > LARGE_COST
     robust = _robust(extra)
     small = None if prospect.rate is None else _call("p_fedavg", {"rate": prospect.rate}, robust)
-    optimise = _optimise(prospect, robust)
+    optimize = _optimize(prospect, robust)
     least = "the least risk nearby" if prospect.optimal_is_local else "the least risk"
     off = f"settling at the stable point costs {100 * cost:.2g} % of {least}"
     if found.contraction < 1 and high < 1:
-        if far and optimise:
-            code, settings = optimise
+        if far and optimize:
+            code, settings = optimize
             reasons = (
                 f"Retraining settles, but {off}, which is worth an algorithm of its own.",
                 "POFL learns how each client reacts from its past models and goes to the optimum itself.",
             )
             other = ("To settle at the stable point instead, retrain in full:", _retrain(prospect, robust)[0])
-            return Advice("optimise", "Go for the optimum: POFL", reasons, code, settings, other, **extra)
+            return Advice("optimize", "Go for the optimum: POFL", reasons, code, settings, other, **extra)
         code, settings = _retrain(prospect, robust)
         reasons = (
             f"Each retraining multiplies the error by about {found.contraction:.2g}, so it settles by itself.",
@@ -139,13 +139,13 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
         share = f"moving only {100 * (prospect.damping or 0.0):.0f} % of the way to the retrained model"
         whole = f", or {share} at each deployment," if prospect.damping else ""
         reasons = (f"Retraining in full {does}.", f"Small steps do: {by}{whole} and end at the stable point.")
-        instead = (f"But {off}; to go for the optimum itself:", optimise[0]) if far and optimise else None
+        instead = (f"But {off}; to go for the optimum itself:", optimize[0]) if far and optimize else None
         settings = {"rate": prospect.rate, "damping": prospect.damping}
         return Advice("damp", "Take small steps", reasons, small, settings, instead, **extra)
     lost = f"Retraining in full {does}, and small gradient steps run away from the stable point, too."
-    if optimise:
+    if optimize:
         why = "The optimum is where the performative risk is least; POFL heads for it, and needs no contraction."
-        return Advice("optimise", "Go for the optimum: POFL", (lost, why), *optimise, None, **extra)
+        return Advice("optimize", "Go for the optimum: POFL", (lost, why), *optimize, None, **extra)
     why = "No optimum was found either; keep the model where it is, or limit its domain."
     return Advice("look closer", "Do not retrain by itself", (lost, why), None, {}, None, **extra)
 
@@ -160,7 +160,7 @@ def _retrain(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[s
     return _call("p_fedavg", settings, robust), settings
 
 
-def _optimise(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[str, Any]] | None:
+def _optimize(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[str, Any]] | None:
     """POFL with a fifth of the step that curvature allows, against noise, and a window well above the parameters."""
     if prospect.performative_hessian is None or prospect.outlook is None or prospect.outlook.optimal is None:
         return None

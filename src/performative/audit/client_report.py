@@ -128,10 +128,10 @@ class Pooled:
 
 
 def report_clients(
-    logs: dict[str, ClientLog], weights: dict[str, float], labelled: bool, drift: str, level: float, seed: int,
+    logs: dict[str, ClientLog], weights: dict[str, float], labeled: bool, drift: str, level: float, seed: int,
     outcomes: dict[str, ClientLog] | None = None, blocked: str = "",
 ) -> tuple[tuple[ClientReport, ...], Pooled | None]:  # fmt: skip
-    """Every client, in the order given, and all together. labelled: whether the last column of each log is the label.
+    """Every client, in the order given, and all together. labeled: whether the last column of each log is the label.
 
     outcomes: logs that hold the label where `logs` do not; blocked: why no test says anything, "" where they do.
     Half of the level goes to the pooled test, half to the clients: that any of all these is a false alarm
@@ -145,7 +145,7 @@ def report_clients(
         if log is None:
             continue
         asked = log
-        if labelled and log.mean.shape[1] > 1 and (log.columns or ())[-1] == (whole.columns or ())[-1]:
+        if labeled and log.mean.shape[1] > 1 and (log.columns or ())[-1] == (whole.columns or ())[-1]:
             asked = varying(with_covariances(log))[0] or log
         elif outcomes and name in outcomes:
             asked = with_outcomes(log, outcomes[name])

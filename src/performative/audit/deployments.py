@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from performative.audit.schema import PREFIX, LogError, Settings
-from performative.audit.scoring import ScoringFit, summarise_scoring
+from performative.audit.scoring import ScoringFit, summarize_scoring
 from performative.audit.tables import KINDS, Block, Table, blocks, open_table
 from performative.errors import nearest
 
@@ -64,7 +64,7 @@ def read_deployments(folder: Path, settings: Settings) -> Deployments:
         for i, path in enumerate(files):
             if not path:
                 raise LogError("is empty; name a scoring file.", table.name, table.row(i), names["scoring"])
-        theta, labels, fits, more = summarise_scoring(
+        theta, labels, fits, more = summarize_scoring(
             [(path, f"{table.name}: {table.row(i)}") for i, path in enumerate(files)], folder, settings
         )
         notes += more

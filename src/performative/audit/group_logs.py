@@ -101,8 +101,8 @@ def _burden_of_logs(logs: Logs, log: GroupLog, first: int, last: int, level: flo
     people = log.counts[:, first].sum(axis=(0, 2, 3))
     share = np.array([people[log.names.index(g)] / np.sum(group == g) for g in np.unique(group)])
     weight = share[np.unique(group, return_inverse=True)[1]]
-    centre = np.average(x, axis=0, weights=weight)
-    scale = np.sqrt(np.average((x - centre) ** 2, axis=0, weights=weight))
+    center = np.average(x, axis=0, weights=weight)
+    scale = np.sqrt(np.average((x - center) ** 2, axis=0, weights=weight))
     wanted = logs.decision.movable
     movable = None if wanted is None else np.isin(log.features, wanted)
     price = least_cost(

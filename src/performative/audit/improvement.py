@@ -54,10 +54,10 @@ def improvement(
     if n0 < k + 3 or n1 < 2:
         return None
     z = float(scipy.stats.norm.ppf(0.5 + level / 2))
-    centre, spread = x0.mean(axis=0), x0.std(axis=0)
+    center, spread = x0.mean(axis=0), x0.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    a0 = np.column_stack([np.ones(n0), (x0 - centre) / spread])
-    a1 = np.column_stack([np.ones(n1), (x1 - centre) / spread])
+    a0 = np.column_stack([np.ones(n0), (x0 - center) / spread])
+    a1 = np.column_stack([np.ones(n1), (x1 - center) / spread])
     inverse = np.linalg.pinv(a0.T @ a0, hermitian=True)
     b = inverse @ (a0.T @ y0)
     rest = y0 - a0 @ b

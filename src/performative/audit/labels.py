@@ -29,17 +29,17 @@ def choose_rows(
     if seen.bare is None:
         return seen.whole, True, None, {}
     total = int(seen.bare.moments.count.sum())
-    share, how = seen.unlabelled / total, settings.missing_labels
+    share, how = seen.unlabeled / total, settings.missing_labels
     found = judge(seen)
-    without = f"{seen.unlabelled} of {total} rows ({share:.1%}) have no label: the features of all rows are tested"
+    without = f"{seen.unlabeled} of {total} rows ({share:.1%}) have no label: the features of all rows are tested"
     if how == "features":
         notes.append(f"{without}, and the label is left out, as [labels] missing says.")
         return seen.bare, False, dataclasses.replace(found, method="left out"), {}
-    if found.kind == "chance" or (found.kind == "people" and how == "labelled"):
-        as_they_are = dataclasses.replace(found, method="labelled", coverage=1.0)
-        if how == "labelled" or share <= FEW_MISSING:
+    if found.kind == "chance" or (found.kind == "people" and how == "labeled"):
+        as_they_are = dataclasses.replace(found, method="labeled", coverage=1.0)
+        if how == "labeled" or share <= FEW_MISSING:
             notes.append(
-                f"DROPPED {seen.unlabelled} of {total} rows: they have no label. What follows is about people with a "
+                f"DROPPED {seen.unlabeled} of {total} rows: they have no label. What follows is about people with a "
                 "label."
             )
             return seen.whole, True, as_they_are, {}
@@ -53,8 +53,8 @@ def choose_rows(
         notes.append(f"{without}. The label is not, because {why}.")
         return seen.bare, False, dataclasses.replace(found, why=why), {}
     notes.append(f"{without}.")
-    if how == "labelled":
-        notes.append('[labels] missing = "labelled" was not followed: the model decided on who has a label.')
+    if how == "labeled":
+        notes.append('[labels] missing = "labeled" was not followed: the model decided on who has a label.')
     made, why = plans(seen)
     found = dataclasses.replace(found, why=why)
     for plan in made:

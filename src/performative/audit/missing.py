@@ -14,7 +14,7 @@ _FEW = 5
 
 
 class Sums:
-    """Count, sum and sum of squares about `centre` of each column in each cell; values that are NaN are passed over."""
+    """Count, sum and sum of squares about `center` of each column in each cell; values that are NaN are passed over."""
 
     def __init__(self, width: int):
         self.n, self.total, self.squares = (np.zeros((0, width)) for _ in range(3))
@@ -23,7 +23,7 @@ class Sums:
         return 24 * cells * self.n.shape[1]
 
     def add(self, cell: np.ndarray, x: np.ndarray, cells: int) -> None:
-        """Rows x [n, width] of the cells [n], about a centre that is the same for all rows that will be compared."""
+        """Rows x [n, width] of the cells [n], about a center that is the same for all rows that will be compared."""
         more = ((0, max(0, cells - len(self.n))), (0, 0))
         self.n, self.total, self.squares = (np.pad(part, more) for part in (self.n, self.total, self.squares))
         if not len(x):

@@ -1,4 +1,4 @@
-"""A second reading where the model decided whose outcome is seen: labelled rows that stand for people of all models."""
+"""A second reading where the model decided whose outcome is seen: labeled rows that stand for people of all models."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from performative.audit.rules import decide
 from performative.audit.streams import Reservoir, row_hashes
 from performative.audit.tables import Table, blocks
 
-# Fewest labelled rows, or effective ones where they are weighted, of a client under a deployment.
+# Fewest labeled rows, or effective ones where they are weighted, of a client under a deployment.
 LEAST = 20
 
 
@@ -47,7 +47,7 @@ class Outcomes:
 
 
 class Reading:
-    """Weighted moments of labelled rows (of all rows where there is no label), about the means of the first reading.
+    """Weighted moments of labeled rows (of all rows where there is no label), about the means of the first reading.
 
     mean = sum w z / sum w,   cov = sum w (z - mean)(z - mean)' / sum w,   w = 1 / chance        (Hajek 1971)
     """
@@ -82,7 +82,7 @@ class Reading:
                 chance = self.plan.chance.reshape(-1, seen.strata)[cell, stratum]
             has = fit & (~np.isnan(label) if columns.label else True) & (chance > 0)
             self.people += np.bincount(cell[fit], minlength=len(self.people))[: len(self.people)]
-            about = x - (0.0 if seen.centre is None else seen.centre[: x.shape[1]])
+            about = x - (0.0 if seen.center is None else seen.center[: x.shape[1]])
             for sums, use in ((self.inside, has), (self.outside, fit & ~has)):
                 sums.add(cell[use], about[use], seen.cells)
             z = np.column_stack([x, label])[has] if columns.label else x[has]
@@ -175,10 +175,10 @@ class Reading:
             # Strata were compared in the first reading, each by itself.
             j, p = compare(inside, outside).first("depends") if self.plan.kind == "always" else (-1, 1.0)
             return features[j], p
-        people, centre = inside[0] + outside[0], self.seen.centre
-        assert centre is not None  # the first reading of rows sets it
+        people, center = inside[0] + outside[0], self.seen.center
+        assert center is not None  # the first reading of rows sets it
         with np.errstate(divide="ignore", invalid="ignore"):
-            everybody = (inside[1] + outside[1]) / people + centre[None, :k]
+            everybody = (inside[1] + outside[1]) / people + center[None, :k]
             d = everybody - self.origin[:, :k]
             gap = self.first[:, :k] / self.weight[:, None] - d
             doubled = self.doubled_squares[:, :k] - 2 * d * self.doubled[:, :k] + d**2 * self.square[:, None]

@@ -117,7 +117,7 @@ def outlook_notes(logs: "Logs", prospect: "Prospect") -> list[str]:
     )
     if logs.loss != "squared":
         notes.append(
-            f"The {logs.loss} loss with penalty {logs.penalty:g} on all parameters is minimised; the points then "
+            f"The {logs.loss} loss with penalty {logs.penalty:g} on all parameters is minimized; the points then "
             "have no intervals, and the rows are taken to move without changing their shape."
         )
     if prospect.optimal_is_local:

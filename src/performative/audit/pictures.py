@@ -12,14 +12,14 @@ from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
 from performative.audit.rates import GroupRates, Rate
 from performative.audit.report import AuditReport
-from performative.plotting import COLOURS
+from performative.plotting import COLORS
 from performative.report.theme import Shade, saved, shade, theme
 
 # Clients and lines that a picture shows at most; all are in the JSON.
 MOST_CLIENTS = 20
 _MOST_LINES = 14
 MOST_PARAMETERS = 4
-_BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLOURS[:5]
+_BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLORS[:5]
 _MARKS = dict(zip(DRIFTS, ("v", "^", "s", "o"), strict=True))
 # p-values below this are drawn there.
 SMALLEST = 1e-6
@@ -101,7 +101,7 @@ def _effects(ax: Any, shade: Shade, report: AuditReport, shown: tuple[ClientRepo
     entries = [(one.name, one.by_drift) for one in shown if one.effect.identified]
     if report.pooled is not None:
         entries.insert(0, ("all together", report.pooled.by_drift))
-    colours = dict(zip(DRIFTS, (_YELLOW, _GREEN, _PURPLE, _BLUE), strict=True))
+    colors = dict(zip(DRIFTS, (_YELLOW, _GREEN, _PURPLE, _BLUE), strict=True))
     for kind in DRIFTS:
         p = [max(found[kind].p_value, SMALLEST) if found[kind].identified else math.nan for _, found in entries]
         chosen = kind == report.drift
@@ -109,7 +109,7 @@ def _effects(ax: Any, shade: Shade, report: AuditReport, shown: tuple[ClientRepo
         # Several can lie on top of each other: a little apart, they can all be seen.
         at = np.arange(len(p)) + 0.13 * (DRIFTS.index(kind) - 1.5)
         ax.plot(
-            p, at, _MARKS[kind], color=shade(colours[kind]), markersize=8 if chosen else 5, linestyle="none",
+            p, at, _MARKS[kind], color=shade(colors[kind]), markersize=8 if chosen else 5, linestyle="none",
             label=label,
         )  # fmt: skip
     ax.axvline(report.level, color=_ink(ax), linewidth=1.0, linestyle="--")
@@ -147,12 +147,12 @@ def _directions(ax: Any, shade: Shade, lines: list[tuple[str, str, float, Any, A
     ends = [abs(v) for _, _, slope, narrow, exact, _ in lines for v in (slope, *(narrow or exact))]
     wide = max((end for end in ends if math.isfinite(end)), default=1.0) or 1.0
     for row, (_, _, slope, narrow, exact, sure) in enumerate(lines):
-        colour = shade(_ORANGE if slope > 0 else _BLUE)
+        color = shade(_ORANGE if slope > 0 else _BLUE)
         low, high = np.clip(exact, -1.3 * wide, 1.3 * wide)
-        ax.plot([low, high], [row, row], color=colour, linewidth=1.2, alpha=0.7)
+        ax.plot([low, high], [row, row], color=color, linewidth=1.2, alpha=0.7)
         if narrow is not None:
-            ax.plot(narrow, [row, row], color=colour, linewidth=4.5, alpha=0.55, solid_capstyle="butt")
-        ax.plot(slope, row, "o", color=colour, markersize=6, markerfacecolor=colour if sure else "none")
+            ax.plot(narrow, [row, row], color=color, linewidth=4.5, alpha=0.55, solid_capstyle="butt")
+        ax.plot(slope, row, "o", color=color, markersize=6, markerfacecolor=color if sure else "none")
     ax.axvline(0.0, color=_ink(ax), linewidth=1.0)
     ax.set_xlim(-1.25 * wide, 1.25 * wide)
     _names(ax, [f"{name}\n{client}" if several else name for client, name, *_ in lines], size=7.5)
@@ -192,7 +192,7 @@ def _sensitivities(ax: Any, shade: Shade, shown: tuple[ClientReport, ...]) -> No
 
 def _distances(ax: Any, shade: Shade, shown: tuple[ClientReport, ...]) -> None:
     floors = []
-    for one, colour in zip(shown, (_BLUE, _ORANGE, _GREEN, _PURPLE), strict=False):
+    for one, color in zip(shown, (_BLUE, _ORANGE, _GREEN, _PURPLE), strict=False):
         if one.distances is None or not one.distances.pairs:
             continue
         x = np.array([pair.models for pair in one.distances.pairs])
@@ -200,7 +200,7 @@ def _distances(ax: Any, shade: Shade, shown: tuple[ClientReport, ...]) -> None:
             x,
             [pair.distance for pair in one.distances.pairs],
             "o",
-            color=shade(colour),
+            color=shade(color),
             markersize=4,
             label=_short(one.name),
         )
@@ -243,8 +243,8 @@ def _models(ax: Any, shade: Shade, report: AuditReport) -> None:
     past, future = np.arange(1, T + 1), np.arange(T, T + ahead + 1)
     # Parameters that moved most, where there are too many to tell apart.
     order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:MOST_PARAMETERS]
-    for k, colour in zip(sorted(order.tolist()), (_BLUE, _ORANGE, _GREEN, _PURPLE), strict=False):
-        here = shade(colour)
+    for k, color in zip(sorted(order.tolist()), (_BLUE, _ORANGE, _GREEN, _PURPLE), strict=False):
+        here = shade(color)
         name = _short(formats.parameter(report.logs.deployments.parameters[k]))
         ax.plot(past, theta[:, k], "o-", color=here, markersize=3.5, linewidth=1.2, label=name)
         if found is None or found.stable is None:
@@ -296,12 +296,12 @@ def _rate(rates: GroupRates | None, name: str) -> Rate | None:
 
 
 def _groups(ax: Any, shade: Shade, panels: list[tuple[str, Rate, Rate]]) -> None:
-    for shift, colour, label in ((-0.12, _BLUE, FIRST), (0.12, _ORANGE, LAST)):
+    for shift, color, label in ((-0.12, _BLUE, FIRST), (0.12, _ORANGE, LAST)):
         rates = [panel[1] if shift < 0 else panel[2] for panel in panels]
         rows = np.arange(len(rates)) + shift
         for row, rate in zip(rows, rates, strict=True):
-            ax.plot([100 * rate.low, 100 * rate.high], [row, row], color=shade(colour), linewidth=3, alpha=0.5)
-        ax.plot([100 * rate.value for rate in rates], rows, "o", color=shade(colour), markersize=6, label=label)
+            ax.plot([100 * rate.low, 100 * rate.high], [row, row], color=shade(color), linewidth=3, alpha=0.5)
+        ax.plot([100 * rate.value for rate in rates], rows, "o", color=shade(color), markersize=6, label=label)
     _names(ax, [name for name, *_ in panels])
     ax.set_xlim(0, 100)
     ax.set_xlabel("% of the group")
@@ -311,7 +311,7 @@ def _groups(ax: Any, shade: Shade, panels: list[tuple[str, Rate, Rate]]) -> None
 def _acceptance(ax: Any, shade: Shade, report: AuditReport) -> None:
     assert report.groups is not None
     names = list(report.groups.by_deployment)
-    for group, colour in zip([r.group for r in report.groups.after], COLOURS[:6], strict=False):
+    for group, color in zip([r.group for r in report.groups.after], COLORS[:6], strict=False):
         rates = [
             next((r.acceptance for r in found if r.group == group), None)
             for found in report.groups.by_deployment.values()
@@ -322,12 +322,12 @@ def _acceptance(ax: Any, shade: Shade, report: AuditReport) -> None:
             x,
             [100 * rate.value for rate in known],
             "o-",
-            color=shade(colour),
+            color=shade(color),
             markersize=3.5,
             label=_short(f"group {group}"),
         )
         ax.fill_between(
-            x, [100 * r.low for r in known], [100 * r.high for r in known], color=shade(colour), alpha=0.2, linewidth=0
+            x, [100 * r.low for r in known], [100 * r.high for r in known], color=shade(color), alpha=0.2, linewidth=0
         )
     ax.set_ylim(0, 104)
     ax.xaxis.get_major_locator().set_params(integer=True)
@@ -351,5 +351,5 @@ def _short(name: str, most: int = 34) -> str:
 
 
 def _ink(ax: Any) -> str:
-    colour: str = ax.xaxis.label.get_color()
-    return colour
+    color: str = ax.xaxis.label.get_color()
+    return color

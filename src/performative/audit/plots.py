@@ -44,9 +44,9 @@ def _models(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
         path = np.array([stable + np.linalg.matrix_power(J, n) @ (theta[-1] - stable) for n in range(ahead + 1)])
     order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:MOST_PARAMETERS]
     series: list[Series] = []
-    for colour, k in enumerate(sorted(order.tolist())):
+    for color, k in enumerate(sorted(order.tolist())):
         name = formats.parameter(report.logs.deployments.parameters[k])
-        look = {"key": str(k), "colour": colour}
+        look = {"key": str(k), "color": color}
         series.append(
             {"name": name, "x": list(range(1, T + 1)), "y": digits(theta[:, k]), "dotted": True, "dash": 0} | look
         )
@@ -108,10 +108,10 @@ def _directions(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
     exact = [(i + 0.12, slope, *limits) for i, (_, _, slope, _, limits, _) in enumerate(lines)]
     usual = [(i - 0.12, slope, *limits) for i, (_, _, slope, limits, _, _) in enumerate(lines) if limits is not None]
     sure = [not one[5] for one in lines]
-    series = [_interval("for any training", exact, 2 * wide, open=sure, colour=0)]
+    series = [_interval("for any training", exact, 2 * wide, open=sure, color=0)]
     if usual:
         open_ = [hollow for hollow, line in zip(sure, lines, strict=True) if line[3] is not None]
-        series.append(_interval("least squares", usual, 2 * wide, open=open_, thick=4, colour=1))
+        series.append(_interval("least squares", usual, 2 * wide, open=open_, thick=4, color=1))
     rows = [f"{name} · {client}" if several else name for client, name, *_ in lines]
     return view(
         "directions", "", "sd per unit of the parameter (filled: an interval excludes 0)", series, kind="rows",
@@ -158,7 +158,7 @@ def _distances(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
 def _drivers(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
     lines = report.prospect.drivers[:MOST_CLIENTS]
     bars: Series = {"name": "share", "at": list(range(len(lines))), "y": digits(100 * line.share for line in lines)}
-    bars["colours"] = [1 if line.share > 0 else 0 for line in lines]
+    bars["colors"] = [1 if line.share > 0 else 0 for line in lines]
     y, rows = "share of the contraction factor (%)", [line.name for line in lines]
     return view("drivers", "", y, [bars], kind="bars", rows=rows, linear=True)
 

@@ -236,7 +236,7 @@ def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...
 
 
 def _with_label(one: ClientReport) -> ClientLog:
-    """Labelled rows that stand for everybody, where there are such; `_layout` has seen to that for some client."""
+    """Labeled rows that stand for everybody, where there are such; `_layout` has seen to that for some client."""
     return one.log if one.outcomes is None else varying(one.outcomes)[0] or one.log
 
 

@@ -86,7 +86,7 @@ class GroupRates:
 
     tpr = P(accepted | qualified), tnr = P(rejected | not qualified), among people with a label; None where outcomes are
     censored. tpr_bounds, tnr_bounds: the least and the most they can be over all ways to fill in the missing
-    labels (Manski 1989), without sampling error. precision = P(qualified | accepted), among the labelled.
+    labels (Manski 1989), without sampling error. precision = P(qualified | accepted), among the labeled.
     """
 
     group: str
@@ -97,7 +97,7 @@ class GroupRates:
     tpr_bounds: tuple[float, float]
     tnr_bounds: tuple[float, float]
     precision: Rate
-    unlabelled: int
+    unlabeled: int
 
     def to_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {}
@@ -124,7 +124,7 @@ def group_rates(group: str, counts: np.ndarray, censored: bool = False, level: f
         tpr_bounds=(_share(a1, r1 + r_), _share(a1 + a_, r1)),
         tnr_bounds=(_share(r0, a0 + a_), _share(r0 + r_, a0)),
         precision=wilson(a1, a1 + a0, level),
-        unlabelled=r_ + a_ + int(counts[2, UNKNOWN]),
+        unlabeled=r_ + a_ + int(counts[2, UNKNOWN]),
     )
 
 

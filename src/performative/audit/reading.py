@@ -155,11 +155,11 @@ def _finish(
     notes += [f"{name} was clipped to {low:g} .. {high:g}." for name, (low, high) in settings.clip.items()]
     if not seen.cells:
         raise _nothing_usable(folder, seen)
-    track, labelled, selection, outcomes = choose_rows(settings, columns, seen, notes, again)
-    names = (*columns.features, LABEL) if labelled else columns.features
+    track, labeled, selection, outcomes = choose_rows(settings, columns, seen, notes, again)
+    names = (*columns.features, LABEL) if labeled else columns.features
     keep = _varying(track, names, notes)
     clients = _client_logs(seen, track, deployments, names, keep, notes)
-    if selection is not None and selection.method == "labelled" and not labelled:
+    if selection is not None and selection.method == "labeled" and not labeled:
         every = (*columns.features, LABEL)
         outcomes = _client_logs(seen, seen.whole, deployments, every, [*range(len(every))], [])
     blocked = incomplete_by_model(seen)
@@ -169,7 +169,7 @@ def _finish(
         clients, blocked = of_accepted(seen, clients, again, notes)
     if not clients:
         raise _nothing_usable(folder, seen)
-    features = tuple(n for n in (names[j] for j in keep) if n != LABEL or not labelled)
+    features = tuple(n for n in (names[j] for j in keep) if n != LABEL or not labeled)
     place = parameter_places(columns.features, deployments.parameters, settings)
     place = {name: i for name, i in place.items() if name in features}
     notes += _model_notes(features, deployments, place)
@@ -178,7 +178,7 @@ def _finish(
         group_log = seen.tally.finish(tuple(seen.clients), deployments.names, columns.features)
         censoring = detect_censoring(group_log.counts.sum(axis=(0, 1, 2)))
         notes += _group_notes(seen, columns, censoring)
-    has_label = labelled and LABEL in (names[j] for j in keep)
+    has_label = labeled and LABEL in (names[j] for j in keep)
     binary = columns.label is not None and seen.odd_label is None
     loss = settings.loss or ("squared" if columns.label is None else "logistic" if binary else "ridge")
     if loss != "squared" and not has_label:

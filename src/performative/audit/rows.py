@@ -44,7 +44,7 @@ class Pass:
         self.bare: Track | None = None
         self.clients: dict[str, int] = {}
         self.index = {name: t for t, name in enumerate(deployments.names)}
-        self.rows = self.unlabelled = self.undecided = self.no_group = 0
+        self.rows = self.unlabeled = self.undecided = self.no_group = 0
         self.dropped: Counter[str] = Counter()
         self.empty: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
@@ -52,8 +52,8 @@ class Pass:
         self.models = linear_models(columns.features, deployments, settings)
         self.rule = linear_rule(self.models, deployments, settings)
         # Features, the model's score and the decision of rows with a label, without one, and with an empty feature.
-        self.labelled, self.bare_rows, self.incomplete = (Sums(len(columns.features) + 2) for _ in range(3))
-        self.centre: np.ndarray | None = None
+        self.labeled, self.bare_rows, self.incomplete = (Sums(len(columns.features) + 2) for _ in range(3))
+        self.center: np.ndarray | None = None
         self.no_chance = 0
         self.tally = GroupTally(len(self.index), len(columns.features), 4 * size)
 
@@ -119,19 +119,19 @@ class Pass:
     ) -> None:  # fmt: skip
         """Who has a label, and who has all features: what they look like, and how they were decided on."""
         cells = self.cells * self.strata
-        if self.labelled.bytes_for(3 * cells) > MOMENT_BYTES:
+        if self.labeled.bytes_for(3 * cells) > MOMENT_BYTES:
             return
         z = np.column_stack([x, self._score(block, deployment), accepted])
         z[np.isinf(z)] = np.nan
-        if self.centre is None and np.any(known):
+        if self.center is None and np.any(known):
             with np.errstate(invalid="ignore"):
                 first = np.nansum(z[known], axis=0) / np.maximum(np.isfinite(z[known]).sum(axis=0), 1)
-            self.centre = first
-        if self.centre is not None:
-            z -= self.centre
+            self.center = first
+        if self.center is not None:
+            z -= self.center
         place = cell * self.strata + self.stratum(block, deployment, accepted)
         has = ~np.isnan(label) if self.columns.label else np.ones(len(x), bool)
-        for sums, rows in ((self.labelled, fit & has), (self.bare_rows, fit & ~has), (self.incomplete, known & ~fit)):
+        for sums, rows in ((self.labeled, fit & has), (self.bare_rows, fit & ~has), (self.incomplete, known & ~fit)):
             sums.add(place[rows], z[rows], cells)
         if self.columns.propensity:
             self.no_chance += int(np.sum(fit & ~(self.propensity(block, table) > 0)))
@@ -174,12 +174,12 @@ class Pass:
             self.whole.moments.grow(cells)
             self.whole.add(cell[fit], hashes[fit], x[fit])
             return
-        labelled = fit & ~np.isnan(label)
-        self.unlabelled += int(fit.sum() - labelled.sum())
-        if self.bare is None and self.unlabelled:
+        labeled = fit & ~np.isnan(label)
+        self.unlabeled += int(fit.sum() - labeled.sum())
+        if self.bare is None and self.unlabeled:
             self.bare = self.whole.without_last()
         self.whole.moments.grow(cells)
-        self.whole.add(cell[labelled], hashes[labelled], np.column_stack([x[labelled], label[labelled]]))
+        self.whole.add(cell[labeled], hashes[labeled], np.column_stack([x[labeled], label[labeled]]))
         if self.bare is not None:
             self.bare.moments.grow(cells)
             self.bare.add(cell[fit], hashes[fit], x[fit])

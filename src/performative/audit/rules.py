@@ -36,7 +36,7 @@ def linear_rule(
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
     """Weights [T, k] on the features, offsets [T] and the threshold; None where one of them is not known.
 
-    The threshold is in units of the score; where the models are summarised by the logit of it, so is the threshold.
+    The threshold is in units of the score; where the models are summarized by the logit of it, so is the threshold.
     """
     threshold = settings.decision.threshold
     if threshold is None or models is None:

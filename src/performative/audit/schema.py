@@ -5,7 +5,7 @@
         time            optional: a number, or an ISO date (then days since the first); without it, order of the rows
         theta_<name>    parameters of the model, finite numbers; OR
         scoring         file (CSV or Parquet, relative to FOLDER) of the features and the `score` that the model gave
-                        them; the model is then summarised by a linear regression of the score (of its logit
+                        them; the model is then summarized by a linear regression of the score (of its logit
                         where all scores lie strictly between 0 and 1) on the features
     FOLDER/data/*.csv|*.parquet, or FOLDER/data.csv|parquet     one row per person
         deployment      under which deployment the row was collected
@@ -24,8 +24,8 @@
         [model]     loss = "squared" | "logistic" | "ridge" (default: logistic for labels 0/1, ridge for other labels,
                     squared without), penalty = 0.0,
                     parameters = {feature = "parameter"} where theta_<name> and the feature's name differ
-        [labels]    missing = "auto" | "features" | "labelled": what to do with rows without a label; "features" leaves
-                    the label out, "labelled" leaves those rows out, "auto" drops them up to 1% and else
+        [labels]    missing = "auto" | "features" | "labeled": what to do with rows without a label; "features" leaves
+                    the label out, "labeled" leaves those rows out, "auto" drops them up to 1% and else
                     does as "features"
         [decision]  threshold, accept = "above" | "below" (which scores are accepted), qualified = 1 | 0 (the label of
                     those who deserve it), movable = [features that people can change]
@@ -47,12 +47,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from performative._deprecated import new_value
 from performative.errors import nearest
 
 ROLES = ("deployment", "client", "label", "score", "accepted", "group", "propensity", "time", "scoring")
 LOSSES = ("squared", "logistic", "ridge")
 PREFIX = "theta_"
-MISSING = ("auto", "features", "labelled")
+MISSING = ("auto", "features", "labeled")
 
 
 class LogError(ValueError):
@@ -132,7 +133,7 @@ def _character(value: Any) -> str | None:
 _RULES: dict[str, dict[str, Any]] = {
     "columns": {**dict.fromkeys(ROLES, _text), "features": _texts, "ignore": _texts},
     "model": {"loss": _one_of(*LOSSES), "penalty": _not_negative, "parameters": _mapping},
-    "labels": {"missing": _one_of(*MISSING)},
+    "labels": {"missing": lambda told: _one_of(*MISSING)(new_value("missing", told))},
     "decision": {
         "threshold": _number, "accept": _one_of("above", "below"), "qualified": _one_of(0, 1), "movable": _texts,
     },
@@ -198,7 +199,7 @@ def _settings(raw: dict[str, Any], file: Path) -> Settings:
         loss=model.get("loss"),
         penalty=float(model.get("penalty", 0.0)),
         parameters=dict(model.get("parameters", {})),
-        missing_labels=raw.get("labels", {}).get("missing", "auto"),
+        missing_labels=new_value("missing", raw.get("labels", {}).get("missing", "auto")),
         decision=Decision(
             threshold=None if "threshold" not in decision else float(decision["threshold"]),
             accept=decision.get("accept", "above"),

@@ -1,4 +1,4 @@
-"""A model that is known only by the scores it gave: summarised by a linear regression of the score on the features."""
+"""A model that is known only by the scores it gave: summarized by a linear regression of the score on the features."""
 
 import dataclasses
 from pathlib import Path
@@ -28,7 +28,7 @@ class ScoringFit:
         return dataclasses.asdict(self)
 
 
-def summarise_scoring(
+def summarize_scoring(
     files: list[tuple[str, str]], folder: Path, settings: Settings
 ) -> tuple[np.ndarray, tuple[str, ...], tuple[ScoringFit, ...], list[str]]:
     """Coefficients [T, d] (features, then the intercept), their names, the fits, and notes.
@@ -61,7 +61,7 @@ def summarise_scoring(
         if lost
     ]
     link = "logit of the score" if logit else "score"
-    notes.insert(0, f"Models are summarised by a linear regression of the {link} on {len(features)} features.")
+    notes.insert(0, f"Models are summarized by a linear regression of the {link} on {len(features)} features.")
     theta = np.stack([fits[path][0] for path, _ in files])
     return theta, (*features, INTERCEPT), tuple(fits[path][1] for path, _ in files), notes
 

@@ -1,4 +1,4 @@
-"""Did the model decide whose outcome is seen? Then the labelled rows change with it, whether or not anybody reacts."""
+"""Did the model decide whose outcome is seen? Then the labeled rows change with it, whether or not anybody reacts."""
 
 import dataclasses
 from typing import Any
@@ -23,10 +23,10 @@ class Selection:
                under all deployments), "model" (it goes with acceptance, or differently from deployment to deployment)
     by:        what it goes with most; p_value: Bonferroni's over features, score and acceptance
     accepted:  share of the accepted with a label, rejected: of the rejected; NaN where decisions are not known
-    method:    how the label is tested: "labelled" (rows as they are), "weighted" (by 1 / the chance of a label),
+    method:    how the label is tested: "labeled" (rows as they are), "weighted" (by 1 / the chance of a label),
                "always accepted" (people whom every deployed model accepts), "withheld", "left out" (as was asked)
     coverage:  share of all people that the test of the label is about, the least over clients and deployments
-    effective: fewest and most effective labelled rows of a client under a deployment
+    effective: fewest and most effective labeled rows of a client under a deployment
     """
 
     share: float
@@ -66,7 +66,7 @@ def judge(seen: Pass) -> Selection:
         "accepted": float(shares[1]),
         "rejected": float(shares[0]),
     }
-    if not len(seen.labelled.n):
+    if not len(seen.labeled.n):
         return Selection(kind="model", by="what cannot be checked (too many clients)", p_value=0.0, **known)
     names = (*seen.columns.features, SCORE, ACCEPTANCE)
     pattern = label_pattern(seen)
@@ -82,7 +82,7 @@ def judge(seen: Pass) -> Selection:
 
 def label_pattern(seen: Pass) -> Pattern:
     """Rows with a label against rows without."""
-    whole, bare = (sums.parts(seen.cells, seen.strata, (0, 1)) for sums in (seen.labelled, seen.bare_rows))
+    whole, bare = (sums.parts(seen.cells, seen.strata, (0, 1)) for sums in (seen.labeled, seen.bare_rows))
     return _of_features(compare(whole, bare, deployments=len(seen.index)))
 
 
@@ -96,7 +96,7 @@ def _of_features(pattern: Pattern) -> Pattern:
 def _decisions(seen: Pass) -> np.ndarray:
     """[3, 2] rows by decision (rejected, accepted, not known) and by whether they have a label."""
     out = np.zeros((3, 2))
-    for at, sums in ((1, seen.labelled), (0, seen.bare_rows)):
+    for at, sums in ((1, seen.labeled), (0, seen.bare_rows)):
         n = sums.parts(seen.cells, seen.strata, (1,))[0][:, 0]
         by = n.reshape(seen.cells, -1).sum(axis=0)
         out[:, at] = by if len(by) == 3 else [0, 0, by[0]]
@@ -132,8 +132,8 @@ def plans(seen: Pass) -> tuple[list[Plan], str]:
 
 def _strata(seen: Pass, axes: tuple[int, ...], name: str) -> tuple[Plan | None, str]:
     """Chances of a label as shares, where each kind of decision has labels and nothing else is seen to matter."""
-    labelled, bare = (sums.parts(seen.cells, seen.strata, axes) for sums in (seen.labelled, seen.bare_rows))
-    has, people = labelled[0][:, 0], labelled[0][:, 0] + bare[0][:, 0]
+    labeled, bare = (sums.parts(seen.cells, seen.strata, axes) for sums in (seen.labeled, seen.bare_rows))
+    has, people = labeled[0][:, 0], labeled[0][:, 0] + bare[0][:, 0]
     by = people.reshape(seen.cells, -1)
     if by[:, :2].sum() == 0:
         return None, ""
@@ -147,7 +147,7 @@ def _strata(seen: Pass, axes: tuple[int, ...], name: str) -> tuple[Plan | None, 
     if np.any((people > 0) & (has < LEAST)):
         return None, f"{name}, some deployments have fewer than {LEAST} labels"
     # Decisions on one side of the threshold are what brings the labels; they must not go with anything else.
-    at, p = compare(labelled[..., :-1], bare[..., :-1]).first("depends")
+    at, p = compare(labeled[..., :-1], bare[..., :-1]).first("depends")
     if p <= SEEN:
         names = (*seen.columns.features, SCORE)
         return None, f"{name}, who has a label still goes with {names[at]} (p = {p:.1g})"
@@ -168,7 +168,7 @@ def incomplete_by_model(seen: Pass) -> str:
     if not len(seen.incomplete.n) or not seen.incomplete.n.sum():
         return ""
     cells, strata = seen.cells, seen.strata
-    whole = seen.labelled.parts(cells, strata, (0, 1)) + seen.bare_rows.parts(cells, strata, (0, 1))
+    whole = seen.labeled.parts(cells, strata, (0, 1)) + seen.bare_rows.parts(cells, strata, (0, 1))
     pattern = _of_features(compare(whole, seen.incomplete.parts(cells, strata, (0, 1)), deployments=len(seen.index)))
     at, p = pattern.first("changes")
     if p > SEEN or pattern.size[at] <= _MATTERS:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # name: (typical value, spread, effect on the log-odds of a default per spread, can applicants change it?)
 _FEATURES = {
-    "utilisation": (45.0, 20.0, 1.6, True),
+    "utilization": (45.0, 20.0, 1.6, True),
     "debt_ratio": (0.35, 0.12, 1.2, True),
     "open_lines": (8.0, 3.0, 1.0, True),
     "new_enquiries": (2.5, 1.0, 0.8, True),
@@ -38,12 +38,12 @@ def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
     check_counts(banks=banks)
     check_room("credit_table", 400 * (len(_FEATURES) + 2) * banks, banks=banks)
     rng = np.random.default_rng(seed)
-    centre, spread, effect = np.array([row[:3] for row in _FEATURES.values()]).T
+    center, spread, effect = np.array([row[:3] for row in _FEATURES.values()]).T
     tables = []
     for bank, size in enumerate(rng.integers(150, 400, banks)):
         z = rng.normal(0.0, 0.25, len(effect)) + rng.standard_normal((size, len(effect)))
         odds = z @ effect - 0.8
-        table = pd.DataFrame(centre + spread * z, columns=list(_FEATURES))
+        table = pd.DataFrame(center + spread * z, columns=list(_FEATURES))
         table.insert(0, "bank", f"bank {bank}")
         table["default"] = (rng.uniform(size=size) < 1 / (1 + np.exp(-odds))).astype(int)
         tables.append(table)
@@ -54,7 +54,7 @@ def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
 def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04, banks: int = 10) -> Problem:
     """Banks that score loan applicants who answer to the score; made up, strong, and quick to solve.
 
-        x = x_bar - strength_i theta   on utilisation, debt ratio, open lines and new enquiries
+        x = x_bar - strength_i theta   on utilization, debt ratio, open lines and new enquiries
 
     `strength` is the mean over banks: of ten, bank i's applicants go 2i/9 times as far, so those of bank 0 do not
     react at all and those of the last bank react twice as much as the mean. One model cannot make up for both, so

@@ -157,7 +157,7 @@ def _load(name: str, path: str | Path | None) -> tuple[Table, Table, int]:
     if name == "digits":
         table = sets.digits()
         pixels = Table(
-            name, table.x.astype(np.uint8).reshape(-1, 8, 8), table.y, (), table.classes, table.source, table.licence
+            name, table.x.astype(np.uint8).reshape(-1, 8, 8), table.y, (), table.classes, table.source, table.license
         )
         tests = np.arange(len(table)) % 5 == 0
         return pixels.take(~tests), pixels.take(tests), 16

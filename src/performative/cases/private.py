@@ -81,7 +81,7 @@ def credit_default(
         x = x_bar - beta y theta / max(floor, |theta|)
 
     x:       [m, d], one row a borrower, scaled by you; y [m] of 0 and 1 (1: has defaulted). Both None: the made-up
-             `credit_table`, its eight features standardised
+             `credit_table`, its eight features standardized
     beta:    how far people go, a number or one a client; the paper has 0.001, 0.01 and 0.1
     penalty: None for 100 / m
     clients: the rows are dealt out at random (by `seed`) to so many learners, with weights by rows

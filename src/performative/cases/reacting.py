@@ -8,6 +8,7 @@ import numpy as np
 
 from performative import losses
 from performative._base.arguments import checked
+from performative._deprecated import old_keywords
 from performative.domains import Box
 from performative.errors import check_counts, check_number, check_room
 from performative.facts import cites
@@ -87,17 +88,18 @@ def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
 
 @cites("izzo2021learn", "zheng2024profl")
 @checked
-def house_pricing(alpha: float = 0.0, clients: int = 10, centre: float = 5 / 3) -> Problem:
+@old_keywords
+def house_pricing(alpha: float = 0.0, clients: int = 10, center: float = 5 / 3) -> Problem:
     """List prices that move what houses sell for. Table 1, Figures 3 and 4.
 
-        y = (5/3 + gamma_i theta) x + noise,      x ~ N(5/3, 1),      gamma_i in [centre - alpha, centre + alpha]
+        y = (5/3 + gamma_i theta) x + noise,      x ~ N(5/3, 1),      gamma_i in [center - alpha, center + alpha]
 
     Loss ((y - theta x)^2 + (10/3) theta^2) / 2, noise of standard deviation 61/30. This is the instance of Izzo, Ying
-    and Zou 2021, whose numbers Table 1 has; the text prints a minus and centre 1.5.
+    and Zou 2021, whose numbers Table 1 has; the text prints a minus and center 1.5.
     theta_PO = -0.837438 with loss 5.556549 at alpha = 0.
     """
-    check_number("house_pricing", alpha=alpha, centre=centre)
-    gamma = _grid(centre - alpha, centre + alpha, clients)
+    check_number("house_pricing", alpha=alpha, center=center)
+    gamma = _grid(center - alpha, center + alpha, clients)
     population = Regression(
         features_mean=np.full(clients, 5 / 3), features_cov=1.0, slope=5 / 3, sensitivity=-gamma, noise=61 / 30
     )
@@ -116,7 +118,7 @@ def regression_contribution(clients: int = 10) -> Problem:
     theta_PO = 0.84.
     """
     variance = _grid(7.0, 9.0, clients)
-    centre = np.zeros(clients)
-    groups = tuple(Regression(centre, variance, slope, 0.0, noise=2.0) for slope in (1.0, 3.0))
+    center = np.zeros(clients)
+    groups = tuple(Regression(center, variance, slope, 0.0, noise=2.0) for slope in (1.0, 3.0))
     share = Losses(slope=(1.0, 3.0), second_moment=variance, noise=2.0, offset=5.0)
     return Problem(losses.ridge(10 / 3), Mixture(groups, share))

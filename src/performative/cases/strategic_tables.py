@@ -42,7 +42,7 @@ class StrategicTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Rule:
-    """How people react and what is minimised. `strength` holds (low, high) of the clients, for each label or for all.
+    """How people react and what is minimized. `strength` holds (low, high) of the clients, for each label or for all.
 
     `penalty` is a number, or the c of c / (number of rows).
     """
@@ -83,7 +83,7 @@ def strategic_credit(
 ) -> StrategicTables:
     """Borrowers of Give Me Some Credit who change what a lender sees; 1 is who was 90 days late.
 
-        "p_fedavg"  x - eps_i theta on utilisation, open lines and real estate loans, eps_i ~ U[0.9, 1.1], 10 clients;
+        "p_fedavg"  x - eps_i theta on utilization, open lines and real estate loans, eps_i ~ U[0.9, 1.1], 10 clients;
                     the balanced table of 18,357 rows; L2 of 1/n, the intercept free             (Jin et al. 2024)
         "profl"     x - gamma_y theta on all columns, gamma_1 = 3, gamma_0 = 0, 10 clients; all 120,269 rows without
                     gaps; L2 of 0.01                                                            (Zheng et al. 2024)
@@ -223,9 +223,9 @@ def _scaled(train: np.ndarray, test: np.ndarray, cut: bool) -> tuple[np.ndarray,
     if cut:
         low, high = np.quantile(train, _TAILS, axis=0)
         train, test = np.clip(train, low, high), np.clip(test, low, high)
-    centre, spread = train.mean(axis=0), train.std(axis=0)
+    center, spread = train.mean(axis=0), train.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    return (train - centre) / spread, (test - centre) / spread
+    return (train - center) / spread, (test - center) / spread
 
 
 def _deal(

@@ -48,7 +48,7 @@ def certify(
 
     theta:   the start: the model in the world's hands before anything is learnt, None for zeros. Of several stable
              points the attracting one nearest to the start is judged, as in `stable_point`
-    static:  the model that was learnt once, None for the minimiser of the risk on the data of `theta`
+    static:  the model that was learnt once, None for the minimizer of the risk on the data of `theta`
     error:   standard deviation of training along the way from the static to the stable model, in the units of theta;
              None for what the sizes of the clients' tables say
     seed:    of the draws that sensitivities are estimated from, where the population does not tell them
@@ -133,19 +133,19 @@ def _certificate(
 
 
 def _region(land: Landscape, points: Points, seed: int) -> tuple[list[np.ndarray], float]:
-    """Models in the ball around the stable point that holds the other points, the centre first; and its radius."""
-    centre = points.centre
-    known = _different([centre, *points.named])
-    # Points that coincide still leave a neighbourhood to look at.
-    least = 0.1 * (1.0 + float(np.linalg.norm(centre)))
-    radius = max([least, *(float(np.linalg.norm(x - centre)) for x in known)])
+    """Models in the ball around the stable point that holds the other points, the center first; and its radius."""
+    center = points.center
+    known = _different([center, *points.named])
+    # Points that coincide still leave a neighborhood to look at.
+    least = 0.1 * (1.0 + float(np.linalg.norm(center)))
+    radius = max([least, *(float(np.linalg.norm(x - center)) for x in known)])
     clients = land.problem.clients
     costly = clients > _MANY or clients * count_nodes(land.problem, land.like) * land.size**2 > _COSTLY
     rng = np.random.default_rng(seed)
     for _ in range(0 if costly else _SCATTERED):
-        way = rng.standard_normal(len(centre))
+        way = rng.standard_normal(len(center))
         reach = radius * rng.uniform() ** (1.0 / len(way))  # uniform in the ball
-        known.append(land.project(centre + reach * way / np.linalg.norm(way)))
+        known.append(land.project(center + reach * way / np.linalg.norm(way)))
     return known, radius
 
 
@@ -155,7 +155,7 @@ def _sensitivity(
     known = known_sensitivity(problem.population)
     if known is not None:
         return Sensitivity(known, known, known)
-    apart = _different([points.centre, *points.named])[1:]
+    apart = _different([points.center, *points.named])[1:]
     return estimate_sensitivity(land, around, apart, radius, samples, seed)
 
 

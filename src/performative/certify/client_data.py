@@ -46,7 +46,7 @@ def samples_under(land: Landscape, population: Any, theta: Any, key: Any, draws:
 def mean_under(land: Landscape, population: Any, theta: Any, nodes: int) -> Float[Array, " k"]:
     """The mean of one client's data under theta; unlike a sample it is smooth where theta moves chances."""
     world = population.settle(theta, land.problem.loss)
-    noise, share = population.nodes_within(world, theta, nodes)
+    noise, share = population.quadrature_within(world, theta, nodes)
     rows = jax.vmap(lambda u: as_row(population.sample(u, world, theta)))(noise)
     return jnp.sum(share.astype(rows.dtype)[:, None] * rows, axis=0)
 

@@ -44,12 +44,12 @@ class Curvature:
 
 
 def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, seed: int) -> Curvature:
-    """mu and L over the `points` (the first is the centre), or everywhere where the loss tells.
+    """mu and L over the `points` (the first is the center), or everywhere where the loss tells.
 
         mu = min lambda_min(d^2 f(theta; deployed) / d theta^2)
         L_theta = max |d^2 l / d theta^2|_2,      L_data = max |d^2 l / d theta dz|_2
 
-    mu: theta and deployed both run over the points, one of them at the centre or both alike. L: over the rows of the
+    mu: theta and deployed both run over the points, one of them at the center or both alike. L: over the rows of the
     clients' tables, or over draws; labels (whole numbers) are held. Where the model moves the chances of who is
     sampled (`smooth` is False), L_data is also the largest |grad l(theta; z) - grad l(theta; z')| / |z - z'| over
     pairs of samples, labels included.
@@ -59,8 +59,8 @@ def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, s
         return Curvature(*known, mu_exact=True, L_exact=True)
     if not land.dense:
         return Curvature(np.nan, np.nan, np.nan, False, False)
-    centre = points[0]
-    pairs = [(x, x) for x in points] + [(x, y) for other in points[1:] for x, y in ((other, centre), (centre, other))]
+    center = points[0]
+    pairs = [(x, x) for x in points] + [(x, y) for other in points[1:] for x, y in ((other, center), (center, other))]
     hessians = [land.own_curvature(x, y) for x, y in pairs]
     mu = float(np.min([np.linalg.eigvalsh(h)[0] if np.all(np.isfinite(h)) else np.nan for h in hessians]))
     clients, rows = _how_many(land)

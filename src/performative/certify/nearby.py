@@ -6,7 +6,7 @@ import numpy as np
 
 from performative.facts import declared
 from performative.solve.landscape import Landscape
-from performative.solve.minimise import minimise, nearer
+from performative.solve.minimize import minimize, nearer
 from performative.solve.roots import escaped, scatter
 
 # Distances from the point in units of 1 + |x|, and how far what happens there may be from what the derivative says, as
@@ -60,7 +60,7 @@ def lower_minimum(land: Landscape, x: np.ndarray) -> np.ndarray | None:
     view = land.decoupled(x)
     level = view.value(x)
     for start in nearer(land, lambda land: land.decoupled(x), scatter(land, x, _STARTS)):
-        found = minimise(land, view, start)
+        found = minimize(land, view, start)
         if not escaped(start, found) and view.value(found) < level - _LOWER * (1.0 + abs(level)):
             return found
     return None

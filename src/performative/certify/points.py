@@ -52,7 +52,7 @@ class Points:
     optimal_known: bool = False
 
     @property
-    def centre(self) -> np.ndarray:
+    def center(self) -> np.ndarray:
         """The point that all is measured around."""
         return self.start if self.stable is None else self.stable
 

@@ -19,7 +19,7 @@ _DRAWS = 1 << 21
 _NUMBERS = 1 << 22
 _NODES = 256
 _POWER_STEPS = 8
-# How far apart neighbouring models lie, as a share of the radius. Where theta moves chances rather than samples, few
+# How far apart neighboring models lie, as a share of the radius. Where theta moves chances rather than samples, few
 # draws differ between near models, so that these are further apart.
 _NEAR, _NEAR_JUMPING = 1 / 16, 1 / 2
 
@@ -47,9 +47,9 @@ def estimate_sensitivity(
 ) -> Sensitivity:
     """W_1(D_i(theta), D_i(theta')) / |theta - theta'|, the largest over pairs of models.
 
-    around: each of these with its neighbour, along the direction in which the client's own mean moves most there
-            (found by autodiff); the first is the centre
-    apart:  each of these with the centre
+    around: each of these with its neighbor, along the direction in which the client's own mean moves most there
+            (found by autodiff); the first is the center
+    apart:  each of these with the center
 
     Both models of a pair see the same randomness; for the limits see `paired_distance`. They cover the largest ratio
     over the pairs compared, not over all models. Worlds with a memory have settled; labels count as numbers.

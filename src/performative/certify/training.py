@@ -69,7 +69,7 @@ def _spread(land: Landscape, x: Float[Array, " d"]) -> Float[Array, "d d"]:
     def one(total: Array, each: tuple[Any, Array]) -> tuple[Array, None]:
         population = eqx.combine(each[0], shared)
         world = population.settle(theta, loss)
-        noise, share = population.nodes_within(world, theta, NODES)
+        noise, share = population.quadrature_within(world, theta, NODES)
 
         def gradient(u: Any) -> Array:
             return ravel_pytree(jax.grad(loss)(theta, population.sample(u, world, theta)))[0]

@@ -52,7 +52,7 @@ def _gain(s: np.ndarray, t: np.ndarray, half: int) -> np.ndarray:
     order = np.argsort(every, axis=1)  # ties lie at one place, so that their order does not matter
     places = np.take_along_axis(every, order, axis=1)
     draw, of_s = order % n, order < n
-    # n (F_s - F_t) of the first half, between each two neighbours among all draws.
+    # n (F_s - F_t) of the first half, between each two neighbors among all draws.
     lead = np.cumsum(np.where(draw < half, np.where(of_s, 1, -1), 0), axis=1)[:, :-1]
     gaps = np.diff(places, axis=1)
     prevails = np.where(np.sum(lead * gaps, axis=1, keepdims=True) < 0, -1.0, 1.0)

@@ -1,9 +1,14 @@
 """What is done to an update on its way to the server."""
 
+from performative._deprecated import old_name
 from performative.channels.base import AbstractChannel
 from performative.channels.clipped_noise import ClippedNoise
 from performative.channels.plain import Plain
-from performative.channels.quantised import Quantised
+from performative.channels.quantized import Quantized
 from performative.channels.sparse import Sparse
 
-__all__ = ["AbstractChannel", "ClippedNoise", "Plain", "Quantised", "Sparse"]
+__all__ = ["AbstractChannel", "ClippedNoise", "Plain", "Quantized", "Sparse"]
+
+
+def __getattr__(name: str) -> object:
+    return old_name(__name__, name)

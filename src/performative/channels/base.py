@@ -32,6 +32,6 @@ class AbstractChannel(AbstractPart):
     def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
         """The update as it arrives."""
 
-    def counts(self, delta: Theta) -> dict[str, Array]:
+    def totals(self, delta: Theta) -> dict[str, Array]:
         """What is counted of this message beside; the round adds it up."""
         return {}

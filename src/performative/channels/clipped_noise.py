@@ -45,6 +45,6 @@ class ClippedNoise(AbstractChannel):
         noisy = add_noise(clipped, noise, deviation)
         return jax.tree.map(lambda sent, was: sent.astype(was.dtype), noisy, delta), memory
 
-    def counts(self, delta: Theta) -> dict[str, Array]:
+    def totals(self, delta: Theta) -> dict[str, Array]:
         _, long, finite = clip_factor(delta, jnp.asarray(self.clip))
         return {"clipped_updates": long.astype(jnp.int32), "rejected_updates": (~finite).astype(jnp.int32)}

@@ -86,7 +86,7 @@ class Sparse(AbstractChannel):
         kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(flat.size, dtype=jnp.int32) < self.entries(delta))
         return settle(wanted, unravel(jnp.where(kept, flat, 0)), delta, memory)
 
-    def counts(self, delta: Theta) -> dict[str, Array]:
+    def totals(self, delta: Theta) -> dict[str, Array]:
         width = 8 * jnp.result_type(*jax.tree.leaves(delta)).itemsize
         place = math.ceil(math.log2(max(size_of(delta), 2)))
         # Floating: a large model has more bits than a 32-bit number counts.

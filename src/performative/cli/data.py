@@ -16,15 +16,15 @@ data = typer.Typer(
 
 @data.command("list", epilog=EXIT_CODES)
 def list_sets(as_json: Json = False) -> None:
-    """The data sets, their size and licence, and where each is now."""
+    """The data sets, their size and license, and where each is now."""
     with reporting(as_json) as reporter:
         from rich.table import Table
 
-        from performative.data.catalogue import data_sets
+        from performative.data.catalog import data_sets
         from performative.data.places import has_files
 
         grid = Table(show_edge=False, pad_edge=False)
-        for column in ("name", "rows x columns", "licence", "where"):
+        for column in ("name", "rows x columns", "license", "where"):
             grid.add_column(column, no_wrap=column in ("name", "where"))
         rows = []
         for name, entry in data_sets().items():
@@ -32,13 +32,13 @@ def list_sets(as_json: Json = False) -> None:
             where = place.kind if place else "not here"
             complete = place is not None and has_files(entry, place.folder, whole=True)
             part = ", a part" if place and not complete else ""
-            grid.add_row(name, " x ".join(f"{n:,}" for n in entry.shape), entry.licence, where + part)
+            grid.add_row(name, " x ".join(f"{n:,}" for n in entry.shape), entry.license, where + part)
             rows.append(
                 {
                     "name": name,
                     "title": entry.title,
                     "shape": list(entry.shape),
-                    "licence": entry.licence,
+                    "license": entry.license,
                     "source": entry.source,
                     "where": where,
                     "complete": complete,
@@ -106,7 +106,7 @@ _SPLIT = ("adult", "fashion_mnist", "cifar10")
 
 
 def _check_name(name: str) -> None:
-    from performative.data.catalogue import data_set
+    from performative.data.catalog import data_set
 
     try:
         data_set(name)

@@ -93,15 +93,16 @@ def calibrate(
                         | vars(found))  # fmt: skip
 
 
+@privacy.command("audit", hidden=True, deprecated=True)
 @privacy.command(epilog=EXIT_CODES)
-def audit(
+def attack(
     file: Annotated[Path, typer.Argument(help="TOML file of a run; its algorithm is attacked, not its data.")],
     delta: Annotated[float | None, typer.Option("--delta", help="Instead of privacy.delta.")] = None,
     rows: Annotated[
         int | None, typer.Option("--rows", help="Rows of the crafted table; as in the file by default.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the attacker sees.")] = 100,
-    repeats: Annotated[int, typer.Option("--repeats", help="Runs on each of two neighbours.")] = 2000,
+    repeats: Annotated[int, typer.Option("--repeats", help="Runs on each of two neighbors.")] = 2000,
     canaries: Annotated[int, typer.Option("--canaries", help="Canaries in one run; 0 for none.")] = 10_000,
     claimed: Annotated[
         float | None, typer.Option("--claimed", help="Epsilon that is claimed for these rounds.")
@@ -115,7 +116,7 @@ def audit(
     """
     with reporting(as_json) as reporter:
         from performative.config import load_experiment
-        from performative.privacy.attack import audit as attack
+        from performative.privacy.attack import estimate_epsilon
 
         experiment = load_experiment(file)
         promise: Any = experiment.options.get("privacy")
@@ -126,7 +127,7 @@ def audit(
                 from performative.privacy.ledger import Ledger
 
                 claimed = Ledger(promise, experiment.problem, experiment.algorithm).spent(rounds).epsilon
-            findings = attack(
+            findings = estimate_epsilon(
                 experiment.problem, experiment.algorithm, rows, rounds, promise.delta if delta is None else delta,
                 repeats, canaries, seed, claimed=claimed, unit=None if promise is None else promise.unit,
             )  # fmt: skip
@@ -144,8 +145,8 @@ def audit(
 
 
 def _how(sampling: Sampler, found: Any) -> str:
-    neighbours = found.neighbours.replace("_", " ")
-    return f"{sampling.value} sampling, neighbours: {neighbours}; by {found.method}. {found.note}".rstrip()
+    neighbors = found.neighbors.replace("_", " ")
+    return f"{sampling.value} sampling, neighbors: {neighbors}; by {found.method}. {found.note}".rstrip()
 
 
 def _tell_file(reporter: Reporter, file: Path, delta: float | None) -> None:

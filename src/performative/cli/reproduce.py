@@ -11,7 +11,7 @@ from performative.cli.output import Exit, Failure, Json, Reporter, reporting
 if TYPE_CHECKING:
     from rich.table import Table
 
-_COLOURS = {
+_COLORS = {
     "reproduced": "green",
     "reproduced with corrections": "cyan",
     "not reproducible as printed": "red",
@@ -56,14 +56,14 @@ def reproduce(
 
 
 def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
-    from performative.papers import catalogue
+    from performative.papers import catalog
 
     if sum((bool(given), paper is not None, everything and paper is None)) != 1:
         raise Failure("give names of experiments, --paper NAME or --all; --list shows them.", Exit.BAD_INPUT)
     try:
         for name in given:
-            catalogue.find(name)
-        return list(dict.fromkeys(given)) or catalogue.names(paper)
+            catalog.find(name)
+        return list(dict.fromkeys(given)) or catalog.names(paper)
     except ValueError as error:
         raise Failure(str(error), Exit.BAD_INPUT) from error
 
@@ -128,7 +128,7 @@ def _with_status(reporter: Reporter, outcomes: Any, total: int) -> Iterator[tupl
 def _tell_claim(reporter: Reporter, row: dict[str, Any]) -> None:
     from rich.text import Text
 
-    reporter.show(Text.assemble("  ", (row["verdict"], _COLOURS[row["verdict"]]), f": {row['claim']}"))
+    reporter.show(Text.assemble("  ", (row["verdict"], _COLORS[row["verdict"]]), f": {row['claim']}"))
     _tell_numbers(reporter, row)
 
 
@@ -141,9 +141,9 @@ def _tell_numbers(reporter: Reporter, row: dict[str, Any]) -> None:
 
 
 def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
-    from performative.papers import catalogue
+    from performative.papers import catalog
 
-    found = [catalogue.find(name) for name in chosen]
+    found = [catalog.find(name) for name in chosen]
     grid = _grid("experiment", "place", "what", "claims")
     for one in found:
         grid.add_row(one.name, one.place, one.title, str(len(one.claims)))
@@ -156,15 +156,15 @@ def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
 def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | None) -> None:
     from rich.text import Text
 
-    from performative.papers import catalogue
+    from performative.papers import catalog
     from performative.papers import ledger as claims
 
-    if paper is not None and paper not in catalogue.papers():
-        raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalogue.papers())}.", Exit.BAD_INPUT)
+    if paper is not None and paper not in catalog.papers():
+        raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalog.papers())}.", Exit.BAD_INPUT)
     rows = [row for row in claims.read(out) if paper in (None, row["paper"])]
     for row in rows:
         verdict = row["verdict"] + (" (quick)" if row["quick"] else "")
-        reporter.show(Text.assemble((row["key"], "bold"), "  ", (verdict, _COLOURS[row["verdict"]])))
+        reporter.show(Text.assemble((row["key"], "bold"), "  ", (verdict, _COLORS[row["verdict"]])))
         reporter.show(Text(f"  {row['claim']}"))
         _tell_numbers(reporter, row)
     reporter.show()

@@ -36,7 +36,7 @@ def run(
                 Exit.BAD_INPUT,
             )
         history = experiment.run(resume=resume)
-        result = {"file": str(file), "title": experiment.title, **summary.summarise(history), "out": None}
+        result = {"file": str(file), "title": experiment.title, **summary.summarize(history), "out": None}
         if out is not None:  # before anything is printed: what was computed must not be lost to a broken terminal
             result["out"] = str(history.save(out))
         reporter.show(summary.table(result, experiment.title or file.name))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from performative.history import History
 
 # The terminal leaves out two counts; pages show them.
-_SHOWN = {name: label for name, label in LABELS.items() if name not in ("uploads", "broken_updates")}
+_SHOWN = {name: label for name, label in LABELS.items() if name not in ("uploads", "nonfinite_updates")}
 
 
 def mean_interval(values: Any, level: float = 0.95) -> dict[str, float | None]:
@@ -28,7 +28,7 @@ def mean_interval(values: Any, level: float = 0.95) -> dict[str, float | None]:
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
-def summarise(history: "History") -> dict[str, Any]:
+def summarize(history: "History") -> dict[str, Any]:
     """What --json prints of a run."""
     there = {**history.records, **history.risks}
     final = {name: mean_interval(values[:, -1]) for name, values in there.items() if values.shape[1]}
@@ -71,9 +71,9 @@ def privacy_lines(facts: dict[str, Any]) -> list[str]:
     """What is promised, in words."""
     if facts["why"]:
         return [f"privacy: nothing is promised (epsilon is infinite): {'; '.join(facts['why'])}."]
-    neighbours = facts["neighbours"].replace("_", " ")
+    neighbors = facts.get("neighbors", facts.get("neighbours", "")).replace("_", " ")
     lines = [
-        f"privacy: ({facts['epsilon']:.4g}, {facts['delta']:.2g})-DP for each {facts['unit']} ({neighbours}), "
+        f"privacy: ({facts['epsilon']:.4g}, {facts['delta']:.2g})-DP for each {facts['unit']} ({neighbors}), "
         f"every published model included; by {facts['method']}."
     ]
     if facts.get("on_word"):

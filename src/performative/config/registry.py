@@ -19,7 +19,7 @@ SLOTS = {
     "share": "populations.shares",
     "shift": "populations.shifts",
     "estimator": "estimators",
-    "estimate": "families",
+    "family": "families",
     "participation": "participation",
     "channel": "channels",
     "aggregator": "aggregators",

@@ -5,7 +5,7 @@ scikit-learn's own sets need none of this. What is read is checked by sha256 eve
 """
 
 from performative.data.bundled import breast_cancer, diabetes, digits, iris, wine
-from performative.data.catalogue import DATA_SETS, DataSet
+from performative.data.catalog import DATA_SETS, DataSet
 from performative.data.census import adult
 from performative.data.download import DownloadError, get
 from performative.data.images import cifar10, fashion_mnist

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.data.catalogue import DATA_SETS
+from performative.data.catalog import DATA_SETS
 from performative.data.tables import Table
 
 
@@ -29,7 +29,7 @@ def wine() -> Table:
 
 
 def diabetes() -> Table:
-    """Progression of diabetes after one year, a quantity: 442 x 10, centred and scaled by scikit-learn."""
+    """Progression of diabetes after one year, a quantity: 442 x 10, centered and scaled by scikit-learn."""
     return _bundled("diabetes")
 
 
@@ -41,4 +41,4 @@ def _bundled(name: str) -> Table:
     classes = tuple(str(value) for value in bunch.get("target_names", ()))
     y = np.asarray(bunch.target, np.int64 if classes else np.float64)
     features = tuple(str(feature) for feature in bunch.feature_names)
-    return Table(name, np.asarray(bunch.data, np.float64), y, features, classes, entry.source, entry.licence)
+    return Table(name, np.asarray(bunch.data, np.float64), y, features, classes, entry.source, entry.license)

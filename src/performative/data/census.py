@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from performative.data.catalogue import DATA_SETS, check_split
+from performative.data.catalog import DATA_SETS, check_split
 from performative.data.download import get
 from performative.data.places import read
 from performative.data.tables import Table
@@ -40,7 +40,7 @@ def adult(
             x[:, index] = x[:, index].astype(np.float64)
     # The labels of the test split end with a full stop.
     y = np.array([label.rstrip(".") == ">50K" for label in words[:, -1]], dtype=np.int64)
-    return Table("adult", x, y, FEATURES, ("<=50K", ">50K"), entry.source, entry.licence)
+    return Table("adult", x, y, FEATURES, ("<=50K", ">50K"), entry.source, entry.license)
 
 
 def _rows(content: bytes) -> list[list[str]]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from performative._base.files import write_whole
-from performative.data.catalogue import DataSet, data_set
+from performative.data.catalog import DataSet, data_set
 from performative.data.official import official_files
 from performative.data.places import (
     VARIABLE,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from performative.data.catalogue import DATA_SETS, check_split
+from performative.data.catalog import DATA_SETS, check_split
 from performative.data.download import get
 from performative.data.official import BATCH, RECORD, check_classes, check_records
 from performative.data.places import (
@@ -43,7 +43,7 @@ def fashion_mnist(split: str = "train", *, path: str | Path | None = None, downl
 
 @cites("krizhevsky2009learning")
 def cifar10(split: str = "train", *, path: str | Path | None = None, download: bool = True) -> Table:
-    """Small colour photographs: x uint8 [50000 + 10000, 32, 32, 3], ten classes of equal size.
+    """Small color photographs: x uint8 [50000 + 10000, 32, 32, 3], ten classes of equal size.
 
     Takes the batches that are there, official binary files or .npz of differences; `complete` is False where some are
     not. Batch 1 and the first 1,000 test images are checked by sha256, the rest by size, labels and class sizes.
@@ -106,4 +106,4 @@ def _from_differences(stored: Path) -> np.ndarray:
 
 def _images(name: str, x: np.ndarray, y: np.ndarray, classes: tuple[str, ...], complete: bool = True) -> Table:
     entry = DATA_SETS[name]
-    return Table(name, x, y.astype(np.int64), (), classes, entry.source, entry.licence, complete)
+    return Table(name, x, y.astype(np.int64), (), classes, entry.source, entry.license, complete)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from performative.data.catalogue import DATA_SETS
+from performative.data.catalog import DATA_SETS
 from performative.data.download import get
 from performative.data.places import ChecksumError, Place, read
 from performative.data.tables import Table
@@ -21,7 +21,7 @@ def credit(
     """Borrowers, and whether they were 90 days late or worse within two years: 150,000 x 10, 6.7 % late.
 
     Values that are missing (MonthlyIncome, NumberOfDependents) are NaN; `drop_missing` keeps the 120,269 rows without.
-    `balanced` gives the class-balanced, standardised set of Perdomo et al. 2020 instead, 18,357 x 10, made by `balance`
+    `balanced` gives the class-balanced, standardized set of Perdomo et al. 2020 instead, 18,357 x 10, made by `balance`
     and compared with the published copy where the folder holds one. No column of ones is appended.
     """
     entry = DATA_SETS["credit"]
@@ -34,7 +34,7 @@ def credit(
         whole = ~np.isnan(x).any(axis=1)
         x, y = x[whole], y[whole]
     name = "credit, balanced" if balanced else "credit"
-    return Table(name, x, y, names, ("repaid", "late"), entry.source, entry.licence)
+    return Table(name, x, y, names, ("repaid", "late"), entry.source, entry.license)
 
 
 def balance(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

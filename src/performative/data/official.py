@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 
-from performative.data.catalogue import DataSet
+from performative.data.catalog import DataSet
 from performative.data.places import CIFAR_TRAIN, ChecksumError, check
 
 # A record of CIFAR-10: a label, then planes of red, green and blue, row by row.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from performative.data.catalogue import DataSet, File, data_set
+from performative.data.catalog import DataSet, File, data_set
 
 VARIABLE = "PERFORMATIVE_DATA"
 CIFAR_TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from performative._deprecated import old_attributes
+
 if TYPE_CHECKING:
     import pandas
 
 
+@old_attributes
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A data set: `x` with one row (or image) a sample, `y` its label.
@@ -25,7 +28,7 @@ class Table:
     features: tuple[str, ...]
     classes: tuple[str, ...]
     source: str
-    licence: str
+    license: str
     complete: bool = True
 
     def __post_init__(self) -> None:
@@ -41,7 +44,7 @@ class Table:
 
     def __repr__(self) -> str:
         part = "" if self.complete else ", only a part"
-        return f"Table({self.name}: x {self.x.shape} {self.x.dtype}, y {self.y.dtype}, {self.licence}{part})"
+        return f"Table({self.name}: x {self.x.shape} {self.x.dtype}, y {self.y.dtype}, {self.license}{part})"
 
     def take(self, rows: Any) -> "Table":
         """The same table with these rows (numbers or a mask), in this order."""
@@ -63,7 +66,7 @@ def encode(table: Table, like: Table | None = None, without: Iterable[str] = ())
     A column of words becomes one column for each of its values, in alphabetical order, named `column=value`; these are
     left at 0 and 1. Values, means and spreads are those of `like`, or of the table itself: hand in the training table
     to encode the test table by it. `without` names columns to leave out. A column that is constant in `like` is only
-    centred.
+    centered.
     """
     like = table if like is None else like
     without = set(without)
@@ -88,14 +91,14 @@ def encode(table: Table, like: Table | None = None, without: Iterable[str] = ())
             columns += [values == word for word in words]
             names += [f"{name}={word}" for word in words]
         else:
-            columns.append(_standardised(name, values.astype(np.float64), known.astype(np.float64)))
+            columns.append(_standardized(name, values.astype(np.float64), known.astype(np.float64)))
             names.append(name)
     # Shape (columns, rows) first: a column at a time is how each was made.
     x = np.array(columns, dtype=np.float64).reshape(len(columns), len(table)).T.copy()
     return replace(table, x=x, features=tuple(names))
 
 
-def _standardised(name: str, values: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _standardized(name: str, values: np.ndarray, known: np.ndarray) -> np.ndarray:
     for array in (values, known):
         if missing := int(np.isnan(array).sum()):
             raise ValueError(

@@ -22,7 +22,7 @@ from performative.facts import cites
 from performative.participation import AbstractParticipation, Selection
 from performative.problem import Problem
 from performative.solve.landscape import survey
-from performative.solve.minimise import minimise
+from performative.solve.minimize import minimize
 from performative.solve.roots import escaped
 from performative.types import ClientMemory, ServerMemory, State, Theta
 
@@ -102,7 +102,7 @@ def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.
         view = land.performative() if deployed is None else land.decoupled(land.flat(deployed))
         for point in points:
             start = land.flat(point)
-            end = minimise(land, view, start)
+            end = minimize(land, view, start)
             if escaped(start, end):
                 raise ValueError(
                     f"selection_skew: the loss of client {i} keeps falling far out, so it has no least value F_i*. "

@@ -47,13 +47,13 @@ class AbstractEstimator(AbstractPart):
         return {}, memory
 
     def unit_start(self) -> PyTree:
-        """The memory of `unit_step` at the start of a round."""
+        """The memory of `step_response` at the start of a round."""
         return ()
 
-    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+    def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
         """What this rule makes of a gradient of 1, `gone` steps away from the start of the round: 1, if nothing.
 
-        Says how much a round's local steps weigh (`Upload.reach`), so that unequal work can be made up for.
+        Says how much a round's local steps weigh (`Upload.effective_step`), so that unequal work can be made up for.
         """
         return jnp.ones_like(gone), carry
 
@@ -97,8 +97,8 @@ class AbstractWrapper(AbstractEstimator):
     def unit_start(self) -> PyTree:
         return self.inner.unit_start()
 
-    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
-        return self.inner.unit_step(gone, carry)
+    def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+        return self.inner.step_response(gone, carry)
 
     def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
         self.inner.check(problem, theta, batch)

@@ -27,7 +27,7 @@ class ControlVariate(AbstractWrapper):
     c = sum_i p_i c_i comes from the server, which must be `Scaffold`; the client sends the change of its c_i.
     Karimireddy et al. 2020 (SCAFFOLD). For plain steps of one length c_i is their option II,
     c_i - c + (theta_0 - theta_i)/(tau_i eta). Differs from it where steps vary: the mean is of directions, so that
-    neither a projection nor an optimiser around this part gets into c_i.
+    neither a projection nor an optimizer around this part gets into c_i.
 
     Where nothing is random it settles at the stable point itself, whatever tau_i are. It does not take the noise of
     batches away. `Prox` and `Preconditioned` go around it. c_i says much about a client and goes past the channel:
@@ -46,7 +46,7 @@ class ControlVariate(AbstractWrapper):
         for part in chain(self.inner):
             if isinstance(part, Preconditioned):
                 raise ValueError(
-                    "ControlVariate: Preconditioned goes outside, else the optimiser's warm-up passes for drift: "
+                    "ControlVariate: Preconditioned goes outside, else the optimizer's warm-up passes for drift: "
                     "Preconditioned(ControlVariate(...), tx)."
                 )
             if isinstance(part, ControlVariate):

@@ -105,7 +105,7 @@ def needed_memory_clip(problem: Any, theta: Theta, clip: Any) -> Float[np.ndarra
     def one(rows: Any) -> Array:
         population = eqx.combine(rows, rest)
         world = population.settle(theta, problem.loss)
-        noise, share = population.nodes_within(world, theta, _NODES)
+        noise, share = population.quadrature_within(world, theta, _NODES)
 
         def cut(u: Any) -> Theta:
             gradient = jax.grad(problem.loss)(theta, population.sample(u, world, theta))

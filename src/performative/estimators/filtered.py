@@ -32,24 +32,24 @@ from performative.types import (
 _BISECTIONS = 12
 _POWER_STEPS = 30
 _CROWD = 5  # samples; fewer are chance in a small batch or group
-# The median distance from the centre times this is the standard deviation, for a normal law.
+# The median distance from the center times this is the standard deviation, for a normal law.
 _NORMAL = 1.4826
 
 
 class Filtered(AbstractWrapper):
     """Hand `inner` only the samples whose gradients lie with the others.
 
-        v = top right singular vector of the gradients, centred;      tau_j = ((g_j - centre) . v)^2
+        v = top right singular vector of the gradients, centered;      tau_j = ((g_j - center) . v)^2
 
     The scores [0, max tau] are cut into `segments` of equal length; from the first one on that holds fewer than
     `sparse` of the samples all are left out. Repeated until the mean gradient moves by less than `change`.
 
-    rule="repaired" (the default) centres by the median, measures the change against the spread of the gradients as
+    rule="repaired" (the default) centers by the median, measures the change against the spread of the gradients as
     well as their mean, and never keeps fewer than half of the batch: a pass that would is not made. Unless a crowd of
     4 `sparse` (and five samples) lies beyond the gap, it leaves alone what is within `margin` robust spreads (1.48
     median distances) of the middle: else the tail of clean gradients is cut off, which moves their mean where they are
     skewed. A smaller margin finds outliers closer by and cuts more of such tails.
-    rule="printed" is Zheng et al. 2024, Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centres by
+    rule="printed" is Zheng et al. 2024, Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centers by
     the mean, returns the empty set at 40 % contamination (the direction is then 0), and where the mean gradient is
     near 0 goes on to remove clean data.
 
@@ -136,8 +136,8 @@ class Filtered(AbstractWrapper):
 
     def _plausible(self, gradients: Array, kept: Bool[Array, " n"]) -> Bool[Array, " n"]:
         """Samples below the first sparse segment of the scores; all of them where no segment is sparse."""
-        centre = masked_median(gradients, kept) if self.rule == "repaired" else masked_mean(gradients, kept)
-        away = jnp.where(kept[:, None], gradients - centre, 0)
+        center = masked_median(gradients, kept) if self.rule == "repaired" else masked_mean(gradients, kept)
+        away = jnp.where(kept[:, None], gradients - center, 0)
         along = top_direction(jnp.matmul(away.T, away, precision="highest"))
         shift = jnp.matmul(away, along, precision="highest")
         score = jnp.square(shift)

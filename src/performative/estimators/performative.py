@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from performative._base.messages import warn
 from performative._base.reaction import Experience, Moments, Sighting, Window
+from performative._deprecated import old_keywords
 from performative.batches import AbstractBatch
 from performative.errors import check_counts, check_flags, check_number, is_one_of
 from performative.estimators.base import AbstractEstimator
@@ -55,7 +56,7 @@ class Performative(AbstractEstimator):
 
     window:   H, well above the d parameters; None differentiates the population's own `sample` instead (the client
               knows how its data react; pathwise only, any d)
-    estimate: the family p(z; f) with its f-hat; None takes the population's own
+    family:   the family p(z; f) with its f-hat; None takes the population's own
     term:     "score" needs the density only; "pathwise" has far less variance, where samples themselves move
     baseline: subtract b = mean l in the score term. Where f-hat is the likelihood's own estimate the scores of a batch
               sum to zero, so that it is there already
@@ -78,25 +79,24 @@ class Performative(AbstractEstimator):
     rtol: Numbers
     reset_after: int | None = eqx.field(static=True)
 
+    @old_keywords
     def __init__(
         self,
         window: int | None,
-        estimate: Any = None,
+        family: Any = None,
         term: str = "score",
         baseline: bool = True,
         rtol: Any = 1e-2,
         reset_after: int | None = None,
     ):
-        self.window, self.family, self.term, self.baseline = as_whole(window), estimate, term, baseline
+        self.window, self.family, self.term, self.baseline = as_whole(window), family, term, baseline
         self.rtol, self.reset_after = as_numbers(rtol), as_whole(reset_after)
 
     def __check_init__(self) -> None:
         if not is_one_of(self.term, "score", "pathwise"):
             raise ValueError(f'Performative: term must be "score" or "pathwise"; got {self.term!r}.')
         if self.family is not None and not isinstance(self.family, AbstractFamily):
-            raise ValueError(
-                f"Performative: estimate must be a family such as pf.families.Location(); got {self.family!r}."
-            )
+            raise ValueError(f"Performative: family must be one such as pf.families.Location(); got {self.family!r}.")
         for name in ("window", "reset_after"):
             if getattr(self, name) is not None:
                 check_counts(**{f"Performative: {name}": getattr(self, name)})
@@ -210,7 +210,7 @@ class Performative(AbstractEstimator):
         if found is None:
             raise ValueError(
                 f"Performative: {type(population).__name__} does not say how its data are distributed; give "
-                'estimate=, such as pf.families.Location(), or window=None with term="pathwise".'
+                'family=, such as pf.families.Location(), or window=None with term="pathwise".'
             )
         return found
 

@@ -11,22 +11,22 @@ from jaxtyping import Array, Bool, PyTree
 from performative.errors import check_flags
 from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
 from performative.facts import Bound
-from performative.optimizers import AbstractOptimiser, as_optimiser
+from performative.optimizers import AbstractOptimizer, as_optimizer
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
-class Optimised(eqx.Module):
-    """The optimiser's state, and `inner`'s memory."""
+class Optimized(eqx.Module):
+    """The optimizer's state, and `inner`'s memory."""
 
     state: PyTree
     inner: Memory
 
 
 class Preconditioned(AbstractWrapper):
-    """v = tx(inner's),      tx an optimiser such as pf.optimizers.Momentum(0.9)
+    """v = tx(inner's),      tx an optimizer such as pf.optimizers.Momentum(0.9)
 
     tx:    one of `pf.optimizers`, or an optax transformation without learning rate (see `FromOptax`)
-    reset: start the optimiser anew each round (the default, as FedNova's analysis has it), or keep its state between
+    reset: start the optimizer anew each round (the default, as FedNova's analysis has it), or keep its state between
            the client's rounds
     `Nova` makes up for unequal work by what tx makes of a gradient of 1: exact for momentum, which is linear; for
     adaptive rules, which divide by the size of gradients, the part that depends on the number of steps only. With
@@ -38,7 +38,7 @@ class Preconditioned(AbstractWrapper):
     sends_update_only = True
 
     inner: AbstractEstimator
-    tx: AbstractOptimiser = eqx.field(converter=as_optimiser)
+    tx: AbstractOptimizer = eqx.field(converter=as_optimizer)
     reset: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
@@ -52,12 +52,12 @@ class Preconditioned(AbstractWrapper):
         return bound_of(self.inner)  # what is done to a noisy direction looks at no data
 
     def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
-        return Optimised(self.tx.start(theta), self.inner.init(theta, population, loss))
+        return Optimized(self.tx.start(theta), self.inner.init(theta, population, loss))
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
         out = self.inner.estimate(noise, theta, batch, local, memory.inner)
         direction, state = self.tx.turn(out.direction, memory.state, theta)
-        return Estimate(direction, Optimised(state, out.memory), out.metrics, out.facts)
+        return Estimate(direction, Optimized(state, out.memory), out.metrics, out.facts)
 
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
         extra, inside = self.inner.finish(upload, local, memory.inner)
@@ -67,15 +67,15 @@ class Preconditioned(AbstractWrapper):
         else:  # a broken round would spoil every later one
             sound = all_finite((upload.delta, state))
             state = jax.tree.map(lambda new, old: jnp.where(sound, old, new), fresh, state)
-        return extra, Optimised(state, inside)
+        return extra, Optimized(state, inside)
 
     def unit_start(self) -> PyTree:
         state = self.tx.start(jnp.zeros(()))
         return (state if self.reset else self.tx.settled(state)), self.inner.unit_start()
 
-    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+    def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
         state, inside = carry
-        unit, inside = self.inner.unit_step(gone, inside)
+        unit, inside = self.inner.step_response(gone, inside)
         turned, state = self.tx.turn(unit, state, gone)
         return turned, (state, inside)
 

@@ -45,7 +45,7 @@ class Prox(AbstractWrapper):
         pulled: Any = jax.tree.map(pull, out.direction, theta, local.broadcast.theta)
         return Estimate(pulled, out.memory, out.metrics, out.facts)
 
-    def unit_step(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
+    def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
         # theta - theta_0 is -gone: steps go against the direction.
-        unit, carry = self.inner.unit_step(gone, carry)
+        unit, carry = self.inner.step_response(gone, carry)
         return unit - jnp.asarray(self.mu, unit.dtype) * gone.astype(unit.dtype), carry

@@ -5,12 +5,12 @@
 imports Flower.
 """
 
-from performative.live.books import model_versions, read_events, read_model, read_status
 from performative.live.coordinator import rollback, serve
 from performative.live.federation import Federation
 from performative.live.member import Member
 from performative.live.reading import load
 from performative.live.rehearsal import rehearse
+from performative.live.server_store import model_versions, read_events, read_model, read_status
 from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import Live, Observed, TooFewRows
 from performative.live.sources.publish import Callback, Endpoint, ModelFile

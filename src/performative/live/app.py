@@ -10,13 +10,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from performative.live.books import first_version, is_held, model_versions, read_events, read_status
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
+from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status
 from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]

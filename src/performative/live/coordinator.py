@@ -16,9 +16,9 @@ from jaxtyping import Array, Int
 
 from performative._base.files import only_one
 from performative._base.messages import warn
-from performative._engine.books import Chunk, flatten_rows, news_of, write_history
+from performative._engine.assemble import Chunk, flatten_rows, news_of, write_history
 from performative._engine.cautions import remedy
-from performative._engine.chunk import Frozen, Watch
+from performative._engine.chunk import RecordConfig, RunInputs
 from performative._engine.ledgers import add_ledger, published_names, read_ledger, with_epsilon
 from performative._engine.prepare import check_length
 from performative.callbacks.calls import Calls
@@ -26,13 +26,13 @@ from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
 from performative.errors import check_counts
 from performative.history import History
-from performative.live.books import ServerBooks, read_model, read_rounds, same_model
 from performative.live.federation import Federation, Ready
 from performative.live.round import Outcome, live_round
+from performative.live.server_store import ServerStore, read_model, read_rounds, same_model
 from performative.live.transport import AbstractTransport
 from performative.types import State
 
-_WATCH = Watch(1, True)
+_WATCH = RecordConfig(1, True)
 # Rounds at the end without a single answer after which a run counts as failed.
 _LAST = 3
 
@@ -71,7 +71,7 @@ def serve(
     """
     with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
         ready, calls = federation.ready, Calls([*callbacks, Progress(False)])
-        books = ServerBooks(folder, ready.facts, resume)
+        books = ServerStore(folder, ready.facts, resume)
         ledger = read_ledger(
             federation.privacy, federation.problem, federation.algorithm, books.checkpoint, federation.theta,
             unseen_rows=federation.source is not None, seen=federation.record.looks_at() + calls.looks_at(),
@@ -187,7 +187,7 @@ def rollback(federation: Federation, folder: str | os.PathLike[str], version: in
     """
     with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
         ready = federation.ready
-        books = ServerBooks(folder, ready.facts, resume=True)
+        books = ServerStore(folder, ready.facts, resume=True)
         began_with = books.begin(ready.identity)
         live, chunks, seconds = _load(ready, books, began_with["version"])
         at = int(live.state.round)
@@ -200,7 +200,7 @@ def rollback(federation: Federation, folder: str | os.PathLike[str], version: in
         return at
 
 
-def _load(ready: Ready, books: ServerBooks, version: int) -> tuple[LiveState, list[Chunk], float]:
+def _load(ready: Ready, books: ServerStore, version: int) -> tuple[LiveState, list[Chunk], float]:
     clients = ready.setup.weights.shape[0]
     first = LiveState(ready.state, jnp.full((clients,), -1, jnp.int32), jnp.asarray(version, jnp.int32))
     found = books.checkpoint.load(first)
@@ -253,5 +253,5 @@ def _history(
             "unbiased only if that had nothing to do with the data. `participation` holds what each client really had."
         ]
     first = {name: np.asarray(value)[None] for name, value in ready.first.items()}
-    fixed = Frozen(ready.setup, None)
+    fixed = RunInputs(ready.setup, None)
     return write_history(fixed, ready.start, _WATCH, rounds, chunks, state, meta, first)

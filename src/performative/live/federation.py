@@ -95,9 +95,9 @@ class Federation:
                 f"participation: {type(participation).__name__} asks for losses before clients take part, and a live "
                 'server has no data to measure them on; use estimate="last".'
             )
-        if self.algorithm.absent == "moves":
+        if self.algorithm.absent == "reacts":
             raise ValueError(
-                'absent="moves": clients that sit out a round are not told of its model, so their data cannot answer '
+                'absent="reacts": clients that sit out a round are not told of its model, so their data cannot answer '
                 'to it; use absent="frozen".'
             )
         if self.source is not None and self.algorithm.deploy.each_step:

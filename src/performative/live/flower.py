@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError('Flower is missing: pip install "performative[flower]"', name=error.name) from error
 
 from performative.live.coordinator import serve
-from performative.live.errand import Failed, run_errand
+from performative.live.dispatch import Failed, dispatch_request
 from performative.live.federation import Federation
 from performative.live.telling import tell_failure
 from performative.live.transport import AbstractTransport, Reply
@@ -52,7 +52,7 @@ def client_app(make: Callable[[], Federation], file: str) -> ClientApp:
         client, folder = int(context.node_config["client"]), str(context.node_config["state"])
         left = message.metadata.created_at + message.metadata.ttl - time.time()
         try:
-            reply = run_errand(make, Path(file), client, Path(folder), request, left)
+            reply = dispatch_request(make, Path(file), client, Path(folder), request, left)
         except (Failed, TimeoutError):  # in our own words
             raise
         except Exception as error:  # Flower sends an error's text to the server

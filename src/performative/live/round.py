@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative._base.noise import GRID
-from performative._engine.client import reach
+from performative._engine.client import effective_step
 from performative._engine.cohorts import leave_out
 from performative._engine.records import Report
 from performative._engine.secrets import client_secrets, secret_keys
 from performative._engine.steps import close_one, open_one, row_one
 from performative._engine.totals import as_total
-from performative.live.books import ServerBooks, same_model
 from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
 from performative.live.screen import Screen, length_of
+from performative.live.server_store import ServerStore, same_model
 from performative.live.transport import AbstractTransport
 from performative.live.wire import digest, encode, flatten
 from performative.types import Broadcast, Cohort, State, Upload, squared_norm
@@ -46,7 +46,7 @@ class Outcome:
 def live_round(
     federation: Federation,
     transport: AbstractTransport,
-    books: ServerBooks,
+    books: ServerStore,
     run: str,
     state: State,
     accepted: Any,
@@ -62,19 +62,19 @@ def live_round(
     norm = _NORM if federation.norm is None else float(federation.norm)
     longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
     screen = Screen(ready.upload_like, longest, federation.size)
-    race, timeout = federation.algorithm.participation.race, float(federation.timeout)
+    first_k, timeout = federation.algorithm.participation.first_k, float(federation.timeout)
     gathered = gather(
         transport,
         requests,
         lambda reply, client: screen.read(reply, client, expected[client]),
         timeout=timeout,
         resend=timeout / 4 if federation.resend is None else float(federation.resend),
-        enough=race,
+        enough=first_k,
     )
     if federation.norm is None:
         _refuse_out_of_line(gathered)
-    awaited = len(requests) if race is None else min(race, len(requests))
-    missing = awaited - len(gathered.heard) - (len(gathered.rejected) if race is None else 0)
+    awaited = len(requests) if first_k is None else min(first_k, len(requests))
+    missing = awaited - len(gathered.heard) - (len(gathered.rejected) if first_k is None else 0)
     told: dict[str, Any] = {
         "round": at + 1,
         "version": version,
@@ -86,7 +86,7 @@ def live_round(
         "worked": round(gathered.worked, 3),
     }
     _write_down(books, at, gathered, requests, silent=missing > 0)
-    if race is not None:
+    if first_k is not None:
         cohort = _first(ready, gathered, cohort, race)
     no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
     after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
@@ -145,7 +145,7 @@ def _stay(state: State, broadcast: Broadcast, theta: Any) -> State:
     return dataclasses.replace(state, theta=theta, deployed=broadcast.deployed, round=state.round + 1)
 
 
-def _open(federation: Federation, books: ServerBooks, run: str, state: State) -> tuple[Cohort, Broadcast, Any]:
+def _open(federation: Federation, books: ServerStore, run: str, state: State) -> tuple[Cohort, Broadcast, Any]:
     """The cohort and what it is told. Where the first K to answer are taken, everyone is asked.
 
     Where noise protects people, who is drawn must be as hard to guess as the noise: the key is the server's secret.
@@ -154,11 +154,11 @@ def _open(federation: Federation, books: ServerBooks, run: str, state: State) ->
     if adds_private_noise(federation.algorithm):
         keys = dataclasses.replace(keys, select=secret_keys_of(books.folder, run).select)
     setup, participation = ready.setup, ready.setup.algorithm.participation
-    if participation.race is None:
+    if participation.first_k is None:
         return open_one(setup, state, keys)
-    asking = eqx.tree_at(lambda s: s.algorithm.participation, setup, participation.before_race())
+    asking = eqx.tree_at(lambda s: s.algorithm.participation, setup, participation.invited())
     cohort, broadcast, chosen = open_one(asking, state, keys)
-    return cohort, dataclasses.replace(broadcast, clients=participation.race), chosen
+    return cohort, dataclasses.replace(broadcast, clients=participation.first_k), chosen
 
 
 def _first(ready: Ready, gathered: Gathered, cohort: Cohort, k: int) -> Cohort:
@@ -187,7 +187,7 @@ def _close(
     rows = [gathered.heard[client] if client in used else blank for client in ids]
     upload: Upload = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
     reached = _reaches(ready.setup.algorithm, broadcast, upload.steps)
-    upload = eqx.tree_at(lambda u: u.reach, upload, reached)
+    upload = eqx.tree_at(lambda u: u.effective_step, upload, reached)
     if gone.any():
         share = 1 - len(used) / len(ids)
         cohort = leave_out(cohort, jnp.asarray(gone))
@@ -200,7 +200,7 @@ def _close(
 @eqx.filter_jit
 def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any) -> Any:
     """How far each client's steps reach: worked out here, since it decides how much an update counts for."""
-    return jax.vmap(lambda done: reach(algorithm, broadcast, done))(steps)
+    return jax.vmap(lambda done: effective_step(algorithm, broadcast, done))(steps)
 
 
 def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, share: float) -> Upload:
@@ -223,7 +223,7 @@ def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, share
     return eqx.tree_at(lambda u: u.delta, upload, more)
 
 
-def _write_down(books: ServerBooks, at: int, gathered: Gathered, requests: dict[int, bytes], silent: bool) -> None:
+def _write_down(books: ServerStore, at: int, gathered: Gathered, requests: dict[int, bytes], silent: bool) -> None:
     """What went wrong, a line each; `silent`: whether those who said nothing were waited for."""
     for what, reasons in (("rejected", gathered.rejected), ("failed", gathered.failed)):
         for client, reason in reasons.items():

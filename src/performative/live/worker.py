@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.live.errand import WORKER, receive_frame, send_frame
+from performative.live.dispatch import WORKER, receive_frame, send_frame
 from performative.live.member import Member
 from performative.live.telling import tell_failure
 from performative.live.wire import decode, encode
@@ -28,9 +28,9 @@ class Worker:
         self.federation: Any = None
         self.members: dict[tuple[int, str], Member] = {}
 
-    def do(self, errand: bytes) -> bytes:
-        """The answer to an errand, or what went wrong."""
-        told, arrays = decode(errand)
+    def do(self, dispatch: bytes) -> bytes:
+        """The answer to a request, or what went wrong."""
+        told, arrays = decode(dispatch)
         try:
             if self.federation is None:
                 self.app, self.federation = told["app"], load_federation(Path(told["app"]))
@@ -58,7 +58,7 @@ def load_federation(file: Path) -> Any:
 
 
 def listen(path: str) -> None:
-    """Serve errands, one after the other, for ever."""
+    """Serve requests, one after the other, for ever."""
     Path(path).unlink(missing_ok=True)
     worker = Worker()
     with socket.socket(socket.AF_UNIX) as door:
@@ -68,14 +68,14 @@ def listen(path: str) -> None:
         while True:
             line, _ = door.accept()
             with line:
-                errand = receive_frame(line)
-                if errand is None:
+                dispatch = receive_frame(line)
+                if dispatch is None:
                     continue
-                if worker.app not in (None, decode(errand)[0].get("app")):
-                    # Modules of another app cannot be unloaded. The errand is not answered: it is done on the spot.
+                if worker.app not in (None, decode(dispatch)[0].get("app")):
+                    # Modules of another app cannot be unloaded. The dispatch is not answered: it is done on the spot.
                     os.execv(sys.executable, [sys.executable, "-m", "performative.live.worker"])
                 try:
-                    send_frame(line, worker.do(errand))
+                    send_frame(line, worker.do(dispatch))
                 except OSError:
                     traceback.print_exc()  # the process that asked is gone; the answer is on the disk
 

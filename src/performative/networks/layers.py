@@ -87,8 +87,8 @@ class GroupNorm(AbstractPart):
     def __call__(self, x: Array, *, key: Any = None) -> Array:
         parted = x.reshape(*x.shape[:-1], self.groups, -1)
         axes = (0, 1, 3)
-        centred = parted - jnp.mean(parted, axes, keepdims=True)
-        even = centred * lax.rsqrt(jnp.mean(jnp.square(centred), axes, keepdims=True) + 1e-5)
+        centered = parted - jnp.mean(parted, axes, keepdims=True)
+        even = centered * lax.rsqrt(jnp.mean(jnp.square(centered), axes, keepdims=True) + 1e-5)
         return even.reshape(x.shape) * self.scale + self.shift
 
 

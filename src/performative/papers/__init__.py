@@ -1,11 +1,16 @@
 """Every figure of the papers, by name, with a verdict for each claim.
 
-`reproduce(name)` runs one experiment; `catalogue.names()` lists them; `ledger.read()` holds all claims.
+`reproduce(name)` runs one experiment; `catalog.names()` lists them; `ledger.read()` holds all claims.
 """
 
-from performative.papers import catalogue, ledger
-from performative.papers.catalogue import PAPERS, Experiment
+from performative._deprecated import old_name
+from performative.papers import catalog, ledger
+from performative.papers.catalog import PAPERS, Experiment
 from performative.papers.outcome import Outcome
 from performative.papers.runner import RESULTS, reproduce, reproduce_all
 
-__all__ = ["PAPERS", "RESULTS", "Experiment", "Outcome", "catalogue", "ledger", "reproduce", "reproduce_all"]
+__all__ = ["PAPERS", "RESULTS", "Experiment", "Outcome", "catalog", "ledger", "reproduce", "reproduce_all"]
+
+
+def __getattr__(name: str) -> object:
+    return old_name(__name__, name)

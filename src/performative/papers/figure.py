@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from performative.papers.catalogue import Panel
+from performative.papers.catalog import Panel
 from performative.papers.outcome import Numbers, Outcome
-from performative.plotting import BAND, COLOURS
+from performative.plotting import BAND, COLORS
 
 if TYPE_CHECKING:
     import xarray
@@ -19,7 +19,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def draw(panels: tuple[Panel, ...], outcome: Outcome, title: str, place: str) -> Any:
-    """A matplotlib figure. Bars have the colour of the line of the same name, where there is one."""
+    """A matplotlib figure. Bars have the color of the line of the same name, where there is one."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -30,7 +30,7 @@ def draw(panels: tuple[Panel, ...], outcome: Outcome, title: str, place: str) ->
     with rc_context(theme()):
         figure = Figure(figsize=(max(6.4, 4.6 * columns), 3.9 * rows + 0.4), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        lines = _colours_of_lines(panels, outcome)
+        lines = _colors_of_lines(panels, outcome)
         for ax, panel in zip(axes, panels, strict=False):
             if panel.data not in outcome.data:
                 raise KeyError(f"panel {panel.data!r}: the experiment gives {sorted(outcome.data)}")
@@ -48,13 +48,13 @@ def _names(array: "xarray.DataArray") -> list[str]:
     return [str(name) for name in array["series"].values]
 
 
-def _colours_of_lines(panels: tuple[Panel, ...], outcome: Outcome) -> dict[str, str]:
-    """{series: colour} of all panels with lines, the first one's where they differ."""
+def _colors_of_lines(panels: tuple[Panel, ...], outcome: Outcome) -> dict[str, str]:
+    """{series: color} of all panels with lines, the first one's where they differ."""
     found: dict[str, str] = {}
     for panel in panels:
         if panel.kind != "bars" and panel.data in outcome.data:
             for i, name in enumerate(_names(outcome.data[panel.data])):
-                found.setdefault(name, COLOURS[i % len(COLOURS)])
+                found.setdefault(name, COLORS[i % len(COLORS)])
     return found
 
 
@@ -62,10 +62,10 @@ def _draw_panel(ax: Any, panel: Panel, array: "xarray.DataArray", numbers: Numbe
     names = _names(array)
     if panel.kind == "bars":
         matched = any(name in lines for name in names)
-        _draw_bars(ax, names, array.values, [lines.get(name, _GREY if matched else COLOURS[0]) for name in names])
+        _draw_bars(ax, names, array.values, [lines.get(name, _GREY if matched else COLORS[0]) for name in names])
     else:
         for i, name in enumerate(names):
-            look = {"color": COLOURS[i % len(COLOURS)], "label": name}
+            look = {"color": COLORS[i % len(COLORS)], "label": name}
             _draw_line(ax, array["x"].values, array.values[i], look, i, points=panel.kind == "points")
     for k, name in enumerate(panel.marks):
         number = numbers[name]
@@ -105,16 +105,16 @@ def _draw_line(ax: Any, x: np.ndarray, values: np.ndarray, look: dict[str, Any],
         reach = np.maximum(0, np.stack([middle - low, high - middle]))
         ax.errorbar(x, middle, reach, marker=_MARKERS[place % len(_MARKERS)], capsize=3, linewidth=1, **look)
         return
-    ax.plot(x, middle, linestyle=_STYLES[place // len(COLOURS) % len(_STYLES)], linewidth=1.6, zorder=3, **look)
+    ax.plot(x, middle, linestyle=_STYLES[place // len(COLORS) % len(_STYLES)], linewidth=1.6, zorder=3, **look)
     if spread:
         ax.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0, zorder=2)
 
 
-def _draw_bars(ax: Any, names: list[str], values: np.ndarray, colours: list[str]) -> None:
+def _draw_bars(ax: Any, names: list[str], values: np.ndarray, colors: list[str]) -> None:
     finite = np.where(np.isfinite(values), values, np.nan)
     places, middle = np.arange(len(names)), np.nanmean(finite, axis=1)
     low, high = np.nanquantile(finite, BAND, axis=1)
     reach = np.maximum(0, np.stack([middle - low, high - middle]))
-    ax.barh(places, middle, xerr=reach, color=colours, error_kw={"capsize": 3, "linewidth": 1})
+    ax.barh(places, middle, xerr=reach, color=colors, error_kw={"capsize": 3, "linewidth": 1})
     ax.set_yticks(places, names)
     ax.invert_yaxis()

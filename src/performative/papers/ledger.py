@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from performative._base.files import write_whole
-from performative.papers.catalogue import FOLDER, find, names
+from performative.papers.catalog import FOLDER, find, names
 from performative.papers.claims import UNTESTED, VERDICTS
 from performative.papers.store import read_manifest
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from performative.errors import check_counts
 from performative.papers import store
-from performative.papers.catalogue import PAPERS, Experiment, find
+from performative.papers.catalog import PAPERS, Experiment, find
 from performative.papers.outcome import Numbers
 
 RESULTS = Path("performative-results")

@@ -8,7 +8,7 @@ from typing import Any
 
 from performative._base.files import write_whole
 from performative.papers import figure
-from performative.papers.catalogue import Experiment
+from performative.papers.catalog import Experiment
 from performative.papers.outcome import Numbers, Outcome
 
 _KINDS = ("png", "svg")

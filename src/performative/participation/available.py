@@ -69,10 +69,10 @@ class Available(AbstractParticipation):
     """Whoever is there: client i with probability q_i, drawn anew each round and for each client by itself.
 
         weigh="unbiased"       a_i = p_i / q_i               for those present
-        weigh="renormalised"   a_i = p_i / sum of their p    for those present (what FedAvg does)
+        weigh="renormalized"   a_i = p_i / sum of their p    for those present (what FedAvg does)
 
     The first is unbiased (E[a_i] = p_i) in rounds with q_i > 0; at times without a chance (`DayNight` with low=0) a
-    client is not heard and nobody makes up for it. The second favours clients that are there often, and those that
+    client is not heard and nobody makes up for it. The second favors clients that are there often, and those that
     are there when few others are. In a round with nobody the model stays.
 
     probability: a number, one a client, or a pattern such as DayNight(period, phase, high, low)
@@ -92,8 +92,8 @@ class Available(AbstractParticipation):
     def __check_init__(self) -> None:
         if self.k is not None:
             check_draws("Available", self.k)
-        if not is_one_of(self.weigh, "unbiased", "renormalised"):
-            raise ValueError(f'Available: weigh must be "unbiased" or "renormalised"; got {self.weigh!r}.')
+        if not is_one_of(self.weigh, "unbiased", "renormalized"):
+            raise ValueError(f'Available: weigh must be "unbiased" or "renormalized"; got {self.weigh!r}.')
         if not isinstance(self.probability, AbstractAvailability):
             _check_chance("Available", probability=self.probability)
             if is_concrete(self.probability) and np.any(np.asarray(self.probability) == 0):
@@ -140,7 +140,7 @@ class Available(AbstractParticipation):
                 weight = weight * jnp.maximum(present / self.k, 1)
             weight = weight[ids]
         weight = jnp.where(active, weight, 0)
-        if self.weigh == "renormalised":
+        if self.weigh == "renormalized":
             total = jnp.sum(weight)
             weight = weight / jnp.where(total > 0, total, 1)
         return Cohort(jnp.where(active, ids, clients).astype(jnp.int32), weight, active), memory

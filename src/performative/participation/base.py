@@ -51,7 +51,7 @@ class AbstractParticipation(AbstractPart):
         return default
 
     @property
-    def everyone(self) -> bool:
+    def is_full(self) -> bool:
         """Whether each round takes all clients, in order, with weights p."""
         return False
 
@@ -61,7 +61,7 @@ class AbstractParticipation(AbstractPart):
         return False
 
     @property
-    def wants_loss(self) -> bool:
+    def requires_loss(self) -> bool:
         """Whether `observe` needs the loss that clients see while they train."""
         return False
 
@@ -71,11 +71,11 @@ class AbstractParticipation(AbstractPart):
         return False
 
     @property
-    def race(self) -> int | None:
+    def first_k(self) -> int | None:
         """K where a live server asks everyone and takes the first K that answer; None where the cohort is chosen."""
         return None
 
-    def before_race(self) -> "AbstractParticipation":
+    def invited(self) -> "AbstractParticipation":
         """Who is asked, before the answers come."""
         return self
 

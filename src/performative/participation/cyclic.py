@@ -12,7 +12,7 @@ from performative.types import Cohort, Memory, as_whole
 
 
 class Cyclic(AbstractParticipation):
-    """Round r belongs to group g = r mod G; its weights are renormalised to one, as FedAvg does.
+    """Round r belongs to group g = r mod G; its weights are renormalized to one, as FedAvg does.
 
         a_i = p_i / P_g   for i in group g,      P_g = sum of p over the group
 

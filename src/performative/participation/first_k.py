@@ -107,10 +107,10 @@ class FirstK(AbstractParticipation):
         return False
 
     @property
-    def race(self) -> int:
+    def first_k(self) -> int:
         return self.k
 
-    def before_race(self) -> AbstractParticipation:
+    def invited(self) -> AbstractParticipation:
         return Full()
 
     def check(self, weights: np.ndarray) -> None:

@@ -57,8 +57,8 @@ class LocalWork(AbstractParticipation):
         return self.longest
 
     @property
-    def everyone(self) -> bool:
-        return self.inner.everyone
+    def is_full(self) -> bool:
+        return self.inner.is_full
 
     @property
     def unequal_work(self) -> bool:
@@ -70,11 +70,11 @@ class LocalWork(AbstractParticipation):
         return self.inner.measures_losses
 
     @property
-    def race(self) -> int | None:
-        return self.inner.race
+    def first_k(self) -> int | None:
+        return self.inner.first_k
 
-    def before_race(self) -> AbstractParticipation:
-        return LocalWork(self.inner.before_race(), self.steps)
+    def invited(self) -> AbstractParticipation:
+        return LocalWork(self.inner.invited(), self.steps)
 
     @property
     def sums_to_one_if_equal(self) -> bool:
@@ -85,8 +85,8 @@ class LocalWork(AbstractParticipation):
         return self.inner.sums_to_one
 
     @property
-    def wants_loss(self) -> bool:
-        return self.inner.wants_loss or self.steps.wants_loss
+    def requires_loss(self) -> bool:
+        return self.inner.requires_loss or self.steps.requires_loss
 
     def tables(self, weights: np.ndarray) -> Any:
         return self.inner.tables(weights)

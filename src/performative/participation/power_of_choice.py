@@ -68,12 +68,12 @@ class PowerOfChoice(AbstractParticipation):
             )
 
     @property
-    def wants_loss(self) -> bool:
+    def requires_loss(self) -> bool:
         return self.estimate == "last"
 
     @property
     def measures_losses(self) -> bool:
-        return not self.wants_loss
+        return not self.requires_loss
 
     def size(self, clients: int) -> int:
         return self.k
@@ -98,7 +98,7 @@ class PowerOfChoice(AbstractParticipation):
 
     def init(self, clients: int) -> Memory:
         # +inf for clients not seen yet, -inf for those chosen of whom no sound loss has come.
-        return jnp.full((clients,), jnp.inf, jnp.result_type(float)) if self.wants_loss else None
+        return jnp.full((clients,), jnp.inf, jnp.result_type(float)) if self.requires_loss else None
 
     def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
         key_draw, key_ties, key_loss = jax.random.split(key, 3)

@@ -25,7 +25,7 @@ class Full(AbstractParticipation):
         return Everyone()
 
     @property
-    def everyone(self) -> bool:
+    def is_full(self) -> bool:
         return True
 
     def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:

@@ -38,7 +38,7 @@ class AbstractSteps(AbstractPart):
         """tau_i of these clients in the round to come."""
 
     @property
-    def wants_loss(self) -> bool:
+    def requires_loss(self) -> bool:
         """Whether clients are to report the mean loss of their batches."""
         return False
 
@@ -130,7 +130,7 @@ class AdaComm(AbstractSteps):
         return self.first
 
     @property
-    def wants_loss(self) -> bool:
+    def requires_loss(self) -> bool:
         return True
 
     def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:

@@ -158,7 +158,7 @@ def _derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
             """Gradients of the loss at x on data that follow `deployed`, and their shares."""
             model = shape(deployed)
             world = population.settle(model, problem.loss)
-            draws, share = population.nodes_within(world, model, NODES)
+            draws, share = population.quadrature_within(world, model, NODES)
 
             def gradient(u: Any) -> Array:
                 z = population.sample(u, world, model)

@@ -76,7 +76,7 @@ class AbstractPopulation(AbstractPart):
         """The world after one more spell under theta."""
         return world
 
-    def drift(self, before: World, after: World) -> dict[str, Array]:
+    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
         """What a history should tell of how a client's world moved in a round, by name: its mean over the cohort."""
         return {}
 
@@ -128,7 +128,7 @@ class AbstractPopulation(AbstractPart):
     def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
         """One sample z of the client's data under the deployed model theta."""
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
         """Randomness and weights such that sum_j w_j g(sample(u_j)) is, or comes close to, E[g(Z)].
 
         By default `count` fixed draws, the same ones each time (common random numbers). A rule that takes no account
@@ -138,9 +138,9 @@ class AbstractPopulation(AbstractPart):
         noise = self.draw(draw_key(count), (count,), theta)
         return noise, jnp.full((count,), 1.0 / count)
 
-    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
+    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
         """`nodes` for a given world. Override it where the chances, not the samples, depend on the world."""
-        return self.nodes(theta, count)
+        return self.quadrature(theta, count)
 
     def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """theta_PS in closed form, None where none is known. Called on the whole population."""

@@ -118,7 +118,7 @@ class Classes(AbstractPopulation):
     def group(self, noise: Noise, world: None, theta: Theta) -> Array:
         return noise[0]
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         """Every class in turn, weighed by its share."""
         spread, weight = standard_nodes(self.mean.shape[-1:], count)
         label = jnp.repeat(jnp.arange(self.classes, dtype=jnp.int32), len(weight))

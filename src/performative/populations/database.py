@@ -122,7 +122,7 @@ class Database(AbstractPopulation):
             z = z + shift
         return z if xi is None else z + self.noise * xi
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         every, weight = table_nodes(self.capacity, self.rows)
         if self.noise is None:
             return every, weight

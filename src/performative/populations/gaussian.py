@@ -75,7 +75,7 @@ class AbstractLocation(AbstractPopulation):
     def sample(self, noise: Array, world: None, theta: Theta) -> Array:
         return self.location(theta) + self.scale * noise
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return standard_nodes(jnp.shape(theta), count)
 
     def stable_point(self, loss: Any, weights: Any) -> Theta | None:

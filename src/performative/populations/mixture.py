@@ -122,12 +122,12 @@ class Mixture(AbstractPopulation):
     def group(self, noise: Noise, world: World, theta: Theta) -> Array:
         return pick(noise[0], self.share(theta))
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return self._weigh([group.nodes(theta, count) for group in self.groups], theta)
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self._weigh([group.quadrature(theta, count) for group in self.groups], theta)
 
-    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
         pairs = zip(self.groups, world, strict=True)
-        return self._weigh([group.nodes_within(own, theta, count) for group, own in pairs], theta)
+        return self._weigh([group.quadrature_within(own, theta, count) for group, own in pairs], theta)
 
     def _weigh(self, each: list[tuple[Noise, Array]], theta: Theta) -> tuple[Noise, Array]:
         """Every group's nodes in turn, weighed by its share: exact where theirs are, and smooth in theta."""

@@ -78,7 +78,7 @@ class Outliers(AbstractPopulation):
     def sample(self, noise: Array, world: None, theta: Theta) -> Array:
         return self.location + self.scale * noise
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         """Exact for the normal law; for the others fixed draws and their mirror images, so that means are exact."""
         if self.law == "normal":
             return standard_nodes(jnp.shape(theta), count)

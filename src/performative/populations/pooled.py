@@ -81,11 +81,11 @@ class Pooled(AbstractWrapper):
         who, inside = noise
         return self._client(who).group(inside, _row(world, who), theta)
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return self._nodes(self._each(lambda mine: mine.nodes(theta, count)))
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self._nodes(self._each(lambda mine: mine.quadrature(theta, count)))
 
-    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return self._nodes(self._each(lambda mine, world: mine.nodes_within(world, theta, count), world))
+    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self._nodes(self._each(lambda mine, world: mine.quadrature_within(world, theta, count), world))
 
     def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
         return self.inner.stable_point(loss, self.weights)

@@ -90,7 +90,7 @@ class Regression(AbstractPopulation):
         coefficients = self.slope - react(self.sensitivity, theta)
         return x, jnp.sum(coefficients * x) + self.noise * noise[-1]
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         """Exact for risks that are quadratic in (x, y), and for smooth ones of a number theta."""
         return standard_nodes((int(np.prod(jnp.shape(theta))) + 1,), count)
 

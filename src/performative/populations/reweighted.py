@@ -40,7 +40,7 @@ class Reweighted(AbstractPopulation):
                  the rows of x
     by:          "loss": a_k is the mean loss of class k. "accuracy": the share of rows of class k that are got right,
                  whose loss is lowest under their own label. The paper allows both; by accuracy a positive temperature
-                 favours what is right already, so give a negative one to look harder at what is wrong
+                 favors what is right already, so give a negative one to look harder at what is wrong
     scale:       factor on x when a row is sampled or measured, None for 1. Tables of uint8 stay so on the device
     block:       rows measured at once, None for about half a million numbers a client
     A history has the column `tv_distance`: sum_k |w_k - w'_k| / 2 from one round's weights to the next, mean over the
@@ -165,13 +165,13 @@ class Reweighted(AbstractPopulation):
         """The weights follow theta at once: one look at the rows is enough."""
         return self.deploy(self.init(theta, loss), theta, loss)
 
-    def drift(self, before: World, after: World) -> dict[str, Array]:
+    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
         return {"tv_distance": jnp.sum(jnp.abs(after - before)) / 2}
 
     def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
         return jax.random.uniform(key, (*shape, 2))
 
-    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Array, Array]:
         """Every row once, with chance w_k / (rows of class k): exact, and smooth in the world. Padding has none."""
         every = jnp.arange(self.x.shape[0], dtype=jnp.int32)
         real = every < jnp.sum(self.held, dtype=jnp.int32)

@@ -50,5 +50,5 @@ class Static(AbstractPopulation):
     def sample(self, noise: Array, world: World, theta: Theta) -> tuple[Array, Array]:
         return self.x[noise], self.y[noise]
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return table_nodes(self.capacity, self.rows)

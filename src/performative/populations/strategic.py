@@ -136,5 +136,5 @@ class Strategic(AbstractPopulation):
     def group(self, noise: Array, world: None, theta: Theta) -> Any:
         return None if self.group_count is None else self.y[noise]
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return table_nodes(self.capacity, self.rows)

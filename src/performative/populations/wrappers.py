@@ -114,8 +114,8 @@ class Contaminated(AbstractWrapper):
     def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
         return self.inner.deploy(world[0], theta, loss), self.outlier.deploy(world[1], theta, loss)
 
-    def drift(self, before: World, after: World) -> dict[str, Array]:
-        return self.inner.drift(before[0], after[0])
+    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
+        return self.inner.world_metrics(before[0], after[0])
 
     def settle(self, theta: Theta, loss: Loss) -> World:
         return self.inner.settle(theta, loss), self.outlier.settle(theta, loss)
@@ -143,12 +143,12 @@ class Contaminated(AbstractWrapper):
         """An outlier claims the group that the person in its place would have had."""
         return self.inner.group(noise[1], world[0], theta)
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return self._mix(self.inner.nodes(theta, count), self.outlier.nodes(theta, count))
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self._mix(self.inner.quadrature(theta, count), self.outlier.quadrature(theta, count))
 
-    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
-        clean = self.inner.nodes_within(world[0], theta, count)
-        return self._mix(clean, self.outlier.nodes_within(world[1], theta, count))
+    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+        clean = self.inner.quadrature_within(world[0], theta, count)
+        return self._mix(clean, self.outlier.quadrature_within(world[1], theta, count))
 
     def _mix(self, inside: tuple[Noise, Array], outside: tuple[Noise, Array]) -> tuple[Noise, Array]:
         (clean, w_clean), (dirty, w_dirty) = inside, outside
@@ -203,8 +203,8 @@ class Sluggish(AbstractWrapper):
         felt = jax.tree.map(lambda old, new: old + self.speed * (new - old), felt, theta)
         return felt, self.inner.deploy(inside, felt, loss)
 
-    def drift(self, before: World, after: World) -> dict[str, Array]:
-        return self.inner.drift(before[1], after[1])
+    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
+        return self.inner.world_metrics(before[1], after[1])
 
     def settle(self, theta: Theta, loss: Loss) -> World:
         never = self.speed <= 0
@@ -222,12 +222,12 @@ class Sluggish(AbstractWrapper):
         felt, inside = world
         return self.inner.group(noise, inside, felt)
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return self.inner.nodes(theta, count)
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self.inner.quadrature(theta, count)
 
-    def nodes_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
         felt, inside = world
-        return self.inner.nodes_within(inside, felt, count)
+        return self.inner.quadrature_within(inside, felt, count)
 
     def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
         return self.inner.stable_point(loss, weights) if self._reacts() else None

@@ -1,7 +1,7 @@
 """Epsilon of repeated, sampled Gaussian releases, by Google's dp-accounting.
 
 Every privacy number comes from the library: privacy loss distributions (see `loss_distribution`), exact Gaussians, and
-Renyi bounds where a distribution is out of reach. This module matches sampling and neighbours, and searches. It does
+Renyi bounds where a distribution is out of reach. This module matches sampling and neighbors, and searches. It does
 not look at data, and takes the clip and the sampler at their word.
 """
 
@@ -16,6 +16,7 @@ from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 from scipy import stats
 
+from performative._deprecated import old_attributes
 from performative.draws import ADD_OR_REMOVE, REPLACE, Everyone, PoissonSampling, WithoutReplacement, is_whole
 from performative.privacy.loss_distribution import Directions, Part, composed_epsilon, round_down
 
@@ -65,6 +66,7 @@ class Release:
             _refuse("Release: steps must be a whole number >= 0", self.steps)
 
 
+@old_attributes
 @dataclasses.dataclass(frozen=True)
 class Spending:
     """What was spent: (epsilon, delta), always an upper bound, and how it was found.
@@ -76,7 +78,7 @@ class Spending:
     delta: float
     method: str
     grid: float | None
-    neighbours: str
+    neighbors: str
     note: str = ""
 
 
@@ -99,7 +101,7 @@ def epsilons(release: Release, steps: Sequence[Number], delta: Number, grid: flo
 
 
 def epsilon_bounds(release: Release, delta: Number) -> tuple[float, float]:
-    """(lower, upper): some neighbours reach the lower one, up to the grid; no neighbours exceed the upper one.
+    """(lower, upper): some neighbors reach the lower one, up to the grid; no neighbors exceed the upper one.
 
     They differ for sampling without replacement only. There the lower one has a record at +clip replaced by a copy of
     the others at -clip, which is Poisson sampling's law at half the multiplier. For a truncated Poisson sample the
@@ -224,13 +226,13 @@ def _largest(spent: Callable[[int], float], target: float, start: int, stride: f
 def _spending(z: float, steps: int, sampling: Sampling, delta: float, grid: float | None = None) -> Spending:
     """What plain numbers spend. A `grid` is used as it is, unchecked; without one it is chosen and checked."""
     if steps == 0:
-        return Spending(0.0, delta, "none", None, sampling.neighbours, "nothing was released")
+        return Spending(0.0, delta, "none", None, sampling.neighbors, "nothing was released")
     if z < _LEAST_NOISE:
         why = "there is no noise" if z == 0.0 else f"noise of {z:.3g} clips protects nobody"
-        return Spending(math.inf, delta, "none", None, sampling.neighbours, why)
+        return Spending(math.inf, delta, "none", None, sampling.neighbors, why)
     plain = _plain(z, sampling)
     if plain is not None:
-        return Spending(_gaussian(plain / math.sqrt(steps), delta), delta, "exact", None, sampling.neighbours)
+        return Spending(_gaussian(plain / math.sqrt(steps), delta), delta, "exact", None, sampling.neighbors)
     why = ""
     if delta < max(1e-12, _DELTA_A_STEP * steps):
         why = f"delta={delta:g} is too small for {steps} steps by FFT"
@@ -240,7 +242,7 @@ def _spending(z: float, steps: int, sampling: Sampling, delta: float, grid: floa
         found = composed_epsilon(_directions(z, sampling), steps, delta, grid)
         if found is not None:
             value, used, note = found
-            return Spending(value, delta, "pld", used, sampling.neighbours, note)
+            return Spending(value, delta, "pld", used, sampling.neighbors, note)
         why = "the distribution has too heavy a tail"
     return _by_renyi(z, steps, sampling, delta, why)
 
@@ -265,14 +267,14 @@ def _by_renyi(z: float, steps: int, sampling: Sampling, delta: float, why: str) 
     if isinstance(sampling, PoissonSampling) and sampling.truncated:
         # Whatever is drawn, one unit more or less moves the sum by two clips at most.
         value = _gaussian(z / 2 / math.sqrt(steps), delta)
-        return Spending(value, delta, "exact", None, sampling.neighbours, f"{why}: sampling is not counted")
+        return Spending(value, delta, "exact", None, sampling.neighbors, f"{why}: sampling is not counted")
     relation = {
         ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
         REPLACE: NeighboringRelation.REPLACE_ONE,
-    }[sampling.neighbours]
+    }[sampling.neighbors]
     accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=relation)
     accountant.compose(event(z, sampling), steps)
-    return Spending(float(accountant.get_epsilon(delta)), delta, "rdp", None, sampling.neighbours, why)
+    return Spending(float(accountant.get_epsilon(delta)), delta, "rdp", None, sampling.neighbors, why)
 
 
 def event(z: float, sampling: Sampling) -> dp_event.DpEvent:

@@ -169,7 +169,7 @@ def _check_choice(algorithm: Algorithm) -> None:
             name = type(part).__name__
             raise Uncertified(f"{name} may choose clients by their data; use Full, SchemeOne or SchemeTwo")
         raise Uncertified(f"{type(part).__name__} may choose the number of steps, or who is first, by the data")
-    if scheme.wants_loss or scheme.measures_losses:
+    if scheme.requires_loss or scheme.measures_losses:
         raise Uncertified(f"{type(scheme).__name__} looks at losses, which depend on the data")
 
 

@@ -158,7 +158,7 @@ class Ledger:
             "delta": self.privacy.delta,
             "budget": self.privacy.epsilon,
             "unit": self.guarantee.unit,
-            "neighbours": spending.neighbours,
+            "neighbors": spending.neighbors,
             "method": spending.method,
             "noise": describe_noise(self.privacy.noise),
             "why": list(self.guarantee.why),

@@ -23,7 +23,7 @@ _SLACK = 1e-5  # share of delta that may be lost to cut tails; counted as a loss
 class Part(NamedTuple):
     """A share of a release: a Gaussian of this deviation, in clips, that holds the record with probability `rate`.
 
-    above, below: which of the two neighbours holds it, where the loss is >= 0 and where it is < 0
+    above, below: which of the two neighbors holds it, where the loss is >= 0 and where it is < 0
     """
 
     share: float
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 Direction = tuple[Part, ...]  # shares add to 1
-Directions = tuple[Direction, ...]  # ways round that two neighbours can be told apart; the worst counts
+Directions = tuple[Direction, ...]  # ways round that two neighbors can be told apart; the worst counts
 
 
 def composed_epsilon(
@@ -65,7 +65,7 @@ def composed_epsilon(
 
 
 def round_down(grid: float) -> float:
-    """To one of ten grids a decade, so that neighbouring questions share distributions."""
+    """To one of ten grids a decade, so that neighboring questions share distributions."""
     return 10.0 ** (math.floor(10.0 * math.log10(grid) + 1e-9) / 10.0)
 
 
@@ -92,7 +92,7 @@ def _span(direction: Direction, tail: float) -> tuple[float, float]:
     low = high = 0.0
     for part in direction:
         below, above = _law(part, part.below, tail), _law(part, part.above, tail)
-        # Without the record the noise is centred; the library's cut lies a clip further out than its tail needs.
+        # Without the record the noise is centered; the library's cut lies a clip further out than its tail needs.
         shift = 1.0 if part.below == AdjacencyType.ADD else 0.0
         low = min(low, float(below.privacy_loss(below.privacy_loss_tail().upper_x_truncation - shift)))
         high = max(high, float(above.privacy_loss(above.privacy_loss_tail().lower_x_truncation)))
@@ -107,7 +107,7 @@ def _reach(directions: Directions, tail: float) -> float:
 
 @functools.lru_cache(maxsize=32)
 def _one_release(directions: Directions, tail: float, grid: float) -> tuple[pld_pmf.PLDPmf, ...]:
-    """One release's loss distribution for each direction of neighbours, rounded upwards to multiples of `grid`.
+    """One release's loss distribution for each direction of neighbors, rounded upwards to multiples of `grid`.
 
     The library's connect-the-dots is an upper bound on any set of losses. Ours is every multiple near zero and then
     one in 300 of the distance from it: a thousand times fewer calls than all multiples, and the same epsilon.

@@ -27,7 +27,7 @@ def spent(
 
     batch, rows:            for examples: the sampler that a step really uses, and the rows of the table
     participation, clients: for clients: the scheme that a round really uses, and how many clients there are
-    Neither: everyone is in every step. The neighbour relation is the sampler's: one row added or removed for
+    Neither: everyone is in every step. The neighbor relation is the sampler's: one row added or removed for
     `Poisson`, one replaced for the others.
     """
     with relying() as heard:

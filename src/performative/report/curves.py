@@ -4,7 +4,7 @@ A plot is a list of views, of which the reader picks one. A view is a dict:
     label, x, y   what the list calls it, and the names of the axes
     kind          "lines" (mean and band), "points" (with error bars), "rows" (dots beside names), "bars" (lying)
     log           which axes start logarithmic: any of "x" and "y"; for lying kinds "y" is still the value's
-    series        dicts with name, key, x, y, low, high, colour, dash; for rows `at` (place of each dot); `along`: other
+    series        dicts with name, key, x, y, low, high, color, dash; for rows `at` (place of each dot); `along`: other
                   x to choose from, by name
     rows          names down the side, for kinds that lie
     marks         [{"name", "value"}]: lines at values worth knowing
@@ -82,10 +82,10 @@ def with_costs(series: Series, spent: dict[str, tuple[np.ndarray, np.ndarray]]) 
 
 
 def view(label: str, x: str, y: str, series: Sequence[Series], **more: Any) -> View:
-    """One view; series without looks of their own get the colours and dashes in turn."""
+    """One view; series without looks of their own get the colors and dashes in turn."""
     dressed = []
     for i, one in enumerate(series):
-        dressed.append({"key": one["name"], "colour": i % 7, "dash": (i // 7) % 6, **one})
+        dressed.append({"key": one["name"], "color": i % 7, "dash": (i // 7) % 6, **one})
     return {"label": label, "x": x, "y": y, "kind": "lines", "log": "", "series": dressed, **more}
 
 

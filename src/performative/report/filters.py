@@ -93,6 +93,6 @@ if (search) {
   sift();
 }
 name();
-colour(document);
+color(document);
 root.dataset.ready = "yes";
 """

@@ -19,7 +19,7 @@ PAPERS = {
     "heterogeneity": "Joshi (slides on heterogeneity)",
     "ours": "New results",
 }
-# A look and a sign for each verdict: colour alone would not tell everybody.
+# A look and a sign for each verdict: color alone would not tell everybody.
 _VERDICTS = {
     "reproduced": ("good", "✓"),
     "reproduced with corrections": ("fair", "≈"),

@@ -65,7 +65,7 @@ def document(title: str, body: str, *, head: str = "", scripts: str = "") -> byt
 
 
 def picture(light: bytes, dark: bytes, description: str) -> str:
-    """An SVG in two colours; the browser takes the one that suits."""
+    """An SVG in two colors; the browser takes the one that suits."""
     on_light, on_dark = (f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" for svg in (light, dark))
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{on_dark}">'

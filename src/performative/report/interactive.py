@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from performative.plotting import COLOURS
+from performative.plotting import COLORS
 from performative.report.curves import View, packed
 from performative.report.filters import FILTERS
 from performative.report.html import document
@@ -44,7 +44,7 @@ class Plots:
 
     def data(self) -> dict[str, Any]:
         dark = shade(True)
-        palettes = {"light": list(COLOURS), "dark": [dark(colour) for colour in COLOURS]}
+        palettes = {"light": list(COLORS), "dark": [dark(color) for color in COLORS]}
         return {"plots": self.views, "palettes": palettes}
 
 

@@ -23,7 +23,7 @@ LABELS = {
     "rejected": "gradients rejected (not finite)",
     "clipped_updates": "updates clipped",
     "rejected_updates": "updates rejected (not finite)",
-    "broken_updates": "updates left out (not finite)",
+    "nonfinite_updates": "updates left out (not finite)",
     "epsilon": "epsilon spent",
 }
 _GROUPS = {

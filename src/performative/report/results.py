@@ -130,7 +130,7 @@ def _bars(names: list[str], values: Any, y: str, log: str, marks: list[dict[str,
     with_any = [i for i in range(len(names)) if np.any(np.isfinite(values[i]))]
     kept = [values[i][np.isfinite(values[i])] for i in with_any]
     bars: Series = {"name": y, "y": digits(float(v.mean()) for v in kept), "at": list(range(len(kept)))}
-    bars["colours"] = [i % 7 for i in range(len(kept))]
+    bars["colors"] = [i % 7 for i in range(len(kept))]
     if values.shape[1] > 1:
         low, high = (digits(float(np.quantile(v, q)) for v in kept) for q in (0.1, 0.9))
         bars |= {"low": low, "high": high}

@@ -25,8 +25,8 @@ const wrapped = (text, width) => {
   }
   return lines.map(plain).join("<br>");
 };
-const faded = (colour, by) => {
-  const n = parseInt(colour.slice(1), 16);
+const faded = (color, by) => {
+  const n = parseInt(color.slice(1), 16);
   return `rgba(${n >> 16}, ${(n >> 8) & 255}, ${n & 255}, ${by})`;
 };
 const made = (tag, attributes, ...inside) => {
@@ -139,7 +139,7 @@ class Plot {
     const shown = new Map(this.view.series.map(series => [series.key, this.shows(series)]));
     const state = chip => String(shown.get(chip.dataset.key));
     for (const chip of all("button", this.legend)) chip.setAttribute("aria-pressed", state(chip));
-    colour(this.legend);
+    color(this.legend);
   }
   draw() {
     this.look();
@@ -161,19 +161,19 @@ class Plot {
 
 const palette = () => DATA.palettes[dark() ? "dark" : "light"];
 const SPACES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "11 4", longdashdot: "11 3 2 3" };
-function colour(from) {
-  const colours = palette();
-  for (const sign of all("svg [data-stroke]", from)) sign.setAttribute("stroke", colours[sign.dataset.stroke]);
-  for (const sign of all("svg [data-fill]", from)) sign.setAttribute("fill", colours[sign.dataset.fill]);
+function color(from) {
+  const colors = palette();
+  for (const sign of all("svg [data-stroke]", from)) sign.setAttribute("stroke", colors[sign.dataset.stroke]);
+  for (const sign of all("svg [data-fill]", from)) sign.setAttribute("fill", colors[sign.dataset.fill]);
 }
 const SYMBOLS = ["circle", "diamond", "square", "triangle-up", "triangle-down", "x", "star"];
 const GLYPHS = "●◆■▲▼✖★";
 function swatch(series, view, order, soft) {
   const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg");
   const dots = view.kind !== "lines", sign = document.createElementNS(ns, dots ? "text" : "line");
-  const set = dots ? { x: 13, y: 11, "font-size": 14, "text-anchor": "middle", "data-fill": series.colour }
+  const set = dots ? { x: 13, y: 11, "font-size": 14, "text-anchor": "middle", "data-fill": series.color }
     : { x1: 1, x2: 25, y1: 6, y2: 6, "stroke-width": soft ? 1.5 : 3, "stroke-dasharray": SPACES[DASHES[series.dash]],
-      ...(soft ? { stroke: "currentColor" } : { "data-stroke": series.colour }) };
+      ...(soft ? { stroke: "currentColor" } : { "data-stroke": series.color }) };
   const symbol = series.symbol ?? (view.kind === "points" ? order : 0);
   if (dots) sign.textContent = GLYPHS[symbol % GLYPHS.length];
   for (const [name, value] of Object.entries(set)) sign.setAttribute(name, value);
@@ -183,21 +183,21 @@ function swatch(series, view, order, soft) {
   return svg;
 }
 
-function errors(series, colour, log) {
+function errors(series, color, log) {
   if (!series.low) return undefined;
   const up = series.high.map((high, i) => high - series.y[i]);
   const down = series.low.map((low, i) => series.y[i] - (log && low <= 0 ? series.y[i] * 1e-3 : low));
   const thickness = series.thick || 2;
-  return { type: "data", symmetric: false, array: up, arrayminus: down, color: colour, thickness, width: 0 };
+  return { type: "data", symmetric: false, array: up, arrayminus: down, color: color, thickness, width: 0 };
 }
 
 function picture(plot) {
-  const view = plot.view, colours = palette(), bands = [], lines = [];
+  const view = plot.view, colors = palette(), bands = [], lines = [];
   const width = plot.canvas.clientWidth || 600;
   const many = view.series.filter(series => plot.shows(series)).length > 8;
   const rows = view.rows || [];
   view.series.forEach((series, order) => {
-    const colour = colours[series.colour], visible = plot.shows(series), name = plain(series.name);
+    const color = colors[series.color], visible = plot.shows(series), name = plain(series.name);
     const spread = series.low ? series.low.map((low, i) => `${short(low)} to ${short(series.high[i])}`) : null;
     const base = { name, visible, customdata: spread, meta: { key: series.key }, showlegend: false };
     if (plot.lying) {
@@ -210,8 +210,8 @@ function picture(plot) {
       });
       lines.push({ ...base, type: bar ? "bar" : "scatter", orientation: bar ? "h" : undefined, x: series.y, y: at,
         mode: bar ? undefined : "markers", text: told, textposition: bar ? "none" : undefined,
-        hovertemplate: "%{text}<extra></extra>", error_x: errors(series, bar ? ink("--ink") : colour, plot.log.y),
-        marker: { color: series.colours ? series.colours.map(c => colours[c]) : colour, size: series.size ?? 10,
+        hovertemplate: "%{text}<extra></extra>", error_x: errors(series, bar ? ink("--ink") : color, plot.log.y),
+        marker: { color: series.colors ? series.colors.map(c => colors[c]) : color, size: series.size ?? 10,
           symbol: series.open ? series.open.map(o => o ? "circle-open" : "circle") : SYMBOLS[series.symbol ?? 0] },
         width: bar ? 0.62 : undefined });
       return;
@@ -223,9 +223,9 @@ function picture(plot) {
     const template = told.join(many ? "<br>" : " ") + (many ? "<extra></extra>" : "");
     if (view.kind === "points") {
       lines.push({ ...base, type: "scatter", mode: series.joined ? "lines+markers" : "markers",
-        x: xs, y: series.y, error_y: errors(series, colour, plot.log.y), hovertemplate: template,
-        line: { color: colour, width: 1.5, dash: DASHES[series.dash] },
-        marker: { color: colour, size: series.x.length > 60 ? 5 : 8,
+        x: xs, y: series.y, error_y: errors(series, color, plot.log.y), hovertemplate: template,
+        line: { color: color, width: 1.5, dash: DASHES[series.dash] },
+        marker: { color: color, size: series.x.length > 60 ? 5 : 8,
           symbol: SYMBOLS[(series.symbol ?? order) % SYMBOLS.length] } });
       return;
     }
@@ -234,12 +234,12 @@ function picture(plot) {
       const floor = Math.min(...series.y.concat(series.high).filter(value => value > 0));
       const low = series.low.map(value => !plot.log.y || value > 0 ? value : floor);
       bands.push({ ...base, type: "scatter", mode: "lines", x: xs.concat(xs.slice().reverse()),
-        y: series.high.concat(low.slice().reverse()), fill: "toself", fillcolor: faded(colour, 0.2),
+        y: series.high.concat(low.slice().reverse()), fill: "toself", fillcolor: faded(color, 0.2),
         line: { width: 0 }, hoverinfo: "skip", customdata: undefined, meta: { key: series.key, band: true } });
     }
     lines.push({ ...base, type: "scatter", mode: series.x.length < 3 || series.dotted ? "lines+markers" : "lines",
-      x: xs, y: series.y, hovertemplate: template, marker: { color: colour, size: 5 },
-      line: { color: colour, width: 2, dash: DASHES[series.dash] } });
+      x: xs, y: series.y, hovertemplate: template, marker: { color: color, size: 5 },
+      line: { color: color, width: 2, dash: DASHES[series.dash] } });
   });
   const axis = {
     gridcolor: faded(dark() ? "#ffffff" : "#000000", 0.1), zeroline: false, linecolor: ink("--line"), showline: true,
@@ -306,7 +306,7 @@ plots.forEach((plot, i) => { plot.figure.dataset.index = i; plot.look(); seen.ob
 addEventListener("beforeprint", () => plots.forEach(plot => plot.start()));
 
 // Light and dark.
-const redraw = () => { plots.forEach(plot => plot.draw()); name(); colour(document); };
+const redraw = () => { plots.forEach(plot => plot.draw()); name(); color(document); };
 const button = document.getElementById("theme");
 const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
 button.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; redraw(); });

@@ -13,7 +13,7 @@ from performative.report.interactive import Plots, card, facts, number, page, so
 from performative.report.quantities import SCORES, costs, is_total, label, recorded, wants_log
 from performative.sweep import Sweep
 
-_COLOURS, _DASHES = 7, 6
+_COLORS, _DASHES = 7, 6
 # Of all curves together; the plotting library adds 5 MB.
 _MOST_BYTES = 8_000_000
 
@@ -92,12 +92,12 @@ def _tags(sweep: Sweep, i: int) -> list[int]:
 
 
 def _looks(sweep: Sweep, i: int) -> dict[str, int]:
-    """Colour for the first swept name and dash for the second, where there are few of each; else in turn."""
+    """Color for the first swept name and dash for the second, where there are few of each; else in turn."""
     counts = [len(values) for values in sweep.over.values()]
-    if len(counts) == 2 and counts[0] <= _COLOURS and counts[1] <= _DASHES:
-        colour, dash = _tags(sweep, i)
-        return {"colour": colour, "dash": dash}
-    return {"colour": i % _COLOURS, "dash": (i // _COLOURS) % _DASHES}
+    if len(counts) == 2 and counts[0] <= _COLORS and counts[1] <= _DASHES:
+        color, dash = _tags(sweep, i)
+        return {"color": color, "dash": dash}
+    return {"color": i % _COLORS, "dash": (i // _COLORS) % _DASHES}
 
 
 def _curves(sweep: Sweep, found: list[dict[str, tuple[np.ndarray, np.ndarray]]], name: str, most: int) -> View:

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from performative.plotting import COLOURS
+from performative.plotting import COLORS
 
 Shade = Callable[[str], str]
 
@@ -23,9 +23,7 @@ _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "yti
 # Ink and paper.
 _PAPERS = {False: ("#1f2328", "#ffffff"), True: ("#d5dae0", "#16191d")}
 # On dark paper the middle blue and green are too dim; these are the same hues, lighter.
-_LIGHTER = dict(
-    zip(COLOURS, ("#56B4E9", "#F0904A", "#2CC295", "#E29BC4", "#F2BE4A", "#8FD0F2", "#d5dae0"), strict=True)
-)
+_LIGHTER = dict(zip(COLORS, ("#56B4E9", "#F0904A", "#2CC295", "#E29BC4", "#F2BE4A", "#8FD0F2", "#d5dae0"), strict=True))
 
 
 def theme(dark: bool = False, **more: Any) -> Any:
@@ -35,7 +33,7 @@ def theme(dark: bool = False, **more: Any) -> Any:
 
 
 def shade(dark: bool) -> Shade:
-    """From a colour of ours to the one that is drawn."""
+    """From a color of ours to the one that is drawn."""
     return _LIGHTER.__getitem__ if dark else str
 
 

@@ -135,7 +135,7 @@ def _verdicts(
     def one(rows: Any) -> tuple[Array, Array, Array]:
         population = eqx.combine(rows, rest)
         world = population.settle(deployed, problem.loss)
-        noise, share = population.nodes_within(world, deployed, NODES)
+        noise, share = population.quadrature_within(world, deployed, NODES)
         x, y = jax.vmap(lambda u: population.sample(u, world, deployed))(noise)
         return jnp.sum(theta * x, axis=1) > 0, y, share
 

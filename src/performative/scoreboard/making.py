@@ -44,7 +44,7 @@ def scoreboard(
 ) -> Scoreboard:
     """Algorithms for a linear classifier of 0 and 1, beside the majority class, static, stable and optimal point.
 
-        static baseline  argmin f(. ; before): the risk minimiser on the data before any reaction; then people react
+        static baseline  argmin f(. ; before): the risk minimizer on the data before any reaction; then people react
         accuracy         of 1{theta.x > 0} after people reacted to theta; believed: on the data under `before`
         TPR, TNR         share of those with y = 1 (y = 0) who are told so, after they reacted
 

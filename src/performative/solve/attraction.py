@@ -41,7 +41,7 @@ def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool
     )
     settles = _settles(land, x, gradient, H + C, int(np.sum(idle)) if unnoticed else 0)
     if np.max(np.abs(np.linalg.eigvals(D @ (eye - s * H))), initial=0.0) > 1.0 + _FLAT:
-        return np.nan, False, settles  # descent on f(. ; x) leaves x, so x is no minimiser
+        return np.nan, False, settles  # descent on f(. ; x) leaves x, so x is no minimizer
     if not unnoticed:
         return np.nan, settles, settles
     back = np.linalg.pinv(stays, rcond=_FLAT)

@@ -153,7 +153,7 @@ class Landscape(eqx.Module):
         return Landscape(self.problem, self.weights, self.like, self.domain, every, self.samples, self.batch)
 
     def decoupled(self, deployed: np.ndarray, worlds: World = None) -> "View":
-        """theta -> f(theta; deployed): what retraining minimises. `worlds` None are those at rest."""
+        """theta -> f(theta; deployed): what retraining minimizes. `worlds` None are those at rest."""
         d = self.size
 
         def first(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -236,7 +236,7 @@ def survey(
 
 
 def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
-    """The same function, which keeps its last answers: optimisers ask for value and slope in turn."""
+    """The same function, which keeps its last answers: optimizers ask for value and slope in turn."""
     kept: dict[bytes, Any] = {}
 
     def again(x: np.ndarray) -> Any:

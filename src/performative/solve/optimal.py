@@ -12,7 +12,7 @@ from performative._base.messages import coded, warn
 from performative.facts import cites
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import minimise, nearer
+from performative.solve.minimize import minimize, nearer
 from performative.solve.probes import lower_afar, lower_beside
 from performative.solve.roots import TOLERANCE, allowed, escaped, faded, is_new, natural_residual, scatter
 from performative.solve.sampling import check_samples, point_error, tell_error
@@ -38,7 +38,7 @@ def optimal_point(
 ) -> Theta | Solution:
     """theta_PO = argmin_theta f(theta; theta), in closed form where the population has one.
 
-    Else the performative risk is minimised by its exact gradient, which goes through the distribution map (a
+    Else the performative risk is minimized by its exact gradient, which goes through the distribution map (a
     sample is a pushforward of randomness that does not know theta). The risk need not be convex, so this is
     done from several starts: `start` (None for zeros) and, in `starts`, a list of models or a number of
     scattered ones. The best is taken; report=True returns a `Solution` with the other local optima in
@@ -64,7 +64,7 @@ def optimal_point(
         if not known:
             why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
             text = (
-                f"optimal_point: no minimiser of the performative risk was found: {why}. "
+                f"optimal_point: no minimizer of the performative risk was found: {why}. "
                 "Give the problem a domain, such as pf.Box(lo, hi), or other `starts`."
             )
             raise ValueError(coded("no-optimal-point", text))
@@ -129,7 +129,7 @@ def _local_minima(
     def descend(start: np.ndarray) -> None:
         nonlocal far, least
         for _ in range(_TURNS):
-            x = minimise(land, view, start)
+            x = minimize(land, view, start)
             if escaped(start, x) or (land.domain is None and faded(view, origin, x)):
                 far = True
                 return

@@ -14,7 +14,7 @@ from performative.facts import cites
 from performative.problem import Problem
 from performative.schedules import Constant, as_schedule
 from performative.solve.landscape import Landscape, View, survey
-from performative.solve.minimise import minimise, nearer
+from performative.solve.minimize import minimize, nearer
 from performative.solve.roots import allowed, escaped, natural_residual, scatter
 from performative.solve.sampling import check_samples, point_error, spread, tell_error
 from performative.solve.worlds import first_worlds, moved_worlds
@@ -41,7 +41,7 @@ def repeated_risk_minimization(
 
     Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable
     point where Phi contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ;
-    theta_k) has no minimiser, or no unique one, it is refused: give the problem a domain.
+    theta_k) has no minimizer, or no unique one, it is refused: give the problem a domain.
 
     spells: how often the world moves under each model. Only data that remember past models notice (`Sluggish`):
 
@@ -117,7 +117,7 @@ def _best_response(land: Landscape, deployed: np.ndarray, worlds: World, number:
         starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
     found = []
     for start in nearer(land, lambda land: land.decoupled(deployed, worlds), starts):
-        x = minimise(land, view, start)
+        x = minimize(land, view, start)
         if escaped(start, x):
             raise ValueError(_refusal(number, "falls without bound"))
         found.append(x)
@@ -126,7 +126,7 @@ def _best_response(land: Landscape, deployed: np.ndarray, worlds: World, number:
     if residual > allowed(view, best):
         raise ValueError(_refusal(number, f"was not brought to a minimum (residual {residual:.3g})"))
     if land.domain is None and _flat(view, deployed, best):
-        raise ValueError(_refusal(number, "is flat in some direction: its minimiser is not unique, or infinite"))
+        raise ValueError(_refusal(number, "is flat in some direction: its minimizer is not unique, or infinite"))
     return best
 
 
@@ -150,7 +150,7 @@ def _convex(view: View, x: np.ndarray) -> bool:
 def _flat(view: View, start: np.ndarray, x: np.ndarray) -> bool:
     """Whether the curvature at x is singular, each coordinate measured by what it had at start and end.
 
-    A risk without a minimiser (separable classes, no penalty) ends far out where all curvature has died away.
+    A risk without a minimizer (separable classes, no penalty) ends far out where all curvature has died away.
     """
     first, last = view.slope(start), view.slope(x)
     if first is None or last is None:

@@ -108,7 +108,7 @@ def walk(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
 
 
 def bracketed_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """One dimension: a root between each two neighbouring points where the natural map changes sign."""
+    """One dimension: a root between each two neighboring points where the natural map changes sign."""
     from scipy import optimize
 
     def value(x: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from performative.plotting import Recorded, check_axes, pick_quantity, plot_history
 from performative.sweep.names import name_of
 
-# Lines that a legend can name; more are told apart by a scale of colours.
+# Lines that a legend can name; more are told apart by a scale of colors.
 _LEGEND = 12
 
 
@@ -47,8 +47,8 @@ def _lines(sweep: Swept, quantity: str | None, ax: Any) -> Any:
     from matplotlib import colormaps
 
     count = len(sweep.settings)
-    colours = colormaps["viridis"](np.linspace(0, 0.9, count))
-    ax.set_prop_cycle(color=colours)
+    colors = colormaps["viridis"](np.linspace(0, 0.9, count))
+    ax.set_prop_cycle(color=colors)
     for setting, history in zip(sweep.settings, sweep.histories, strict=True):
         plot_history(history, quantity, ax, name_of(setting))
     if count > 1 and count <= _LEGEND:

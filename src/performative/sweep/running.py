@@ -14,10 +14,10 @@ import numpy as np
 
 from performative._base.describe import describe
 from performative._base.messages import tell
-from performative._engine.books import write_history
+from performative._engine.assemble import write_history
 from performative._engine.cautions import caution_before, judge
 from performative._engine.checkpoint import Checkpoint, RunFolder
-from performative._engine.chunk import Frozen, Watch
+from performative._engine.chunk import RecordConfig, RunInputs
 from performative._engine.clock import Clock
 from performative._engine.drive import drive
 from performative._engine.executors import AbstractExecutor, pick_executor
@@ -119,7 +119,7 @@ def _sweep(
         # Before they are stacked: what marks the leaves that vary must have the same layout.
         laid_out = [dataclasses.replace(ready[i], compute=compute) for i in group]
         fixed = _stack(laid_out, repeat_keys(seed, repeats), precision)
-        watch = Watch(record.every, record.theta == "all", pick_executor(options.executor, how))
+        watch = RecordConfig(record.every, record.theta == "all", pick_executor(options.executor, how))
         told = about(how, seed, first, 0.0, compute) | {"label": f"{how.name} x {len(group)}"}
         with contextlib.ExitStack() as stack:
             books, every = None, None
@@ -146,7 +146,7 @@ def _sweep(
 
 
 def _identity(
-    whole: list[tuple[Problem, Algorithm]], start: Any, seed: int, repeats: int, watch: Watch, options: Options
+    whole: list[tuple[Problem, Algorithm]], start: Any, seed: int, repeats: int, watch: RecordConfig, options: Options
 ) -> dict[str, Any]:
     """What makes a program of a sweep the same program, for its checkpoint."""
     return {
@@ -215,7 +215,7 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array))
 
 
-def _stack(setups: list[Setup], keys: Any, dtype: Any) -> Frozen:
+def _stack(setups: list[Setup], keys: Any, dtype: Any) -> RunInputs:
     """Leaves that differ get a leading axis of settings, the others stay shared."""
     columns = list(zip(*(jax.tree.leaves(setup) for setup in setups), strict=True))
     structure = jax.tree.structure(setups[0])
@@ -225,4 +225,4 @@ def _stack(setups: list[Setup], keys: Any, dtype: Any) -> Frozen:
         values.append(np.stack([np.asarray(c) for c in column]) if varies else column[0])
         axes.append(0 if varies else None)
     setup = on_device(jax.tree.unflatten(structure, values), dtype)
-    return Frozen(setup, keys, jax.tree.unflatten(structure, axes), len(setups))
+    return RunInputs(setup, keys, jax.tree.unflatten(structure, axes), len(setups))

@@ -24,11 +24,11 @@ def is_fitted_model(theta: Any) -> bool:
 
 
 def linear_scores(
-    model: Any, names: tuple[str, ...], centre: Any, spread: Any, classes: tuple[Any, Any]
+    model: Any, names: tuple[str, ...], center: Any, spread: Any, classes: tuple[Any, Any]
 ) -> tuple[Float[np.ndarray, " d"], float]:
-    """theta and b such that theta.(raw - centre) / spread + b is the model's score of class 1, for every raw row.
+    """theta and b such that theta.(raw - center) / spread + b is the model's score of class 1, for every raw row.
 
-        b = f(centre),      theta_j = f(centre + spread_j e_j) - b
+        b = f(center),      theta_j = f(center + spread_j e_j) - b
 
     f is the model's own decision_function, so that scalers in a Pipeline and the order of its columns are its own
     business. What is not linear in the features shows at other points, and is refused.
@@ -37,10 +37,10 @@ def linear_scores(
     _check_kind(model, kind)
     sign = _read_classes(model, kind, classes)
     columns = _read_columns(model, kind, names)
-    centre, spread = np.asarray(centre, np.float64), np.asarray(spread, np.float64)
+    center, spread = np.asarray(center, np.float64), np.asarray(spread, np.float64)
 
     def score(rows: np.ndarray) -> np.ndarray:
-        return sign * _decide(model, kind, centre + spread * rows, names, columns)
+        return sign * _decide(model, kind, center + spread * rows, names, columns)
 
     unit = score(np.vstack([np.zeros(len(names)), np.eye(len(names))]))
     theta, b = unit[1:] - unit[0], float(unit[0])

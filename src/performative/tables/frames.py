@@ -18,7 +18,7 @@ class Columns:
     """Names of theta's entries, and the scaling that turns raw features into the ones that theta sees."""
 
     names: tuple[str, ...]
-    centre: tuple[float, ...]
+    center: tuple[float, ...]
     spread: tuple[float, ...]
     clients: tuple[str, ...]
     intercept: bool
@@ -26,8 +26,8 @@ class Columns:
 
     def start(self, model: Any) -> np.ndarray:
         """theta from a fitted scikit-learn classifier on the raw features: same scores, our scaling."""
-        features = self.names[: len(self.centre)]
-        theta, offset = linear_scores(model, features, self.centre, self.spread, self.classes)
+        features = self.names[: len(self.center)]
+        theta, offset = linear_scores(model, features, self.center, self.spread, self.classes)
         if self.intercept:
             return np.append(theta, offset)
         if abs(offset) > 1e-9 * max(float(np.max(np.abs(theta))), 1e-300):
@@ -97,8 +97,8 @@ def read_frame(
     for i, name in enumerate(features):
         check_finite("from_frame", **{f"column {name!r}": raw[:, i]})
     labels, classes = _read_labels(frame[label], label, positive)
-    centre, spread = scale_columns(raw, [str(c) for c in features], standardize)
-    x = (raw - centre) / spread
+    center, spread = scale_columns(raw, [str(c) for c in features], standardize)
+    x = (raw - center) / spread
     names = [str(f) for f in features]
     if intercept:
         x, names = np.column_stack([x, np.ones(len(x))]), [*names, "intercept"]
@@ -121,7 +121,7 @@ def read_frame(
             f"strength must be a number, one a client ({len(groups)} of them: {who[:5]}) or {{client: number}}; "
             f"got shape {strength.shape}."
         )
-    columns = Columns(tuple(names), tuple(centre.tolist()), tuple(spread.tolist()), tuple(who), intercept, classes)
+    columns = Columns(tuple(names), tuple(center.tolist()), tuple(spread.tolist()), tuple(who), intercept, classes)
     movable = tuple(features.index(name) for name in wanted)
     return ClientTables(tables, answers, count, strength, movable, columns)
 

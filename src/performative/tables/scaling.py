@@ -1,4 +1,4 @@
-"""Centre and spread of a table's columns, and what is odd about them."""
+"""Center and spread of a table's columns, and what is odd about them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _QUARTILES = 1.3489795003921634
 def scale_columns(
     raw: Float[np.ndarray, "n d"], names: list[str], standardize: Any
 ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
-    """Centre and spread of each column, such that theta sees (raw - centre) / spread.
+    """Center and spread of each column, such that theta sees (raw - center) / spread.
 
     True:     mean and standard deviation
     "robust": median and (upper - lower quartile) / 1.349, the standard deviation of a normal law with these quartiles.

@@ -54,7 +54,7 @@ class RowFile:
     def read(self, client: Any, sample: Any) -> np.ndarray:
         """Rows `sample` of clients `client` (whole numbers from 0 that broadcast), as they are stored.
 
-        Each row is read once, in the order of the file; neighbours are read together. Reading, unlike a mapping of the
+        Each row is read once, in the order of the file; neighbors are read together. Reading, unlike a mapping of the
         file into memory, leaves nothing behind in the process, and a file cut short is an error, not a crash.
         """
         place = np.asarray(np.asarray(client, np.int64) * self.shape[1] + np.asarray(sample))
@@ -67,7 +67,7 @@ class RowFile:
         """Different rows of the file [N * m, ...], in ascending order."""
         out = np.empty((len(rows), *self.shape[2:]), self.dtype)
         flat = out.reshape(len(rows), self.width // out.itemsize)
-        # A piece starts where the row before is not the neighbour, and again after every so many bytes.
+        # A piece starts where the row before is not the neighbor, and again after every so many bytes.
         starts = np.arange(len(rows)) % max(1, _BLOCK // self.width) == 0
         starts[1:] |= rows[1:] != rows[:-1] + 1
         first = np.flatnonzero(starts)

@@ -100,7 +100,7 @@ def build_case(
         lambda leaf: leaf + jnp.asarray(0.3 * rng.standard_normal((INSTANCES, *leaf.shape)), dtype), start
     )
     keys = jax.random.split(jax.random.key(seed), INSTANCES)
-    state = init_state(setup, start, not algorithm.participation.everyone)
+    state = init_state(setup, start, not algorithm.participation.is_full)
     use, inputs, memory = BUILDERS[slot](setup, state, keys, thetas)
     held = {
         "population": setup.problem.population,

@@ -35,7 +35,7 @@ def check_part(
     sweeps            numbers can be given a leading axis of settings
     saves             memory survives being written as plain arrays (no pickle) and read back
     padding           NaN in rows that do not count (spare, masked, past the end of a table) changes nothing
-    relabelling       renaming the clients renames the result and changes nothing else
+    relabeling       renaming the clients renames the result and changes nothing else
     sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
     in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory bitwise as
                       it was; the part traces where everyone computes, and a population gives the same result there
@@ -45,7 +45,7 @@ def check_part(
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)
 
     A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one
-    client at a time cannot break `relabelling`. Without `problem` it is a tiny strategic one of seven clients.
+    client at a time cannot break `relabeling`. Without `problem` it is a tiny strategic one of seven clients.
 
     part:      a population, estimator, participation, channel, aggregator, batch, schedule or domain
     problem:   a small problem that the part fits; for a population, one whose loss takes its samples

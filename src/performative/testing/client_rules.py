@@ -94,7 +94,7 @@ def _by_client(tree: Any, clients: int, move: Callable[[Any], Any]) -> Any:
     return jax.tree.map(act, tree)
 
 
-def relabelling_of_aggregators(case: Case) -> bool:
+def relabeling_of_aggregators(case: Case) -> bool:
     """Other names for the clients and another order of the rows give the same move."""
     clients = case.setup.weights.shape[0]
     perm = jnp.asarray(np.random.default_rng(1).permutation(clients), jnp.int32)
@@ -131,7 +131,7 @@ def sitting_out_of_aggregators(case: Case) -> bool:
     return met
 
 
-def relabelling_of_participation(case: Case) -> bool:
+def relabeling_of_participation(case: Case) -> bool:
     """Means of weight and work over many draws move with the clients (within five standard errors)."""
     clients, dtype = case.setup.weights.shape[0], case.setup.weights.dtype
     perm = np.random.default_rng(1).permutation(clients)

@@ -35,7 +35,7 @@ def cohort(case: Case) -> bool:
         assert np.all(np.isfinite(weight)) and np.all(weight >= 0), (
             f"weights are finite and >= 0; got {weight.tolist()}."
         )
-        if part.everyone:
+        if part.is_full:
             assert np.array_equal(ids, np.arange(clients)), (
                 f"`everyone` means ids 0, 1, ... in order; got {ids.tolist()}."
             )
@@ -56,7 +56,7 @@ def nodes(case: Case) -> bool:
     @compiled
     def look(population: Any, client: Any) -> Any:
         mine = slice_client(population, client)
-        noise, share = mine.nodes(theta, 64)
+        noise, share = mine.quadrature(theta, 64)
         worlds = mine.init(theta, loss), mine.settle(theta, loss)
         return noise, share, worlds, jax.vmap(lambda u: mine.sample(u, worlds[1], theta))(noise)
 
@@ -73,7 +73,7 @@ def nodes(case: Case) -> bool:
 
 
 def expectations(case: Case) -> bool:
-    """E[arctan z] over `nodes_within` is that over draws, up to chance: arctan, since data need not have a mean."""
+    """E[arctan z] by `quadrature_within` is that over draws, up to chance; arctan, as data need not have a mean."""
     loss, theta = case.setup.problem.loss, case.state.theta
 
     def rows(mine: Any, noise: Any, world: Any) -> Any:
@@ -87,7 +87,7 @@ def expectations(case: Case) -> bool:
     def look(population: Any, client: Any, key: Any) -> Any:
         mine = slice_client(population, client)
         world = mine.deploy(mine.init(theta, loss), theta, loss)
-        noise, share = mine.nodes_within(world, theta, _DRAWS)
+        noise, share = mine.quadrature_within(world, theta, _DRAWS)
         drawn = rows(mine, mine.draw(key, (_DRAWS,), theta), world)
         return share @ rows(mine, noise, world), jnp.mean(drawn, axis=0), jnp.std(drawn, axis=0)
 
@@ -157,13 +157,13 @@ SLOT_RULES: dict[str, dict[str, Callable[[Case], bool]]] = {
     "estimator": {"padding": client_rules.padding_of_batches, "in_a_round": client_rules.in_a_round},
     "participation": {
         "cohort": cohort,
-        "relabelling": client_rules.relabelling_of_participation,
+        "relabeling": client_rules.relabeling_of_participation,
         "in_a_round": client_rules.in_a_round,
     },
     "channel": {"in_a_round": client_rules.in_a_round},
     "aggregator": {
         "padding": client_rules.padding_of_cohorts,
-        "relabelling": client_rules.relabelling_of_aggregators,
+        "relabeling": client_rules.relabeling_of_aggregators,
         "sitting_out": client_rules.sitting_out_of_aggregators,
         "in_a_round": client_rules.in_a_round,
     },

@@ -23,7 +23,7 @@ INSTANCES = 3
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Jit with the compiler's optimisations off: a check runs once, so compiling is its whole cost."""
+    """Jit with the compiler's optimizations off: a check runs once, so compiling is its whole cost."""
     jit: Any = eqx.filter_jit  # hands on what jax.jit takes, though its signature does not say so
     return jit(function, compiler_options={"xla_backend_optimization_level": 0})
 

@@ -3,7 +3,7 @@
     sigma = c z,   z the noise multiplier;   phi = d z^2 / T
 
 Li, Yemini, Wai 2024, Corollaries 3.7 and 3.8. The noise is a multiplier, so that a calibrated one can be used:
-(14), z^2 = T log(1 / delta) / (m epsilon)^2, does not give the privacy that it names. These minimise a worst-case
+(14), z^2 = T log(1 / delta) / (m epsilon)^2, does not give the privacy that it names. These minimize a worst-case
 bound, not the error: where large gradients are rare a smaller clip is better.
 """
 
@@ -19,7 +19,7 @@ from performative.theory.index import numbered
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """step, clip: what minimises the bound, or was given; bound: its value there; unmet: why there is no minimum.
+    """step, clip: what minimizes the bound, or was given; bound: its value there; unmet: why there is no minimum.
 
     step is None where a schedule or `kappa` stands for it.
     """
@@ -30,17 +30,17 @@ class Choice:
     unmet: tuple[str, ...] = ()
 
 
-@numbered("002", "Corollary 3.7", "the constant step that minimises the bound")
+@numbered("002", "Corollary 3.7", "the constant step that minimizes the bound")
 @checked
 def optimal_step(
     given: ClippedAssumptions, clip: float, rounds: Count, sigma: float = 0.0, printed: bool = False
 ) -> Choice:
-    """Corollary 3.7: the constant step that minimises the bound after T rounds.
+    """Corollary 3.7: the constant step that minimizes the bound after T rounds.
 
         (1 - mu~ g)^T |theta_0 - theta_PS|^2 + c_1 g / mu~ + C_1 / mu~^2     at
         g = (1 - Delta^(1 / (T - 1))) / mu~,   Delta = c_1 / (T mu~^2 |theta_0 - theta_PS|^2)
 
-    Differs from the paper: (15), log(1 / Delta) / (mu~ T), minimises the same with exp(-mu~ g T) for the product:
+    Differs from the paper: (15), log(1 / Delta) / (mu~ T), minimizes the same with exp(-mu~ g T) for the product:
     close for many rounds, off by a tenth for five, and it can exceed 1 / mu~. Its Delta has 2 c_1, which a constant
     step does not need, and c_1 = 2 (c^2 + G^2) + d sigma^2. With Delta >= 1 no step helps: the bound is least at 0,
     and (15) is not positive.
@@ -62,7 +62,7 @@ def optimal_step(
 
 
 def least_step(slope: float, mu: float, distance: float, rounds: int) -> float:
-    """The g in [0, 1 / mu] that minimises (1 - mu g)^T distance + slope g."""
+    """The g in [0, 1 / mu] that minimizes (1 - mu g)^T distance + slope g."""
     delta = slope / (rounds * mu * distance)
     if delta >= 1.0:
         return 0.0
@@ -75,7 +75,7 @@ def _exponential_step(slope: float, mu: float, distance: float, rounds: int) -> 
 
 @checked
 def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: float) -> Choice:
-    """The clip that minimises Theorem 3.4's recursion after the given steps, for noise c z.
+    """The clip that minimizes Theorem 3.4's recursion after the given steps, for noise c z.
 
         C_1 S_1 / mu~ + c^2 (1 + d z^2) S_2   at   c = G / (1 + mu~ (1 + d z^2) S_2 / S_1)
 
@@ -92,7 +92,7 @@ def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: float) -> C
     return Choice(None, given.G / (1 + ratio), start + S1 / mu * given.G**2 * ratio / (1 + ratio))
 
 
-@numbered("002", "Corollary 3.8", "the clip that minimises the bound as T grows")
+@numbered("002", "Corollary 3.8", "the clip that minimizes the bound as T grows")
 @checked
 def optimal_clip_limit(given: ClippedAssumptions, phi: float, kappa: float, printed: bool = False) -> Choice:
     """Corollary 3.8: the clip as T grows with the privacy held fixed, so that d sigma^2 = c^2 phi T.

@@ -48,11 +48,11 @@ class FederatedAssumptions:
 class GradientBound:
     """A bound on min_{t < T} E |grad F(x_t)|^2 (in fact on the mean over t), by its causes.
 
-    optimisation: what is left of the start; noise: sampling; participation: who was drawn; drift: local steps
+    optimization: what is left of the start; noise: sampling; participation: who was drawn; drift: local steps
     unmet:        preconditions that the given numbers break; if there are any, nothing is proved
     """
 
-    optimisation: float
+    optimization: float
     noise: float
     participation: float
     drift: float
@@ -61,7 +61,7 @@ class GradientBound:
     @property
     def total(self) -> float:
         """The bound."""
-        return self.optimisation + self.noise + self.participation + self.drift
+        return self.optimization + self.noise + self.participation + self.drift
 
 
 @numbered("004", "client drift; partial participation", "mean E |grad F|^2 of FedAvg, four terms, with constants")

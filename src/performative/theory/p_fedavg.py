@@ -75,7 +75,7 @@ def p_fedavg(
     root: 4E^2 + 2E with full participation, else 4E^2 + 10E + 6.
     Differs from the paper, unless printed=True:
     - 2 sigma^2 in eta_0 is divided by E |theta_0 - theta_PS|^2, as Lemma B.2 has it;
-    - gamma also honours eta_0 <= mu_tilde / c2, which Lemma B.1 needs;
+    - gamma also honors eta_0 <= mu_tilde / c2, which Lemma B.1 needs;
     - Theorem 3.3's root takes c3, like 3.2;
     - the induction behind eta_0 takes 3 (4 c1 eta + 4 c2 eta^2 + u) <= c1 c3 + c2 / 6 for granted (u = 0,
       1/K or (N-K)/(K(N-1))): true where L is about 1 or more, else the left side at the largest step is used.

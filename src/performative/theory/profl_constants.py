@@ -100,7 +100,7 @@ def _points(low: np.ndarray, high: np.ndarray, points: int) -> np.ndarray:
     if axes > 12:
         raise ValueError(f"lemma_5_6 searches boxes of at most 12 coordinates in all; got {axes}.")
     corners = np.stack(np.meshgrid(*([[0.0, 1.0]] * axes), indexing="ij"), -1).reshape(-1, axes)
-    # Kronecker's lattice with the generalised golden ratio, the root of x^(axes + 1) = x + 1: even in any dimension.
+    # Kronecker's lattice with the generalized golden ratio, the root of x^(axes + 1) = x + 1: even in any dimension.
     golden = 2.0
     for _ in range(64):
         golden = (1.0 + golden) ** (1.0 / (axes + 1))

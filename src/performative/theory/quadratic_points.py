@@ -121,7 +121,7 @@ def settled_point(
         sum_i c_i R_i (slope_i x - mean_i) = 0,   R_i = (1 - (1 - eta slope_i)^tau_i) / slope_i
 
     c_i = p_i for FedAvg and tau_eff p_i / tau_i for FedNova, tau_eff = sum_i p_i tau_i. As eta -> 0 that is the
-    minimiser of sum w_i F_i, with `objective_weights` or p. Data that react: slope_i = 1 - eps_i. A round multiplies an
+    minimizer of sum w_i F_i, with `objective_weights` or p. Data that react: slope_i = 1 - eps_i. A round multiplies an
     error by 1 - sum_i c_i R_i slope_i. Where that is 1 or more in size nothing settles, and it is refused:
     `attracting=False` names the point that rounds run away from.
     """

@@ -17,10 +17,10 @@ from performative.theory.index import numbered
 # Unequal work.
 
 
-@numbered("004", "mismatched objective", "weights of the objective that FedAvg minimises")
+@numbered("004", "mismatched objective", "weights of the objective that FedAvg minimizes")
 @checked
 def objective_weights(weights: Values, local_steps: Values) -> np.ndarray:
-    """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it really minimises; FedNova's are p_i.
+    """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it really minimizes; FedNova's are p_i.
 
     The limit of small steps, and exact where all clients have the same curvature and one step (see `settled_point`).
     """
@@ -49,7 +49,7 @@ def _read_work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
 @numbered("004", "mismatched objective, bound", "|grad F|^2 where FedAvg settles")
 @checked
 def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) -> float:
-    """|grad F|^2 at the minimiser of FedAvg's objective is at most chi^2 times sum_i w_i |grad F_i|^2 there.
+    """|grad F|^2 at the minimizer of FedAvg's objective is at most chi^2 times sum_i w_i |grad F_i|^2 there.
 
         chi^2 = sum_i (p_i - w_i)^2 / w_i
 
@@ -148,7 +148,7 @@ def biased_selection(given: SelectionAssumptions, eta: Values) -> SelectionBound
 def selection_floor(given: SelectionAssumptions) -> float:
     """F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1) wherever the chosen gradients balance, for convex F_i.
 
-    There x_inf minimises sum w_i F_i, so that rho_bar (F(x_inf) - min F + Gamma) <= sum w_i (F_i(x_inf) - min F_i) <=
+    There x_inf minimizes sum w_i F_i, so that rho_bar (F(x_inf) - min F + Gamma) <= sum w_i (F_i(x_inf) - min F_i) <=
     rho_tilde Gamma. The slide's second term, with the constant 1. With ties the weights are a mixture of those near by.
     """
     return given.bias

@@ -51,7 +51,7 @@ def best_local_steps(steps: Callable[[int], float], cost: float, limit: Count = 
     """The E in 1, ..., limit of the least `total_time`; steps(E) is T.
 
     For instance `lambda E: steps_to_accuracy(theorem_3_1(given, E), 0.01)`. Where the drift term decides gamma, the
-    bounds make T / E grow with E, so that E = 1 is their minimiser whatever C is; the real error says otherwise
+    bounds make T / E grow with E, so that E = 1 is their minimizer whatever C is; the real error says otherwise
     (`gaussian_local_steps`).
     Differs from the paper, which says that T / E first grows and then falls: its own gamma is of order E^2 log E,
     so it grows without end; and B_1, B_2, which it calls almost constant in E, grow as c6 / K does.

@@ -6,7 +6,7 @@ import signal
 import time
 
 from performative.live.loopback import processes
-from performative.live.loopback.census import wait_for
+from performative.live.loopback.process_table import wait_for
 
 CLIENTS = 2
 DEADLINE = 8.0

@@ -13,9 +13,9 @@ pytest.importorskip("flwr", reason="the extra performative[flower] is not instal
 
 from performative.live import app as apps
 from performative.live.loopback import processes
-from performative.live.loopback.census import living, members, send, started, wait_for
 from performative.live.loopback.commands import environment
 from performative.live.loopback.interrupts import interrupts_held
+from performative.live.loopback.process_table import living, members, send, started, wait_for
 from performative.live.loopback.site import Site
 
 

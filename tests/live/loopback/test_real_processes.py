@@ -17,9 +17,9 @@ pytest.importorskip("flwr", reason="the extra performative[flower] is not instal
 from echoes import CLIENTS, DEADLINE, check_round, kill_and_wait, make_app, run
 
 from performative.live.loopback import processes
-from performative.live.loopback.census import members, started, wait_for
 from performative.live.loopback.certificates import make_certificates, make_key
 from performative.live.loopback.commands import FederationError, command, environment
+from performative.live.loopback.process_table import members, started, wait_for
 from performative.live.loopback.shims import write_shims
 from performative.live.loopback.site import Site
 

@@ -175,7 +175,7 @@ class TestObserved:
 
     def test_theta_does_not_move_the_rows(self):
         mine = slice_client(jax.tree.map(jnp.asarray, Observed(X, LABELS, COUNT)), 3)
-        noise, weight = mine.nodes(jnp.zeros(3), 8)
+        noise, weight = mine.quadrature(jnp.zeros(3), 8)
         for theta in (np.zeros(3), np.full(3, 1e6)):
             x, y = jax.vmap(lambda u, theta=theta: mine.sample(u, None, jnp.asarray(theta)))(noise)
             np.testing.assert_allclose(x[:4], X[3][:4], rtol=1e-6)
@@ -235,7 +235,7 @@ class TestObserve:
         def mean(population):
             traces.append(1)
             mine = slice_client(population, 0)
-            noise, weight = mine.nodes(jnp.zeros(3), 8)
+            noise, weight = mine.quadrature(jnp.zeros(3), 8)
             return jnp.sum(weight[:, None] * jax.vmap(lambda u: mine.sample(u, None, None))(noise), axis=0)
 
         for n in (5, 6, 8):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import performative as pf
-from performative.data.catalogue import DataSet
+from performative.data.catalog import DataSet
 
 
 class Tired(pf.populations.AbstractPopulation):
@@ -46,7 +46,7 @@ class Near(eqx.Module):
     reach: Any = pf.number(default=1.0)
 
     def __call__(self, view):
-        return jnp.abs(view.theta - self.to) <= self.reach
+        return jnp.abs(view.theta - self.to) <= self.effective_step
 
 
 class Diary:

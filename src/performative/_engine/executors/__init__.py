@@ -18,7 +18,7 @@ def pick_executor(executor: Any, algorithm: Algorithm) -> AbstractExecutor:
     """By name or as it is; for None `Dense` where everyone takes part, `Gather` where only some do."""
     check_executor(executor)
     if executor is None:
-        executor = "dense" if algorithm.participation.everyone else "gather"
+        executor = "dense" if algorithm.participation.is_full else "gather"
     return _NAMED[executor] if isinstance(executor, str) else executor
 
 

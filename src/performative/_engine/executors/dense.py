@@ -19,7 +19,7 @@ class Dense(AbstractExecutor):
         self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
         drawn: Draws | None = None,
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
-        if not setup.algorithm.participation.everyone:
+        if not setup.algorithm.participation.is_full:
             cohort = spread_out(cohort, setup.weights.shape[0])
         population = setup.problem.population
         axes = client_axes(population)

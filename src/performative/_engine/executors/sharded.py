@@ -24,7 +24,7 @@ class Sharded(AbstractExecutor):
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
         assert setup.mesh is not None
         cohort, drawn = fill_up(cohort, drawn, setup.weights.shape[0], setup.mesh)
-        inner = Dense() if setup.algorithm.participation.everyone else Gather()
+        inner = Dense() if setup.algorithm.participation.is_full else Gather()
         return inner.run(setup, cohort, broadcast, memory, keys, drawn)
 
     def mesh(self) -> Mesh:

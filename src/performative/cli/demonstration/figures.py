@@ -7,10 +7,10 @@ import numpy as np
 
 from performative.cli.demonstration.outcome import Outcome
 from performative.cli.demonstration.words import QUESTIONS
-from performative.plotting import COLOURS, plot_history
+from performative.plotting import COLORS, plot_history
 from performative.report.theme import saved, shade, theme
 
-_BLUE, _ORANGE, _GREEN, _PURPLE = COLOURS[:4]
+_BLUE, _ORANGE, _GREEN, _PURPLE = COLORS[:4]
 
 
 def overview(outcome: Outcome) -> bytes:
@@ -45,9 +45,9 @@ def _draw_scores(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None
     before, after = outcome.scores
     low, high = np.quantile(np.concatenate([before, after]), (0.001, 0.999))
     edges = np.linspace(low, high, 45)
-    for values, colour, label in ((before, _BLUE, "before deployment"), (after, _ORANGE, "after deployment")):
-        ax.hist(values, edges, color=shade(colour), alpha=0.3, density=True)
-        ax.hist(values, edges, color=shade(colour), histtype="step", linewidth=1.6, density=True, label=label)
+    for values, color, label in ((before, _BLUE, "before deployment"), (after, _ORANGE, "after deployment")):
+        ax.hist(values, edges, color=shade(color), alpha=0.3, density=True)
+        ax.hist(values, edges, color=shade(color), histtype="step", linewidth=1.6, density=True, label=label)
     ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=1.0, linestyle="--")
     ax.annotate(
         "refused →",
@@ -73,9 +73,9 @@ def _draw_distances(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> N
 
 
 def _draw_cost(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:
-    colours = (_BLUE, _ORANGE, _GREEN, _PURPLE)
-    for row, (model, colour) in enumerate(zip(outcome.models, colours, strict=True)):
-        here = shade(colour)
+    colors = (_BLUE, _ORANGE, _GREEN, _PURPLE)
+    for row, (model, color) in enumerate(zip(outcome.models, colors, strict=True)):
+        here = shade(color)
         expected, deployed = 100 * model.expected_accuracy, 100 * model.deployed_accuracy
         if abs(expected - deployed) > 0.05:
             arrow = {"arrowstyle": "-|>", "color": here, "linewidth": 1.6, "shrinkA": 5, "shrinkB": 5}

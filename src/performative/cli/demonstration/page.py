@@ -10,7 +10,7 @@ from performative.report.html import document, picture, table
 _TITLE = "When deploying the model changes the data"
 _LEAD = (
     "Ten banks learn one model of who will default, without sharing their files. Applicants see the scores "
-    "and answer: they change what they can (card utilisation, debt ratio, open lines, new enquiries), at "
+    "and answer: they change what they can (card utilization, debt ratio, open lines, new enquiries), at "
     "some banks hardly, at others a lot. The applicants are made up; everything else is computed."
 )
 _DESCRIPTIONS = (
@@ -21,7 +21,7 @@ _DESCRIPTIONS = (
 _NEXT = """import pandas as pd, performative as pf
 
 problem = pf.Problem.from_frame(pd.read_csv("people.csv"), client="bank", label="default",
-                                strategic=["utilisation"], strength=1.0)
+                                strategic=["utilization"], strength=1.0)
 history = pf.run(problem, pf.p_fedavg(rate=0.1, local_steps=5, batch=pf.Fixed(16)), rounds=200, repeats=8)
 history.plot("performative_risk").figure.savefig("risk.png")"""
 

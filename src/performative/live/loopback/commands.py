@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from performative.live.loopback.census import CHILDREN, MARK
+from performative.live.loopback.process_table import CHILDREN, MARK
 from performative.live.loopback.site import Site
 
 # Console scripts lie beside the interpreter that runs us (a link in an environment, hence not resolved).

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from performative._base.files import write_whole
-from performative.live.loopback.census import end, identity, living, members, recorded, send, session, wait_for
 from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
 from performative.live.loopback.commands import FederationError, command, flwr, spawn, tail
 from performative.live.loopback.interrupts import interrupts_held
+from performative.live.loopback.process_table import end, identity, living, members, recorded, send, session, wait_for
 from performative.live.loopback.site import CONNECTION, Site
 
 
@@ -193,7 +193,7 @@ def _start_superlink(site: Site) -> bool:
 
 def _open_doors(site: Site, settings: dict[str, Any]) -> subprocess.Popen[bytes]:
     """One process imports everything and, once told to go, becomes a supervisor for each client."""
-    arguments = [sys.executable, "-m", "performative.live.loopback.door", str(site.folder), json.dumps(settings)]
+    arguments = [sys.executable, "-m", "performative.live.loopback.fork_server", str(site.folder), json.dumps(settings)]
     return spawn(arguments, site, "doors", subprocess.PIPE, OPENBLAS_NUM_THREADS="1")  # threads do not survive a fork
 
 
@@ -255,7 +255,7 @@ def _wait_online(site: Site, clients: int, until: float, timeout: float) -> None
 
 
 def stop(site: Site) -> None:
-    """End everything of the site: nodes first, so that they can say goodbye, then the SuperLink, then the rest."""
+    """End everything of the site: nodes first, so that they can say deregister, then the SuperLink, then the rest."""
     if site.folder.exists():
         site.prepare()
         with _alone(site):
@@ -290,7 +290,7 @@ def running(site: Site) -> dict[str, int]:
 def node_status(site: Site) -> dict[int, str]:
     """Each registered client's status at the SuperLink: registered, online or offline.
 
-    A node that was killed counts as online until its last heartbeat is a minute old, or until it says goodbye.
+    A node that was killed counts as online until its last heartbeat is a minute old, or until it deregisters.
     """
     nodes = {int(node["node-id"]): node["status"] for node in flwr(site, "supernode", "list", CONNECTION)["nodes"]}
     return {c: nodes[entry["node_id"]] for c, entry in site.registry().items() if entry["node_id"] in nodes}

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from performative._base.files import write_whole
-from performative.live.errand import WORKER
-from performative.live.loopback.census import MARK, identity
+from performative.live.dispatch import WORKER
 from performative.live.loopback.commands import COMMANDS, command, environment
+from performative.live.loopback.process_table import MARK, identity
 from performative.live.loopback.shims import DOOR
 from performative.live.loopback.site import Site
 
@@ -73,7 +73,7 @@ class Supervisor:
     client: int
     settings: Mapping[str, Any]
     commands: Mapping[str, Callable[[], object]]  # what is forked; {} when every process is started afresh
-    goodbye: Callable[[Site, int], None]
+    deregister: Callable[[Site, int], None]
     children: dict[int, Child] = field(default_factory=dict)
     kept: dict[str, Kept] = field(default_factory=dict)
     log_from: int = 0
@@ -144,7 +144,7 @@ class Supervisor:
             self.renew("the SuperLink was started again")
 
     def renew(self, why: str) -> None:
-        """A fresh SuperNode: gently, so that it says goodbye; it is killed if that takes too long."""
+        """A fresh SuperNode: gently, so that it deregisters; it is killed if that takes too long."""
         node = self.kept["supernode"]
         node.pause, node.due = SHORTEST_PAUSE, 0.0
         if node.pid is not None:
@@ -315,7 +315,7 @@ class Supervisor:
         os.environ.update(environ)
         name = "flower-supernode" if kind == "supernode" else kind
         if kind == "supernode":
-            self.goodbye(self.site, self.client)
+            self.deregister(self.site, self.client)
         if name not in self.commands:
             path = command(arguments[0]) if kind == "supernode" else arguments[0]
             os.execvpe(path, [path, *arguments[1:]], dict(environ))

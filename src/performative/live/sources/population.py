@@ -158,7 +158,7 @@ class Observed(AbstractPopulation):
     def group(self, noise: Noise, world: None, theta: Theta) -> Any:
         return None if self.classes is None else self.y[noise]
 
-    def nodes(self, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return table_nodes(self.capacity, self.rows)
 
 

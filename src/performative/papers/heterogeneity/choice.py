@@ -37,8 +37,8 @@ def power_of_choice(
     curve = float(ours.weights @ ours.slope) / 2
     excess = {name: curve * (path - ours.stable) ** 2 for name, path in paths.items()}
     late = slice(2 * rounds // 3, None)
-    centre = {name: path[:, late].mean(axis=1) for name, path in paths.items()}  # one a run
-    floors = {name: curve * (centre[name].mean() - ours.stable) ** 2 for name in names}
+    center = {name: path[:, late].mean(axis=1) for name, path in paths.items()}  # one a run
+    floors = {name: curve * (center[name].mean() - ours.stable) ** 2 for name in names}
     goal = excess["d = " + str(few)].mean(axis=0)[0] / 100
     takes = {name: rounds_to(values.mean(axis=0) * (1 - 1e-12), goal) for name, values in excess.items()}
     models = np.linspace(min(p.min() for n, p in paths.items() if "d =" in n), start, 61)
@@ -47,11 +47,11 @@ def power_of_choice(
     middle = candidates[1]
     diagonal, pairs, tilde, Gamma = skews[middle]
     floor_bound = Gamma * (tilde / diagonal - 1)
-    worst = {d: float(np.max(_losses(ours, centre[f"d = {d}"].mean()))) for d in candidates}
+    worst = {d: float(np.max(_losses(ours, center[f"d = {d}"].mean()))) for d in candidates}
     numbers: dict[str, Any] = {
         "stable_point": ours.stable,
-        "unbiased_end": mean(centre[f"d = {few}"]),
-        "chosen_end": mean(centre[f"d = {middle}"]),
+        "unbiased_end": mean(center[f"d = {few}"]),
+        "chosen_end": mean(center[f"d = {middle}"]),
         "chosen_end_exact": points[middle],
         "floor_random": floors[f"d = {few}"],
         "floor_middle": floors[f"d = {middle}"],
@@ -70,8 +70,8 @@ def power_of_choice(
         "worst_loss_random": worst[few],
         "worst_loss_middle": worst[middle],
         "worst_loss_all": worst[most],
-        "attacked_random": float(np.mean(np.abs(centre["attacked, random"] - honest))),
-        "attacked_low": float(np.mean(np.abs(centre["attacked, low"] - honest))),
+        "attacked_random": float(np.mean(np.abs(center["attacked, random"] - honest))),
+        "attacked_low": float(np.mean(np.abs(center["attacked, low"] - honest))),
         "shift_of_point": points[middle] - ours.stable,
     }
     x = np.arange(rounds + 1)

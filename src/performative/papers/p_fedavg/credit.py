@@ -72,7 +72,7 @@ def field(problem: pf.Problem, theta: np.ndarray, reaction: float = 1.0) -> Fiel
 
 
 def solve(effect: str) -> tuple[pf.Problem, np.ndarray, np.ndarray]:
-    """The problem, the minimiser on data before any reaction, and the stable point, by Newton's method."""
+    """The problem, the minimizer on data before any reaction, and the stable point, by Newton's method."""
     problem, _ = pf.cases.strategic_credit("p_fedavg", effect)
     points, theta = [], np.zeros(_parts(problem)[0].x.shape[2])
     for reaction in (0.0, 1.0):
@@ -115,7 +115,7 @@ def schemes(
     effects: list[str], drawn: list[str], batch: int, beta: float, gamma: float, local_steps: int, k: int, rounds: int,
     every: int, points: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Figure 2c, 2d: from the static minimiser, as printed and with a strong reaction."""
+    """Figure 2c, 2d: from the static minimizer, as printed and with a strong reaction."""
     numbers: dict[str, float | tuple[float, float]] = {}
     data = {}
     for effect in effects:

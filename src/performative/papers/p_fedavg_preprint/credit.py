@@ -10,9 +10,9 @@ def batches(
     start: str, drawn: list[str], sizes: list[int], beta: float, gamma: float, local_steps: int, k: int, rounds: int,
     long_rounds: int, every: int, points: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Batch sizes, from the static minimiser or from the stable point itself.
+    """Batch sizes, from the static minimizer or from the stable point itself.
 
-    Beside the runs: noisy steps linearised at the stable point, everyone present, for `long_rounds`.
+    Beside the runs: noisy steps linearized at the stable point, everyone present, for `long_rounds`.
     """
     problem, static, stable = solve("paper")
     at = static if start == "static" else stable
@@ -38,7 +38,7 @@ def batches(
             numbers["two_over_one"] = float(np.exp(np.mean(np.log(ratios))))
     known, lines = field(problem, stable), {}
     for n in sizes:
-        square, spread = _linearised(known, n, beta, gamma, long_rounds * local_steps, at - stable)
+        square, spread = _linearized(known, n, beta, gamma, long_rounds * local_steps, at - stable)
         rms, now = np.sqrt(square), min(rounds * local_steps, len(square) - 1)
         kept = np.arange(0, len(rms), max(1, len(rms) // 200))
         lines[f"batch {n}"] = (kept / local_steps, rms[kept])
@@ -53,12 +53,12 @@ def batches(
         {
             "sizes": curves({f"batch {n}": found["full", n] for n in sizes}, "distance_to_stable"),
             "schemes": curves({name: found[name, middle] for name in drawn}, "distance_to_stable"),
-            "linearised": lay_out(lines),
+            "linearized": lay_out(lines),
         },
     )
 
 
-def _linearised(
+def _linearized(
     at: Field, size: int, beta: float, gamma: float, steps: int, offset: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """E |theta_t - theta_PS|^2 and the standard deviation of |theta_t - theta_PS|^2, [steps + 1].

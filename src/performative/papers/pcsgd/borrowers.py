@@ -15,7 +15,7 @@ import performative as pf
 
 
 class Borrowers(NamedTuple):
-    """A table, how far its people go, and what is minimised."""
+    """A table, how far its people go, and what is minimized."""
 
     x: np.ndarray
     y: np.ndarray
@@ -44,7 +44,7 @@ class Borrowers(NamedTuple):
         return self.x - self.beta * np.outer(self.y, theta / max(self.floor, float(np.linalg.norm(theta))))
 
     def response_error(self, theta: np.ndarray, count: int = 5) -> float:
-        """Largest distance of x under theta from what maximises the utility of Example 2.3, for so many who react."""
+        """Largest distance of x under theta from what maximizes the utility of Example 2.3, for so many who react."""
         chosen = np.flatnonzero(self.y == 1)[:count]
         size = max(self.floor, float(np.linalg.norm(theta)))
         # beta times the utility, negated: both terms are then of one size.
@@ -63,7 +63,7 @@ class Borrowers(NamedTuple):
     def settle(self, clip: float = np.inf) -> np.ndarray:
         """Where the mean of the clipped gradients is zero: theta_PS without a clip, else PCSGD's fixed point."""
         theta = np.full(self.x.shape[1], 0.01)
-        for _ in range(200):  # to the neighbourhood by plain steps, to the point by a root finder
+        for _ in range(200):  # to the neighborhood by plain steps, to the point by a root finder
             theta = theta - 0.5 * self.gradients(theta, clip).mean(axis=0)
         found = root(lambda at: self.gradients(at, clip).mean(axis=0), theta, tol=1e-12)
         if np.linalg.norm(found.fun) > 1e-9:

@@ -76,7 +76,7 @@ def upper_bound(
     p: float, a: float, b: float, beta: float, clip: float, box: float, start: float, scale: float, offset: float,
     sigma: float, rounds: int, repeats: int, horizon: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Theorem 3.4 against runs, its lemmas at every model, Corollary 3.7 against a minimiser."""
+    """Theorem 3.4 against runs, its lemmas at every model, Corollary 3.7 against a minimizer."""
     q = ClippedQuadratic(p, a, b, beta)
     given = q.assumptions(box, start)
     eta = scale / (offset + 1 + np.arange(rounds))
@@ -97,7 +97,7 @@ def upper_bound(
         "looseness_corrected": float(sharp[-1] / measured[-1]),
         "step_condition": float(np.max((eta[:-1] / eta[1:] - 1) / eta[1:]) / (q.mu_tilde / 2)),
         "largest_step": float(eta.max() * q.mu_tilde),
-        "step_against_minimiser": abs(tuned / best - 1),
+        "step_against_minimizer": abs(tuned / best - 1),
         "room_of_lemma_a_2": _change(q, box),
         **_lemmas(q, clip, box),
     }
@@ -157,7 +157,7 @@ def optimal_clips(
     mu: float, L: float, betas: list[float], G: float, distance: float, phi: float, scale: float, offset: float,
     rounds: int, small_phi: float,
 ) -> Outcome:  # fmt: skip
-    """Corollary 3.8 against minimisers of the bounds that it is drawn from."""
+    """Corollary 3.8 against minimizers of the bounds that it is drawn from."""
     low, high = (ClippedAssumptions(mu, L, beta, G, distance) for beta in betas)
     m = high.mu_tilde
 
@@ -176,7 +176,7 @@ def optimal_clips(
         return float(minimize_scalar(function, bounds=(1e-6, G), method="bounded", options={"xatol": 1e-9}).x)
 
     rarely = optimal_clip_limit(high, small_phi, 1.0, printed=True)
-    # What the printed clip minimises is (G - c)^2 / mu~^2 + phi c^2 / mu~.
+    # What the printed clip minimizes is (G - c)^2 / mu~^2 + phi c^2 / mu~.
     there = (G - rarely.clip) ** 2 / m**2 + small_phi * rarely.clip**2 / m
     given = [optimal_clip(one, eta, multiplier).clip for one in (low, high)]
     return Outcome(

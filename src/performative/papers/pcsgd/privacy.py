@@ -51,8 +51,8 @@ def claims(
     proved = guarantee(table, dice, conservative=True).spent(dice_rounds, attacked_delta)
     numbers |= {
         "attacked_claim": attacked_claim,
-        "pcsgd_attack": attack.neighbours(plain, rounds=pcsgd_rounds, repeats=pcsgd_repeats, **where).lower,
-        "dice_attack": attack.neighbours(dice, rounds=dice_rounds, repeats=dice_repeats, **where).lower,
+        "pcsgd_attack": attack.neighbors(plain, rounds=pcsgd_rounds, repeats=pcsgd_repeats, **where).lower,
+        "dice_attack": attack.neighbors(dice, rounds=dice_rounds, repeats=dice_repeats, **where).lower,
         "dice_proved": proved.epsilon,
     }
     return Outcome(numbers, {"epsilon": bars(shown)})

@@ -25,7 +25,7 @@ def robust(
 
     common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
     # Eq. 5 as printed: the spread of clean data is known, and there is no baseline.
-    plain = pf.estimators.Performative(window, estimate=pf.families.Location(1.0), baseline=False)
+    plain = pf.estimators.Performative(window, family=pf.families.Location(1.0), baseline=False)
     printed = pf.estimators.Filtered(pf.estimators.Performative(window), rule="printed")
     algorithms = {
         "no filter": pf.p_fedavg(rate, estimator=plain, **common),

@@ -31,13 +31,13 @@ def stable(gamma: np.ndarray) -> float:
     return float(SECOND * SLOPE / (SECOND * (1.0 - np.mean(gamma)) + PENALTY))
 
 
-def grid(centre: float, alpha: float, clients: int) -> np.ndarray:
+def grid(center: float, alpha: float, clients: int) -> np.ndarray:
     """gamma_i, one a client."""
-    return centre - alpha + 2.0 * alpha * (np.arange(clients) + 0.5) / clients
+    return center - alpha + 2.0 * alpha * (np.arange(clients) + 0.5) / clients
 
 
 def table(
-    clients: int, alphas: list[float], centre: float, printed_centre: float, rate: float, local_steps: int, window: int,
+    clients: int, alphas: list[float], center: float, printed_center: float, rate: float, local_steps: int, window: int,
     samples: int, rounds: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
     """PROFL on the clients, and one performative gradient for all their data in one place."""
@@ -45,15 +45,15 @@ def table(
     pg = pf.pg(rate, window, batch=pf.Fixed(samples * clients))
     settings: dict[str, dict[str, Any]] = {}
     for alpha in alphas:
-        problem = pf.cases.house_pricing(alpha, clients, centre)
+        problem = pf.cases.house_pricing(alpha, clients, center)
         settings[f"PROFL {alpha:g}"] = {"algorithm": profl, "problem": problem}
         settings[f"PG {alpha:g}"] = {"algorithm": pg, "problem": problem.pooled(), "rounds": rounds * local_steps}
-    start = pf.cases.house_pricing(0.0, clients, centre)
+    start = pf.cases.house_pricing(0.0, clients, center)
     runs = sweep(start, settings, rounds, 0.0, seed, repeats)
-    numbers: dict[str, float | tuple[float, float]] = {"optimum_of_text": best(-grid(printed_centre, 0.0, clients))[1]}
+    numbers: dict[str, float | tuple[float, float]] = {"optimum_of_text": best(-grid(printed_center, 0.0, clients))[1]}
     lines, losses = {}, {}
     for alpha in alphas:
-        gamma = grid(centre, alpha, clients)
+        gamma = grid(center, alpha, clients)
         numbers[f"optimum_{label(alpha)}"] = best(gamma)[1]
         for name in ("PROFL", "PG"):
             loss = risk(models(runs[f"{name} {alpha:g}"]), gamma)
@@ -68,14 +68,14 @@ def table(
 
 
 def vary(
-    clients: int, centre: float, alpha: float, pfl_rate: float, profl_rate: float, window: int, local_steps: int,
+    clients: int, center: float, alpha: float, pfl_rate: float, profl_rate: float, window: int, local_steps: int,
     samples: int, what: str, values: list[float], rounds: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
     """PFL and PROFL while one thing changes: who takes part, how much clients differ, samples, or local work."""
     settings, targets, gammas = {}, {}, {}
     for value in values:
         spread = value if what == "alpha" else alpha
-        problem = pf.cases.house_pricing(spread, clients, centre)
+        problem = pf.cases.house_pricing(spread, clients, center)
         parts: dict[str, Any] = {
             "local_steps": int(value) if what == "local_steps" else local_steps,
             "batch": pf.Fixed(int(value) if what == "samples" else samples),
@@ -87,9 +87,9 @@ def vary(
             key = f"{name} {value:g}"
             work = parts["local_steps"] / local_steps  # the same local steps in all, whatever R
             settings[key] = {"algorithm": algorithm, "problem": problem, "rounds": max(20, round(rounds / work))}
-            gammas[key] = grid(centre, spread, clients)
+            gammas[key] = grid(center, spread, clients)
             targets[key] = (stable(gammas[key]), best(gammas[key])[0])
-    runs = sweep(pf.cases.house_pricing(0.0, clients, centre), settings, rounds, 0.0, seed, repeats)
+    runs = sweep(pf.cases.house_pricing(0.0, clients, center), settings, rounds, 0.0, seed, repeats)
     return Outcome(_read(runs, targets, gammas), {"model": traces(runs)})
 
 
@@ -132,7 +132,7 @@ def _enrolled(share: float, clients: int) -> Any:
 
 
 def server_rule(
-    clients: int, centre: float, alpha: float, rate: float, local_steps: int, enrolled: int, rounds: int, repeats: int,
+    clients: int, center: float, alpha: float, rate: float, local_steps: int, enrolled: int, rounds: int, repeats: int,
     seed: int,
 ) -> Outcome:  # fmt: skip
     """Algorithm 1, line 17, with part of the clients: models times alpha_i added up, against a mean of updates.
@@ -140,7 +140,7 @@ def server_rule(
     Exact performative gradients, no sampling: what is seen is the server alone.
     """
     rng = np.random.default_rng(seed)
-    gamma = grid(centre, alpha, clients)
+    gamma = grid(center, alpha, clients)
     theta_po, _ = best(gamma)
     start, lines, ends = 0.5 * theta_po, {}, {}
     for name in ("models, as printed", "updates"):

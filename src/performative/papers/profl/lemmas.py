@@ -81,7 +81,7 @@ def terms(
     z = level + rng.standard_normal((repeats, samples))
     fitted = z.mean(axis=1)
     score = -theta * np.mean(z * (z - fitted[:, None]), axis=1)  # mean l s(z; f-hat), s = z - f
-    known = -theta * np.mean(z * (z - level), axis=1)  # f known: what one sample adds is not centred
+    known = -theta * np.mean(z * (z - level), axis=1)  # f known: what one sample adds is not centered
     past = theta - eta * level * np.arange(1, window + 1)  # models that walk by eta times the mean demand
     seen = demand - gamma * past + rng.standard_normal((repeats, window)) / math.sqrt(samples)
     apart = past - theta
@@ -154,9 +154,9 @@ def _outliers(seed: int, repeats: int = 4000, samples: int = 50, share: float = 
 
         seen = np.stack([draw(at)[0].mean(axis=1) for at in past], axis=1)
         z, odd = draw(theta)
-        centre = z.mean(axis=1)
-        slope = (seen - centre[:, None]) @ apart / (apart @ apart)
-        pulled = np.sum(odd * np.tanh(z - theta) * (z - centre[:, None]), axis=1) / np.maximum(odd.sum(axis=1), 1)
+        center = z.mean(axis=1)
+        slope = (seen - center[:, None]) @ apart / (apart @ apart)
+        pulled = np.sum(odd * np.tanh(z - theta) * (z - center[:, None]), axis=1) / np.maximum(odd.sum(axis=1), 1)
         found = float(np.mean((slope * pulled) ** 2))
         # omega_F from the errors of the slope themselves: what is tested here is what becomes of it.
         omega_f = float(np.mean((slope + gamma) ** 2))

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING
 from performative._base.lazy import later
 
 if TYPE_CHECKING:
-    from performative.privacy.attack.auditing import audit
+    from performative.privacy.attack.estimating import estimate_epsilon
     from performative.privacy.attack.planting import canaries
-    from performative.privacy.attack.report import Finding
-    from performative.privacy.attack.trials import messages, neighbours, release
+    from performative.privacy.attack.report import AttackResult
+    from performative.privacy.attack.trials import messages, neighbors, release
 
-__all__ = ["Finding", "audit", "canaries", "messages", "neighbours", "release"]
+__all__ = ["AttackResult", "canaries", "estimate_epsilon", "messages", "neighbors", "release"]
 
 __getattr__ = later(
     __name__,
     {
-        "Finding": "report",
-        "audit": "auditing",
+        "AttackResult": "report",
+        "estimate_epsilon": "estimating",
         "canaries": "planting",
         "messages": "trials",
-        "neighbours": "trials",
+        "neighbors": "trials",
         "release": "trials",
     },
 )

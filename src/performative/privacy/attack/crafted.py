@@ -36,7 +36,7 @@ class OneHot(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """Two tables of `rows` numbers that differ in row 0: it pushes up in one, and down or not at all in the other.
 
     The others push down, where their number in a step is known; else they do not push and leave nothing to hide behind.
@@ -62,21 +62,21 @@ class Neighbours:
         return pair[0], pair[1]
 
 
-def craft(rows: int, relation: str, law: Any, exact: bool) -> Neighbours:
-    """The neighbours that show most for units that are drawn by such a law; None where it is not known."""
+def craft(rows: int, relation: str, law: Any, exact: bool) -> Neighbors:
+    """The neighbors that show most for units that are drawn by such a law; None where it is not known."""
     if relation not in RELATIONS:
         raise ValueError(f"relation must be one of {RELATIONS}; got {relation!r}.")
     known = exact and law is not None and law.fixed_size
-    return Neighbours(rows, relation, -1.0 if known else 0.0)
+    return Neighbors(rows, relation, -1.0 if known else 0.0)
 
 
 def default_relation(law: Any) -> str:
-    """What the accountant takes neighbours to be."""
-    return "remove" if law is not None and law.neighbours == ADD_OR_REMOVE else "replace"
+    """What the accountant takes neighbors to be."""
+    return "remove" if law is not None and law.neighbors == ADD_OR_REMOVE else "replace"
 
 
 def score(
-    y: Float[np.ndarray, "n T"], noise: float, pair: Neighbours, law: Any, size: float, exact: bool
+    y: Float[np.ndarray, "n T"], noise: float, pair: Neighbors, law: Any, size: float, exact: bool
 ) -> Float[np.ndarray, " n"]:
     """log P(y | with the row) - log P(y | without it) for noisy sums y of `size` rows, in clips.
 

@@ -24,7 +24,7 @@ from performative.facts import cites
 from performative.populations import Database
 from performative.privacy.attack.bounds import choose, split
 from performative.privacy.attack.crafted import RELATIONS, OneHot, default_relation
-from performative.privacy.attack.report import Finding
+from performative.privacy.attack.report import AttackResult
 from performative.privacy.attack.target import STRETCH, Target, accounted, read_target
 from performative.problem import Problem
 from performative.record import Record
@@ -50,7 +50,7 @@ def canaries(
     relation: str | None = None,
     claimed: float | None = None,
     confidence: float = 0.999,
-) -> Finding:
+) -> AttackResult:
     """Guess which canaries were in from the sum of all updates, and bound epsilon from how many guesses are right.
 
     A run holds `each` canaries among its `rows` rows (or clients); as many runs as needed are put side by side, which
@@ -78,7 +78,7 @@ def canaries(
     lower = one_run_bound(scores.ravel(), coins.ravel(), delta, 1 - confidence, gaussian)
     if claimed is None:
         claimed = accounted(target, _problem(target, np.zeros(rows)), rounds, delta)
-    return Finding(
+    return AttackResult(
         "canaries", target.unit, relation, lower, float(claimed), delta, confidence, rows, rounds, runs * each,
         time.perf_counter() - began,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class AttackResult:
     """epsilon is at least `lower`, with this confidence; `claimed` is what was promised (infinity for nothing).
 
     A lower bound below the claim proves nothing: another attack may find more. One above it refutes the claim.

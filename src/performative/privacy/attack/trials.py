@@ -1,4 +1,4 @@
-"""Crafted neighbours: our own steps on two data sets that differ in one row, and how well one can tell which."""
+"""Crafted neighbors: our own steps on two data sets that differ in one row, and how well one can tell which."""
 
 import dataclasses
 import math
@@ -20,8 +20,8 @@ from performative.draws import Everyone
 from performative.errors import check_counts
 from performative.participation import Full
 from performative.privacy.attack.bounds import epsilon_lower
-from performative.privacy.attack.crafted import Neighbours, craft, default_relation, score
-from performative.privacy.attack.report import Finding
+from performative.privacy.attack.crafted import Neighbors, craft, default_relation, score
+from performative.privacy.attack.report import AttackResult
 from performative.privacy.attack.target import STRETCH, Contrast, Target, accounted, problem_of, read_target
 from performative.privacy.certification import read_unit
 from performative.problem import Problem
@@ -38,25 +38,25 @@ class Trials:
     method: str
     target: Target
     problem: Problem
-    pair: Neighbours
+    pair: Neighbors
     rounds: int
     present: np.ndarray
     absent: np.ndarray
     seconds: float
 
-    def finding(self, delta: float, claimed: float | None = None, confidence: float = 0.999) -> Finding:
+    def finding(self, delta: float, claimed: float | None = None, confidence: float = 0.999) -> AttackResult:
         """What they show at this delta, beside the claim; None asks the accountant."""
         if claimed is None:
             claimed = accounted(self.target, self.problem, self.rounds, delta)
         lower = epsilon_lower(self.present, self.absent, delta, confidence).lower
-        return Finding(
+        return AttackResult(
             self.method, self.target.unit, self.pair.relation, lower, float(claimed), delta, confidence,
             self.pair.rows, self.rounds, len(self.present) + len(self.absent), self.seconds,
         )  # fmt: skip
 
 
 @checked
-def neighbours(
+def neighbors(
     algorithm: Algorithm,
     rows: int = 100,
     rounds: int = 100,
@@ -68,28 +68,28 @@ def neighbours(
     relation: str | None = None,
     claimed: float | None = None,
     confidence: float = 0.999,
-) -> Finding:
-    """Run the algorithm `repeats` times on each of two crafted neighbours and bound epsilon from below.
+) -> AttackResult:
+    """Run the algorithm `repeats` times on each of two crafted neighbors and bound epsilon from below.
 
     The attacker sees every model, knows all but one row, and scores by the likelihood ratio of the sampler that the
     algorithm names. `rows` is the size of the table, or the number of clients. `claimed` is what `guarantee` says for
     the same parts unless given. log(repeats / 10) is about the most that can be shown. The accountant's claim holds
     for every delta, and a large one (0.01) shows what is wrong with fewer runs.
     """
-    return try_neighbours(algorithm, rows, rounds, repeats, seed, unit, relation).finding(delta, claimed, confidence)
+    return try_neighbors(algorithm, rows, rounds, repeats, seed, unit, relation).finding(delta, claimed, confidence)
 
 
-def try_neighbours(
+def try_neighbors(
     algorithm: Algorithm, rows: int, rounds: int, repeats: int, seed: int, unit: str | None, relation: str | None
 ) -> Trials:
-    """The runs behind `neighbours`."""
+    """The runs behind `neighbors`."""
     target = read_target(algorithm, rows, unit)
     pair = craft(rows, default_relation(target.law) if relation is None else relation, target.law, target.exact)
-    return _try("crafted neighbours", target, pair, rounds, repeats, seed)
+    return _try("crafted neighbors", target, pair, rounds, repeats, seed)
 
 
 def _try(
-    method: str, target: Target, pair: Neighbours, rounds: int, repeats: int, seed: int, two: bool = False
+    method: str, target: Target, pair: Neighbors, rounds: int, repeats: int, seed: int, two: bool = False
 ) -> Trials:
     """Runs on both tables; with `two`, beside a second client whose table is the one without the row."""
     check_counts(rounds=rounds)
@@ -120,7 +120,7 @@ def release(
     unit: str | None = None,
     claimed: float | None = None,
     confidence: float = 0.999,
-) -> Finding:
+) -> AttackResult:
     """Many draws of ONE release that the row is surely in: is the noise as large as it says?
 
     A Gaussian release makes a promise for every delta; without one the delta is taken that shows most: where
@@ -133,7 +133,7 @@ def release(
     if delta is None:
         mu = 2 / max(target.noise, 1e-3)
         delta = gaussian_delta(min(1.0, mu / 2), mu)
-    found = neighbours(
+    found = neighbors(
         algorithm, 2, 1, delta, repeats, seed,
         unit=unit, relation="replace", claimed=claimed, confidence=confidence,
     )  # fmt: skip
@@ -152,7 +152,7 @@ def messages(
     unit: str | None = None,
     claimed: float | None = None,
     confidence: float = 0.999,
-) -> Finding:
+) -> AttackResult:
     """Two clients whose messages are seen, one with the crafted row: does the other's noise give it away?
 
     The attacker looks at the difference of the two messages, in which noise that both share cancels.
@@ -179,7 +179,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 def _collect(
     target: Target,
     problem: Problem,
-    pair: Neighbours,
+    pair: Neighbors,
     rounds: int,
     repeats: int,
     seeds: np.random.SeedSequence,

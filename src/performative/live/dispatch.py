@@ -26,7 +26,9 @@ class Failed(RuntimeError):
     """What the server is told of an error of the client's program."""
 
 
-def run_errand(make: Callable[[], Any], app: Path, client: int, folder: Path, request: bytes, seconds: float) -> bytes:
+def dispatch_request(
+    make: Callable[[], Any], app: Path, client: int, folder: Path, request: bytes, seconds: float
+) -> bytes:
     """The answer to a request, within so many seconds.
 
     Flower starts a process for each message. Where a worker keeps the program compiled, that process only carries
@@ -58,14 +60,14 @@ def _ask_worker(path: str, app: Path, client: int, folder: Path, request: bytes,
     """The worker's answer; None where there is no worker. One that takes too long is ended, and started anew by its
     keeper: it could not be trusted with the next request."""
     about = {"app": str(app), "client": client, "folder": str(folder)}
-    errand = encode(about, {"request": np.frombuffer(request, np.uint8)})
+    dispatch = encode(about, {"request": np.frombuffer(request, np.uint8)})
     worker = None
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(max(0.01, until - time.monotonic()))
         try:
             line.connect(path)
             worker = _pid_of(line)
-            send_frame(line, errand)
+            send_frame(line, dispatch)
             frame = receive_frame(line, until)
         except TimeoutError:
             if worker is not None:

@@ -28,14 +28,14 @@ from performative.live.loopback.supervisor import FORKED, Supervisor
 LATER = ("flwr.supernode.main", "flwr.cli.install", "flwr.clientapp")
 
 
-def goodbye(site: Site, client: int) -> None:
-    """Say goodbye for a SuperNode that was killed; without it the node stays away for up to a minute."""
+def deregister(site: Site, client: int) -> None:
+    """Say deregister for a SuperNode that was killed; without it the node stays away for up to a minute."""
     from performative.live.flower import say_goodbye
 
     try:
         say_goodbye(f"127.0.0.1:{site.port()}", site.authority, site.key(client), site.registry()[client]["node_id"])
     except Exception as wrong:  # it was offline already, or the SuperLink does not answer: the SuperNode will see
-        print(f"no goodbye for client {client}: {wrong}", flush=True)
+        print(f"no deregister for client {client}: {wrong}", flush=True)
 
 
 def warm_up(modules: Sequence[str]) -> dict[str, Callable[[], object]]:
@@ -68,7 +68,7 @@ def main(folder: str, text: str) -> None:
     for client in settings["clients"]:
         if os.fork() == 0:
             try:
-                Supervisor(site, client, settings, commands, goodbye).run()
+                Supervisor(site, client, settings, commands, deregister).run()
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -1,4 +1,4 @@
-"""Minimisers of one function over the domain."""
+"""Minimizers of one function over the domain."""
 
 import warnings
 from collections.abc import Callable
@@ -20,15 +20,15 @@ class _Escaped(Exception):
     """A search has run away; its argument is how far it got."""
 
 
-def minimise(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
-    """A local minimiser near `start`, as good as the arithmetic allows; the caller checks the residual.
+def minimize(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
+    """A local minimizer near `start`, as good as the arithmetic allows; the caller checks the residual.
 
     Everywhere: Newton with line search while the function curves up, else BFGS and then Newton.
     Box: L-BFGS-B. Other domains: projected gradient. Both go with Newton steps on the natural map.
     Where the search runs away, the result is how far it got: see `escaped`.
     """
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        # Numbers overflow on the way to a minimiser that does not exist.
+        # Numbers overflow on the way to a minimizer that does not exist.
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
             return _everywhere(land, view, start) if land.domain is None else _within(land, view, start)
@@ -44,7 +44,7 @@ def nearer(land: Landscape, view_of: Callable[[Landscape], View], starts: list[n
     whole, outline = view_of(land), view_of(rough)
     ends: list[np.ndarray] = []
     for start in starts:
-        x = minimise(rough, outline, start)
+        x = minimize(rough, outline, start)
         better = not escaped(start, x) and whole.value(x) <= whole.value(start)
         if not better or is_new(outline, x, ends):
             ends.append(x if better else start)
@@ -78,7 +78,7 @@ def _within(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
 
 
 def _by_projection(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
-    """Over any convex set: without it where its minimiser lies inside, else projected gradient and Newton in turns."""
+    """Over any convex set: without it where its minimizer lies inside, else projected gradient and Newton in turns."""
     try:
         free = _everywhere(land, view, start)
         if np.array_equal(land.project(free), free):

@@ -22,7 +22,7 @@ _ROUNDS = "rounds.jsonl"
 _RUN = "run.json"
 
 
-class ServerBooks:
+class ServerStore:
     """All that a server must not forget. `identity` is that of the run; a folder of another run is refused.
 
     state.json, state-*.npz, records-*.npz   model, aggregator's memory, who was heard, history

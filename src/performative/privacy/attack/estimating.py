@@ -3,9 +3,9 @@
 from performative._base.arguments import checked
 from performative.algorithm import Algorithm
 from performative.privacy.attack.planting import canaries as plant_canaries
-from performative.privacy.attack.report import Finding
+from performative.privacy.attack.report import AttackResult
 from performative.privacy.attack.target import read_target
-from performative.privacy.attack.trials import release, try_messages, try_neighbours
+from performative.privacy.attack.trials import release, try_messages, try_neighbors
 from performative.privacy.certification import read_unit
 from performative.problem import Problem
 
@@ -15,7 +15,7 @@ _WIDE = 0.01
 
 
 @checked
-def audit(
+def estimate_epsilon(
     problem: Problem | None,
     algorithm: Algorithm,
     rows: int | None = None,
@@ -28,19 +28,19 @@ def audit(
     unit: str | None = None,
     claimed: float | None = None,
     confidence: float = 0.999,
-) -> list[Finding]:
+) -> list[AttackResult]:
     """Attack an algorithm's own estimator, batch and channel, on crafted data; one finding an attack.
 
     problem:  says how many rows (or clients) there are, where `rows` does not; its data are not used
     rows:     rows of the crafted table, or clients
     claimed:  epsilon claimed for all `rounds`; None for the accountant's, infinity where it certifies nothing
-    repeats:  runs on each of two neighbours;  canaries: 0 for none
+    repeats:  runs on each of two neighbors;  canaries: 0 for none
     Every finding holds with this confidence by itself. No alarm is no proof.
     """
     unit = read_unit(unit, algorithm)
     rows = _rows(problem, algorithm, unit) if rows is None else rows
     target = read_target(algorithm, rows, unit)
-    trials = try_neighbours(algorithm, rows, rounds, repeats, seed, unit, None)
+    trials = try_neighbors(algorithm, rows, rounds, repeats, seed, unit, None)
     findings = [trials.finding(delta, claimed, confidence)]
     if claimed is None and delta < _WIDE:
         # The accountant's claim holds for every delta, and few runs show more at a large one.
@@ -63,4 +63,4 @@ def _rows(problem: Problem | None, algorithm: Algorithm, unit: str) -> int:
         return _ROWS if problem is None or problem.population.capacity is None else problem.population.capacity
     scheme = algorithm.participation
     clients = _CLIENTS if problem is None else problem.clients
-    return min(clients, _CLIENTS) if scheme.everyone else max(clients, scheme.size(clients))
+    return min(clients, _CLIENTS) if scheme.is_full else max(clients, scheme.size(clients))

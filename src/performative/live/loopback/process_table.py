@@ -1,7 +1,7 @@
 """Which processes belong to a site, and signals that reach no other.
 
 A process is known by its pid *and* the time it started: a pid that was given to another program in between is never
-signalled. Reads /proc, so it needs Linux.
+signaled. Reads /proc, so it needs Linux.
 """
 
 import contextlib

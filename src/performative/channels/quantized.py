@@ -19,7 +19,7 @@ from performative.types import Broadcast, Memory, Noise, Numbers, Theta, is_conc
 _MOST = 16
 
 
-class Quantised(AbstractChannel):
+class Quantized(AbstractChannel):
     """Each entry rounded at random to one of 2^bits - 1 levels between -max and max.
 
         Q(v) = s (floor(v/s) + B),   B ~ Bernoulli(v/s - floor(v/s)),   s = max_j |v_j| / L,   L = 2^(bits-1) - 1
@@ -44,16 +44,16 @@ class Quantised(AbstractChannel):
         return ("karimireddy2019error",) if settings.get("feedback") else ()
 
     def __check_init__(self) -> None:
-        check_number("Quantised", bits=self.bits)
-        check_flags("Quantised", feedback=self.feedback)
+        check_number("Quantized", bits=self.bits)
+        check_flags("Quantized", feedback=self.feedback)
         if not is_concrete(self.bits):
             return
         bits: Any = np.asarray(self.bits)
         if not (bits == np.round(bits) and 2 <= bits <= _MOST):
-            raise ValueError(f"Quantised: bits must be a whole number from 2 to {_MOST}; got {self.bits}.")
+            raise ValueError(f"Quantized: bits must be a whole number from 2 to {_MOST}; got {self.bits}.")
         if self.feedback and bits < 3:
             raise ValueError(
-                "Quantised(bits=2) has one level a sign, and what is left over can grow without end; "
+                "Quantized(bits=2) has one level a sign, and what is left over can grow without end; "
                 "use bits >= 3, or feedback=False."
             )
 
@@ -75,7 +75,7 @@ class Quantised(AbstractChannel):
         rounded = jnp.clip(below + up.astype(flat.dtype), -levels, levels) * step
         return settle(wanted, unravel(rounded), delta, memory)
 
-    def counts(self, delta: Theta) -> dict[str, Array]:
+    def totals(self, delta: Theta) -> dict[str, Array]:
         dtype = jnp.result_type(float)
         width = 8 * jnp.result_type(*jax.tree.leaves(delta)).itemsize
         return {"bits_sent": size_of(delta) * jnp.asarray(self.bits).astype(dtype) + width}

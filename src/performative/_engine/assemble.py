@@ -7,7 +7,7 @@ import equinox
 import jax
 import numpy as np
 
-from performative._engine.chunk import Frozen, Watch
+from performative._engine.chunk import RecordConfig, RunInputs
 from performative._engine.keys import NUMERICS
 from performative._engine.metrics import is_own
 from performative._version import __version__
@@ -64,8 +64,8 @@ def _count(chunk: Chunk) -> int:
 
 
 def write_history(
-    fixed: Frozen, start: Theta, watch: Watch, rounds: int, chunks: list[Chunk], state: Any, meta: dict[str, Any],
-    first: dict[str, np.ndarray], setting: int | None = None,
+    fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, chunks: list[Chunk], state: Any,
+    meta: dict[str, Any], first: dict[str, np.ndarray], setting: int | None = None,
 ) -> History:  # fmt: skip
     """Put the start in front, add totals up, name everything. `setting` picks one of a sweep's.
 
@@ -138,7 +138,7 @@ def _facts(name: str, metric: Metric) -> dict[str, Any] | None:
     return {"kind": metric.kind, "label": metric.label, "unit": metric.unit}
 
 
-def _setting_of(fixed: Frozen, where: Any, setting: int | None) -> np.ndarray:
+def _setting_of(fixed: RunInputs, where: Any, setting: int | None) -> np.ndarray:
     """A leaf of the setup as one setting of a sweep has it."""
     leaf = np.asarray(where(fixed.setup))
     varied = fixed.axes is not None and where(fixed.axes) == 0
