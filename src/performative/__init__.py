@@ -31,8 +31,7 @@ from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
 from performative.compare import compare
 from performative.deploy import Every
-from performative.diagnostics.client_drift import average_drift
-from performative.diagnostics.selection_skew import selection_skew
+from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.history import History
 from performative.papers.citations import cite

@@ -176,8 +176,8 @@ class Broadcast(eqx.Module):
 class Upload(eqx.Module):
     """What a client returns: delta = theta_i - broadcast theta, always; models are never averaged.
 
-    `effective_step` is how far its local steps would have gone had every gradient been 1: sum of eta for plain steps. `loss` is
-    the mean loss of its batches, None where nobody asked. `world_metrics` tells how its world moved.
+    `effective_step` is how far its local steps would have gone had every gradient been 1: sum of eta for plain steps.
+    `loss` is the mean loss of its batches, None where nobody asked. `world_metrics` tells how its world moved.
     """
 
     delta: Theta
@@ -189,7 +189,7 @@ class Upload(eqx.Module):
     world_metrics: dict[str, Array] = eqx.field(default_factory=dict)
 
     def to_aggregate(self) -> "Upload":
-        """What an aggregator sees: not the counts, the loss and the metrics of its world, which no noise of privacy covers."""
+        """What an aggregator sees: not the totals, the loss and the world's metrics, which no private noise covers."""
         return eqx.tree_at(
             lambda upload: (upload.metrics, upload.loss, upload.world_metrics), self, ({}, None, {}),
             is_leaf=lambda leaf: leaf is None or isinstance(leaf, dict),

@@ -38,7 +38,7 @@ def test_list_says_where_each_set_is(bare, tmp_path, monkeypatch):
     }  # fmt: skip
     assert told["adult"]["path"] == str(mine) and told["fashion_mnist"]["path"] is None
     assert {name for name, row in told.items() if not row["complete"]} == {"fashion_mnist", "cifar10"}
-    assert told["fashion_mnist"]["licence"] == "MIT" and told["credit"]["shape"] == [150_000, 10]
+    assert told["fashion_mnist"]["license"] == "MIT" and told["credit"]["shape"] == [150_000, 10]
     shown = invoke("list").stdout
     assert "48,842 x 14" in shown and "not here" in shown and "path, a part" in shown and "CC BY 4.0" in shown
 

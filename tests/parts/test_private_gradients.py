@@ -210,8 +210,8 @@ def random_walks(channel=None, estimator=None, clients=3, rounds=4, seed=0, repe
 
 def test_noise_differs_between_clients_steps_rounds_repeats_and_seeds():
     estimator, theta = Clipped(1.0, 1.0), jnp.zeros(3)
-    keys = pf.executors.keys.run_keys(jax.random.key(0))
-    other = pf.executors.keys.run_keys(jax.random.key(1))
+    keys = pf.executors.run_keys(jax.random.key(0))
+    other = pf.executors.run_keys(jax.random.key(1))
     rows = [
         estimator.draw(run.of_client(jnp.asarray(r), jnp.asarray(i)).estimator, 2, theta)
         for run in (keys, other) for r in (0, 1) for i in (0, 1)

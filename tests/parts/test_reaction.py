@@ -8,7 +8,7 @@ import pytest
 
 from performative._base.reaction import Experience, SharedReaction, Window
 from performative.aggregators.alike import Comparison
-from performative.estimators.performative import RecordConfig
+from performative.estimators.performative import Watch
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 D, M = 2, 3
@@ -122,7 +122,7 @@ def compared(slopes, costs, noise=0.1, seed=0, repeats=2):
     models, f = rows(maps, noise=noise, seed=seed)
     seen = experience(models, f, 0.0, np.broadcast_to(np.asarray(costs)[:, None, None], f.shape))
     server = np.broadcast_to(np.mean(slopes) * np.eye(M, D), (repeats, 1, M, D))
-    memory = RecordConfig(Window.empty(3, jnp.zeros(D), jnp.zeros(M)), seen)
+    memory = Watch(Window.empty(3, jnp.zeros(D), jnp.zeros(M)), seen)
     return Comparison.of(server, np.ones((repeats, 1), bool), (None, memory), np.full(len(slopes), 1 / len(slopes)))
 
 

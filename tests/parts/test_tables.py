@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative import tables
 from performative._base.client_axis import take_clients
 from performative._base.describe import describe
 from performative.populations.rows import as_labels
-from performative.tables import OnDisk, Packed, write
+from performative.tables import OnDisk, Packed, stored, write
 from performative.testing import check_part
 from performative.testing.uses import slice_client
 from performative.types import as_numbers
@@ -104,7 +103,7 @@ def test_a_whole_table_is_not_taken_for_an_array(saved):
 @pytest.mark.parametrize("block", [1, 50, 1 << 20])
 def test_neighbors_are_read_together_and_each_row_once(saved, monkeypatch, block):
     file = saved(X).file
-    monkeypatch.setattr(tables, "_BLOCK", block)
+    monkeypatch.setattr(stored, "_BLOCK", block)
     pieces, read = [], os.preadv
     monkeypatch.setattr(os, "preadv", lambda f, to, at: pieces.append(at) or read(f, to, at))
     np.testing.assert_array_equal(file.read(CLIENTS[:, None], SAMPLES), expected(X))
@@ -229,7 +228,7 @@ def test_files_that_are_no_tables(saved, tmp_path):
 def test_what_is_not_finite_is_found_where_it_is_looked_for(saved, monkeypatch):
     bad = X.copy()
     bad[3, 5, 1] = np.inf
-    monkeypatch.setattr(tables, "_BLOCK", 30)  # two rows
+    monkeypatch.setattr(stored, "_BLOCK", 30)  # two rows
     assert saved(bad).shape == X.shape
     with pytest.raises(ValueError, match=r"\(3, 5, 1\) is the first entry that is NaN or infinite"):
         saved(bad, check=True)

@@ -8,7 +8,8 @@ from solve_problems import MEAN, SENSITIVITY, WEIGHTS, Bistable, gaussian, strat
 from untold import Untold
 
 import performative as pf
-from performative import risk, solve
+from performative import solve
+from performative._engine import risk
 from performative._engine.prepare import on_device
 from performative.populations import Contaminated, Gaussian, Sluggish
 from performative.solve import landscape

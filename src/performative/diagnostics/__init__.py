@@ -1,1 +1,6 @@
 """What a run alone does not show: the drift of clients, the skew of selection."""
+
+from performative.diagnostics.client_drift import average_drift
+from performative.diagnostics.selection_skew import selection_skew
+
+__all__ = ["average_drift", "selection_skew"]

@@ -87,7 +87,7 @@ def live_round(
     }
     _write_down(books, at, gathered, requests, silent=missing > 0)
     if first_k is not None:
-        cohort = _first(ready, gathered, cohort, race)
+        cohort = _first(ready, gathered, cohort, first_k)
     no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
     after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
     if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays

@@ -15,6 +15,7 @@ from performative._base.describe import describe
 from performative._base.files import write_whole
 from performative.compare import is_random, paired
 from performative.history import History, Measure
+from performative.sweep.names import label_of, name_of
 
 if TYPE_CHECKING:
     import pandas

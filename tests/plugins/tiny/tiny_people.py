@@ -46,7 +46,7 @@ class Near(eqx.Module):
     reach: Any = pf.number(default=1.0)
 
     def __call__(self, view):
-        return jnp.abs(view.theta - self.to) <= self.effective_step
+        return jnp.abs(view.theta - self.to) <= self.reach
 
 
 class Diary:

@@ -54,7 +54,7 @@ def server_side(
             )
         },
     }
-    runs = sweep(problem, settings, rounds, start, seed, repeats, record=Record(optimal=optimal, risks=False))
+    runs = sweep(problem, settings, rounds, start, seed, repeats, record=pf.Record(optimal=optimal, risks=False))
     floor = float(revenue_loss(optimal, clients))
     paths = {name: revenue_loss(models(history), clients) for name, history in runs.items()}
     losses = {name: late(values).mean(axis=1) for name, values in paths.items()}
@@ -88,7 +88,7 @@ def adaptive(
     # A tolerance that nothing meets draws all samples at every step: the run without adaptation.
     named = {"all samples": 1e-12, **{f"tolerance {t:g}": t for t in (*tolerances, loose)}}
     settings = {name: {"algorithm": sized(tolerance)} for name, tolerance in named.items()}
-    runs = sweep(problem, settings, rounds, start, seed, repeats, record=Record(optimal=optimal, risks=False))
+    runs = sweep(problem, settings, rounds, start, seed, repeats, record=pf.Record(optimal=optimal, risks=False))
     losses = {name: late(revenue_loss(models(history), clients)).mean(axis=1) for name, history in runs.items()}
     most = rounds * local_steps * clients * samples
     drawn = {name: np.asarray(history["samples"], np.float64)[:, -1] / most for name, history in runs.items()}

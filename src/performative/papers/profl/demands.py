@@ -45,7 +45,7 @@ def robust(
     for name, problem in others.items():
         settings[f"other {name}"] = {"algorithm": algorithms["filter"], "problem": problem}
     runs = sweep(
-        clean, settings, rounds, np.full(goods, start), seed, repeats, record=Record(optimal=optimal, risks=False)
+        clean, settings, rounds, np.full(goods, start), seed, repeats, record=pf.Record(optimal=optimal, risks=False)
     )
     ends = {name: settled(history, optimal) for name, history in runs.items()}
     numbers: dict[str, float | tuple[float, float]] = {

@@ -35,7 +35,7 @@ def two_groups(
         start,
         seed,
         repeats,
-        record=Record(stable=0.0, optimal=0.0, risks=False),
+        record=pf.Record(stable=0.0, optimal=0.0, risks=False),
     )
     a1, a2 = instances["uneven"]
     stable = -(a1 + a2) / (a1 - a2)
@@ -71,7 +71,7 @@ def regression(
         "PROFL": {"algorithm": pf.profl(rate, window, **common)},
     }
     runs = sweep(
-        problem, settings, rounds, start, seed, repeats, record=Record(stable=stable, optimal=optimal, risks=False)
+        problem, settings, rounds, start, seed, repeats, record=pf.Record(stable=stable, optimal=optimal, risks=False)
     )
     apart = abs(stable - optimal)
     pfl, profl = runs["PFL"], runs["PROFL"]
