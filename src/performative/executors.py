@@ -6,8 +6,9 @@ One of your own is a subclass of `AbstractExecutor`; what else stands here is wh
 from performative._engine.client import client_round, init_client
 from performative._engine.executors import AbstractExecutor, Dense, Gather, Loop, Sharded
 from performative._engine.keys import ClientKeys, RunKeys, run_keys
+from performative._engine.prepare import on_device
 from performative._engine.records import Report
-from performative._engine.setup import Setup
+from performative._engine.setup import Setup, init_state, prepare
 from performative._engine.simulated import federated_round
 
 __all__ = [
@@ -23,5 +24,8 @@ __all__ = [
     "client_round",
     "federated_round",
     "init_client",
+    "init_state",
+    "on_device",
+    "prepare",
     "run_keys",
 ]

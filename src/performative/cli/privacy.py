@@ -93,7 +93,7 @@ def calibrate(
                         | vars(found))  # fmt: skip
 
 
-@privacy.command("audit", hidden=True, deprecated=True)
+@privacy.command("audit", hidden=True, deprecated=True, epilog=EXIT_CODES)
 @privacy.command(epilog=EXIT_CODES)
 def attack(
     file: Annotated[Path, typer.Argument(help="TOML file of a run; its algorithm is attacked, not its data.")],
