@@ -207,7 +207,7 @@ def _differences(function: Any) -> str:
 
 
 def _short(name: str) -> str:
-    """theory.p_fedavg.theorem_3_1 is reached as pf.theory.theorem_3_1 where it is exported."""
+    """theory.jin2024.theorems.theorem_3_1 is reached as pf.theory.theorem_3_1 where it is exported."""
     import performative
 
     package, *_, last = name.split(".")

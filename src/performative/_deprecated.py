@@ -31,6 +31,10 @@ OLD_NAMES = {
         "neighbours": "performative.privacy.attack.neighbors",
     },
     "performative.papers": {"catalogue": "performative.papers.catalog"},
+    "performative.theory": dict.fromkeys(
+        ("Choice", "ErrorBound", "GradientBound", "PointGap", "RiskBound", "SelectionBound"),
+        "performative.theory.Bound",
+    ),
 }
 # Function -> old keyword -> the new one.
 OLD_KEYWORDS = {
@@ -60,6 +64,10 @@ OLD_HOOKS = {
 }
 # Records of a history.
 OLD_RECORDS = {"broken_updates": "nonfinite_updates"}
+# Fields and terms of `pf.theory.Bound`, which once had a record for each theorem.
+OLD_FIELDS = {"bound": "total", "optimisation": "transient"}
+# Papers of `pf.theory.THEOREMS`, which once went by a number.
+OLD_PAPERS = {"000": "jin2024", "001": "zheng2024", "002": "li2024", "003": "jin2023", "004": "joshi2023"}
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -137,6 +145,14 @@ def rename_hooks(kind: type) -> None:
         if old in vars(kind) and new not in vars(kind) and hasattr(kind, new):
             warnings.warn(f"{kind.__qualname__}.{old} is now {new}.", DeprecationWarning, stacklevel=4)
             setattr(kind, new, vars(kind)[old])
+
+
+def new_paper(key: str, stacklevel: int = 2) -> str:
+    """The key of a paper, from an old one too."""
+    if key not in OLD_PAPERS:
+        return key
+    warnings.warn(f"paper {key!r} is now {OLD_PAPERS[key]!r}.", DeprecationWarning, stacklevel=stacklevel + 1)
+    return OLD_PAPERS[key]
 
 
 class OldModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -27,8 +27,8 @@ MADE_BY_US = {
     "Guarantee", "Spending", "certified_rows", "protection", "Selection", "weighted_sum",
     "batch_gradient", "count_samples",
     "number", "per_client", "whole", "cite",
-    "Beside", "Bound", "Choice", "Contraction", "ErrorBound", "Extremes", "Floor", "GaussianPoints", "GradientBound",
-    "LocalSteps", "Moments", "Numbered", "PointGap", "RiskBound", "SelectionBound", "Theorem",
+    "Beside", "Bound", "Contraction", "Extremes", "Floor", "GaussianPoints",
+    "LocalSteps", "Moments", "Numbered", "Theorem",
     "News", *pf.types.__all__,
 }  # fmt: skip
 # Losses of one sample, which problems are made of, cases that need data sets, and what writes where it is told to.

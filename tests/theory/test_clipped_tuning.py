@@ -33,11 +33,11 @@ def test_the_optimal_step_minimizes_the_bound(rounds):
         least = minimize_scalar(
             bound, bounds=(0, 1), args=(1 + 2 * sigma**2,), method="bounded", options={"xatol": 1e-13}
         ).fun
-        assert found.bound - 4.0 == pytest.approx(least, rel=1e-6) and found.bound - 4.0 <= least * (1 + 1e-9)
+        assert found.total - 4.0 == pytest.approx(least, rel=1e-6) and found.total - 4.0 <= least * (1 + 1e-9)
         assert not found.unmet and 0 < found.step <= 1
         # It is a bound: never below the recursion with that step.
         exact = pcsgd(GIVEN, 1.0, np.full(rounds, found.step), sigma).total[-1]
-        assert exact <= found.bound * (1 + 1e-12)
+        assert exact <= found.total * (1 + 1e-12)
 
 
 def test_the_printed_step_against_the_minimizer_of_the_printed_bound():
@@ -51,14 +51,14 @@ def test_the_printed_step_against_the_minimizer_of_the_printed_bound():
         assert best.x == pytest.approx(1 - (41 / (rounds * 16)) ** (1 / (rounds - 1)), rel=1e-5)
         assert least < abs(printed.step / best.x - 1) < most  # nearly the same for many rounds
         ours = optimal_step(GIVEN, 1.0, rounds, 0.5)
-        assert ours.step > 1.2 * printed.step and ours.bound < printed.bound  # c_1 = 1.5, not 2 * 20.5
+        assert ours.step > 1.2 * printed.step and ours.total < printed.total  # c_1 = 1.5, not 2 * 20.5
     few = ClippedAssumptions(1.0, 1.0, 0.0, 1.0, 1e9)
     assert "gamma <= 1 / mu~" in optimal_step(few, 1.0, 3, printed=True).unmet[0]
     assert optimal_step(few, 1.0, 3).step < 1
     near = ClippedAssumptions(1.0, 1.0, 0.0, 1.0, 1e-3)
     stay, negative = optimal_step(near, 1.0, 5), optimal_step(near, 1.0, 5, printed=True)
     assert stay.step == 0 and "Delta < 1" in stay.unmet[0] and negative.step < 0 and "Delta < 1" in negative.unmet[0]
-    assert optimal_step(ClippedAssumptions(1.0, 2.0, 0.5, 1.0, 1.0), 1.0, 5).bound == math.inf
+    assert optimal_step(ClippedAssumptions(1.0, 2.0, 0.5, 1.0, 1.0), 1.0, 5).total == math.inf
 
 
 # Corollary 3.8
@@ -73,8 +73,8 @@ def test_the_optimal_clip_minimizes_the_recursion(eta, multiplier):
         return pcsgd(GIVEN, clip, eta, clip * multiplier).total[-1]
 
     best = minimize_scalar(bound, bounds=(1e-9, GIVEN.G), method="bounded", options={"xatol": 1e-9})
-    assert found.bound <= bound(2 * GIVEN.G)  # beyond G nothing is clipped, but the noise may grow
-    assert found.clip == pytest.approx(best.x, rel=1e-4) and found.bound == pytest.approx(best.fun, rel=1e-9)
+    assert found.total <= bound(2 * GIVEN.G)  # beyond G nothing is clipped, but the noise may grow
+    assert found.clip == pytest.approx(best.x, rel=1e-4) and found.total == pytest.approx(best.fun, rel=1e-9)
 
 
 @pytest.mark.parametrize("phi", [1e-4, 0.1, 3.0])
@@ -88,18 +88,18 @@ def test_the_optimal_clip_as_the_rounds_grow(phi):
         limit, finite = optimal_clip_limit(GIVEN, phi, kappa), optimal_clip(GIVEN, scale / (20 + t), multiplier)
         # The clipped gradient's own square adds 1 / (phi T) to the noise, which the limit leaves out.
         assert limit.clip == pytest.approx(finite.clip, rel=2e-3)
-        assert limit.bound == pytest.approx(finite.bound, rel=2 / (phi * rounds) + 2e-3)
-    assert optimal_clip_limit(GIVEN, phi, harmonic_kappa(GIVEN, 1.0)).bound == math.inf
+        assert limit.total == pytest.approx(finite.total, rel=2 / (phi * rounds) + 2e-3)
+    assert optimal_clip_limit(GIVEN, phi, harmonic_kappa(GIVEN, 1.0)).total == math.inf
     s = 8.0
     constant = optimal_clip(GIVEN, np.full(rounds, s / rounds), multiplier)
     assert optimal_clip_limit(GIVEN, phi, s).clip == pytest.approx(constant.clip, rel=2e-3)
 
 
 def test_the_bias_vanishes_with_the_noise_and_printed_does_not():
-    bounds = [optimal_clip_limit(GIVEN, phi, 4.0).bound for phi in (1e-2, 1e-4, 1e-6)]
+    bounds = [optimal_clip_limit(GIVEN, phi, 4.0).total for phi in (1e-2, 1e-4, 1e-6)]
     assert bounds[0] > 90 * bounds[1] > 8000 * bounds[2] > 0
     printed = optimal_clip_limit(GIVEN, 1e-6, 4.0, printed=True)
-    assert printed.bound >= GIVEN.G**2 and printed.clip == pytest.approx(3 / (1 + 1e-6))
+    assert printed.total >= GIVEN.G**2 and printed.clip == pytest.approx(3 / (1 + 1e-6))
     # What c* as printed minimizes is (G - c)^2 / mu~^2 + phi c^2 / mu~: G^2 phi / (mu~ (1 + mu~ phi)) at its minimum.
     mu, phi, G = 0.5, 0.3, 7.0
     given = ClippedAssumptions(1.0, 1.0, 0.5, G, 1.0)
@@ -118,8 +118,8 @@ def test_clip_and_step_together(phi):
 
     trials = [minimize(bound, start, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 4000})
               for start in ([1.0, 1.0], [5.0, 2.9], [9.0, 0.5])]  # fmt: skip
-    assert found.bound == pytest.approx(min(t.fun for t in trials), rel=1e-6)
-    assert found.bound == pytest.approx(bound([found.step * 0.8 * 1000, found.clip]))
+    assert found.total == pytest.approx(min(t.fun for t in trials), rel=1e-6)
+    assert found.total == pytest.approx(bound([found.step * 0.8 * 1000, found.clip]))
     assert "outweighs the start" in optimal_clip_and_step(given, 3.0).unmet[0]
 
 

@@ -67,7 +67,7 @@ def test_constants_by_hand():
     w = 0.5 / (0.5 * 9)
     assert participation_variance(10, 5) == pytest.approx(w)
     slide = fedavg(given, eta, tau, T, K, printed=True)
-    assert slide.optimization == pytest.approx(7 / 2) and slide.participation == pytest.approx(0.04 * 2 * w * 0.25)
+    assert slide.transient == pytest.approx(7 / 2) and slide.participation == pytest.approx(0.04 * 2 * w * 0.25)
     assert slide.noise == pytest.approx(0.01 * 2 * 9 / 5 + 1e-4 * 4 * 3 * 9)
     assert slide.drift == pytest.approx(1e-4 * 4 * 12 * 0.25)
     full = fedavg(given, eta, tau, T, K)
@@ -88,7 +88,7 @@ def test_long_steps_are_refused_and_do_diverge():
     for wrong in ({"participants": 6}, {"rounds": 0}, {"eta": 0.0}, {"local_steps": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             fedavg(given, **{"eta": 0.1, "local_steps": 1, "rounds": 5, **wrong})
-    with pytest.raises(ValueError, match="L must be finite"):
+    with pytest.raises(ValueError, match="L must be a positive number"):
         FederatedAssumptions(0.0, 1.0, 1.0, 1.0, 5)
 
 
@@ -133,7 +133,7 @@ def test_tuned_orders_follow_from_the_terms():
         eta, m = math.sqrt(M / (tau * T)), 1000 * M
         slide = fedavg(FederatedAssumptions(1.0, 1.0, 1.0, 1.0, m), eta, tau, T, M, printed=True)
         noise, participation, drift = tuned_orders(tau, T, M)
-        assert slide.optimization == pytest.approx(noise) and eta / M == pytest.approx(noise)
+        assert slide.transient == pytest.approx(noise) and eta / M == pytest.approx(noise)
         assert slide.participation == pytest.approx(participation, rel=1e-2)
         assert slide.drift == pytest.approx(drift * (tau - 1) / tau)
 

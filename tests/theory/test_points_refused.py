@@ -145,7 +145,7 @@ def test_a_lemma_without_room_is_infinite():
         (lambda: step_noise(np.ones((1, 1, 1)), np.ones((1, 1)), batch=0), "batch must be a whole number"),
         (lambda: contaminated_variance(1.0, 1.5, 1.0, 0.0), r"contamination must lie in \[0, 1\]"),
         (lambda: ClippedQuadratic(0.1, 1.0, 1.0, 0.1).dice_limit(1.0, -1.0), "memory_clip must be finite"),
-        (lambda: travel([0.1], -1.0), "clip must be positive"),
+        (lambda: travel([0.1], -1.0), "clip must be a positive number"),
         (lambda: lemma_5_6((0.0, 1.0), (0.0, 1.0), slope=lambda t: np.full(len(t), np.nan)), "NaN somewhere"),
     ],
 )

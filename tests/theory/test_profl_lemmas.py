@@ -10,7 +10,6 @@ from scipy.stats import norm
 
 from performative.estimators.adaptive_size import sample_size as size_of_estimator
 from performative.theory import (
-    ErrorBound,
     PerformativeAssumptions,
     contaminated_variance,
     exact_jacobian_error,
@@ -21,6 +20,7 @@ from performative.theory import (
     lemma_c_2,
     sample_size,
 )
+from performative.theory.zheng2024.lemmas import squared_error
 
 
 def assumed(**numbers):
@@ -213,7 +213,7 @@ def test_lemma_5_7_refuses():
     assert "F must be finite" in unmet(assumed(M=0.0), contamination=0.1) and not unmet(assumed(M=0.0))
     with pytest.raises(ValueError, match="samples must be a whole number >= 1"):
         unmet(good, samples=0)
-    assert ErrorBound(1.0, 4.0).total == 9.0 and ErrorBound(1.0, 4.0, True).total == 5.0
+    assert squared_error(1.0, 4.0).total == 9.0 and squared_error(1.0, 4.0, uncorrelated=True).total == 5.0
 
 
 # Lemma 5.8
@@ -371,5 +371,5 @@ def test_the_sample_size_solves_for_the_tolerance_and_is_the_estimators():
     printed = sample_size(given, tolerance, eta=eta, window=H, reach=reach, variance=variance, printed=True)
     by_hand = 2 * (2 * 4 * H / reach**2 + 2.25) * spread / (0.8 - 0.04 * eta**2 * 81 * H**6 * reach**2 * 4)
     assert printed == pytest.approx(by_hand)
-    with pytest.raises(ValueError, match="tolerance must be positive"):
+    with pytest.raises(ValueError, match="tolerance must be a positive number"):
         sample_size(given, 0.0, eta=eta, window=H, reach=reach, variance=1.0)

@@ -182,7 +182,7 @@ def test_unmet_preconditions_are_named_and_nothing_is_claimed():
     assert "G must be finite" in unmet(G=math.inf, local_steps=2) and "G must be" in unmet(G=math.inf, eta=0.6)
     assert "eta <= 1 / rho" in unmet(eta=1.5, printed=True)
     for wrong, message in (
-        ({"L": -1.0}, "L must not be negative"), ({"gamma": math.inf}, "gamma must not be negative and be finite"),
+        ({"L": -1.0}, "L must be finite and not negative"), ({"gamma": math.inf}, "gamma must be a finite number"),
         ({"weights": [0.5, 0.6]}, "sum to one"), ({"gamma": [1.0, 2.0], "weights": [1.0]}, "one a client"),
         ({"dimension": 0}, "dimension"),
     ):  # fmt: skip
@@ -193,7 +193,7 @@ def test_unmet_preconditions_are_named_and_nothing_is_claimed():
         theorem_5_10(good, 0.0, 5)
     with pytest.raises(ValueError, match="local_steps must be a whole number"):
         theorem_5_10(good, 0.1, 5, local_steps=0)
-    with pytest.raises(ValueError, match="error must not be negative"):
+    with pytest.raises(ValueError, match="error must be finite and not negative"):
         theorem_5_10(good, 0.1, 5, error=-1.0)
     with pytest.raises(ValueError, match="sensitivity must be positive"):
         PricingDescent(6.0, -1.0)

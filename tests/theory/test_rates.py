@@ -143,7 +143,7 @@ def test_times_by_hand():
             call()
     with pytest.raises(ValueError, match="average sensitivity below 1"):
         gaussian_local_steps(1.0, 1.5, 1.0, 1.0)
-    with pytest.raises(ValueError, match="not be negative"):
+    with pytest.raises(ValueError, match="steps must be a number >= 0"):
         total_time(-1.0, 1, 1.0)
     with pytest.raises(ValueError, match="limit"):
         best_local_steps(lambda E: 1.0, 1.0, limit=0)

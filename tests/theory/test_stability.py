@@ -86,25 +86,25 @@ def test_the_gap_of_2_9_dominates_exact_gaps():
         assert best.x == pytest.approx(optimal, abs=1e-6)
         given = Assumptions(float(mu), 5.0, 0.0, 0.0, float(eps), float(eps), 1.0, Lz=float(optimal))
         found = proposition_2_9(given)
-        assert found.unmet == () and abs(stable - optimal) <= found.bound
-        assert found.bound == pytest.approx(2 * optimal * eps / mu)
+        assert found.unmet == () and abs(stable - optimal) <= found.total
+        assert found.total == pytest.approx(2 * optimal * eps / mu)
     # l = mu (theta - b)^2 / 2 + c z with z = eps theta: the gap is c eps / mu, half of the bound.
     given = Assumptions(2.0, 2.0, 0.0, 0.0, 0.4, 0.4, 1.0, Lz=3.0)
-    assert pytest.approx(proposition_2_9(given).bound / 2) == 3.0 * 0.4 / 2.0
+    assert pytest.approx(proposition_2_9(given).total / 2) == 3.0 * 0.4 / 2.0
     static = dataclasses.replace(given, eps_bar=0.0, eps_max=0.0)
-    assert proposition_2_9(static).bound == 0.0
+    assert proposition_2_9(static).total == 0.0
 
 
 def test_what_2_9_refuses():
     squared = Assumptions.of_gaussian([1.0, 5.0], [0.2, 0.8], 1.0)
     found = proposition_2_9(squared)
-    assert found.bound == math.inf and "Lipschitz in z; the squared loss is not" in found.unmet[0]
+    assert found.total == math.inf and "Lipschitz in z; the squared loss is not" in found.unmet[0]
     # The exact gap beside it, by hand: theta_PS = 6, theta_PO = (0.8 * 1 + 0.2 * 5) / (0.64 + 0.04).
     points = gaussian_points([1.0, 5.0], [0.2, 0.8])
     assert points.distance == pytest.approx(6 - 1.8 / 0.68)
     assert math.isnan(gaussian_points([1.0, 2.0], [1.0, 1.0]).optimal)
     for change in ({"mu": 0.0}, {"Lz": math.inf}, {"eps_max": math.inf}):
         refused = proposition_2_9(dataclasses.replace(GIVEN, **{"Lz": 1.0, **change}))
-        assert refused.bound == math.inf and len(refused.unmet) == 1
+        assert refused.total == math.inf and len(refused.unmet) == 1
     # eps_bar < mu / L is not asked for.
-    assert proposition_2_9(dataclasses.replace(GIVEN, eps_bar=3.0, eps_max=3.0, Lz=1.0)).bound == 6.0
+    assert proposition_2_9(dataclasses.replace(GIVEN, eps_bar=3.0, eps_max=3.0, Lz=1.0)).total == 6.0

@@ -14,6 +14,7 @@ import collections.abc
 import dataclasses
 import functools
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable
@@ -27,8 +28,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 # What an annotation can say besides Python's own types. Numbers arrive as a float or as an array of them.
 Count = Annotated[int, "a whole number >= 1"]
 Finite = Annotated[float, "one finite number"]
+Positive = Annotated[float, "a positive number"]
+NonNegative = Annotated[float, "finite and not negative"]
+Size = Annotated[float, "a number >= 0, or inf where none is known"]
 Values = Annotated[Any, "a finite number or an array of such"]
 Extended = Annotated[Any, "a number or an array of numbers, which may be infinite"]
+_RANGES: dict[Any, Callable[[float], bool]] = {
+    Finite: math.isfinite,
+    Positive: lambda x: 0 < x < math.inf,
+    NonNegative: lambda x: 0 <= x < math.inf,
+    Size: lambda x: x >= 0,
+}
 _WRONG = object()
 
 
@@ -85,9 +95,9 @@ def _read(name: str, value: Any, wanted: Any) -> Any:
         return bool(value) if isinstance(value, (bool, np.bool_)) else _WRONG
     if wanted in (Values, Extended):
         return _numbers(value, finite=wanted == Values)
-    if wanted == Finite:
+    if wanted in _RANGES:
         found = _number(value)
-        return found if found is not _WRONG and np.isfinite(found) else _WRONG
+        return found if found is not _WRONG and _RANGES[wanted](found) else _WRONG
     if wanted == Count:
         found = _read(name, value, int)
         return found if found is not _WRONG and found >= 1 else _WRONG
@@ -142,7 +152,7 @@ def _words(name: str, wanted: Any) -> str:
     plain = {float: "one number", bool: "True or False", str: "a text", None: "None", type(None): "None"}
     if wanted in plain:
         return plain[wanted]
-    if wanted in (Count, Finite, Values, Extended):
+    if wanted in (Count, Values, Extended, *_RANGES):
         return typing.get_args(wanted)[1]
     origin, inside = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (typing.Union, types.UnionType):

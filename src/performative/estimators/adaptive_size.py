@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PyTree
 from performative.errors import check_counts, check_number
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.facts import Uncertified, chain
-from performative.theory.profl_size import sample_size_terms
+from performative.theory.zheng2024.size import sample_size_terms
 from performative.types import (
     Batch,
     Estimate,

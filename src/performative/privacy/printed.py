@@ -52,7 +52,7 @@ class PrintedNoise:
         )
 
 
-@numbered("002", "Corollary 3.6", "noise for (eps, delta), with the eps that it really gives")
+@numbered("li2024", "Corollary 3.6", "noise for (eps, delta), with the eps that it really gives")
 @checked
 def corollary_3_6_as_printed(epsilon: Number, delta: Number, steps: Number, rows: Number, clip: Number) -> PrintedNoise:
     """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate`.

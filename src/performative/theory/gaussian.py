@@ -71,19 +71,10 @@ def check_scheme(scheme: str, k: int | None, clients: int) -> None:
 
 @checked
 def gaussian_moments(
-    mean: Values,
-    sensitivity: Values,
-    scale: Values,
-    eta: Values,
-    *,
-    local_steps: Count = 1,
-    weights: Values | None = None,
-    batch: Count = 1,
-    start: Finite = 0.0,
-    scheme: str = "full",
-    k: int | None = None,
+    mean: Values, sensitivity: Values, scale: Values, eta: Values, *, local_steps: Count = 1,
+    weights: Values | None = None, batch: Count = 1, start: Finite = 0.0, scheme: str = "full", k: int | None = None,
     deploy: str = "step",
-) -> Moments:
+) -> Moments:  # fmt: skip
     """E[theta_r], Var[theta_r] and E[(theta_r - theta_PS)^2] of P-FedAvg after each round.
 
     mean, sensitivity, scale: m_i, eps_i and the standard deviation, a number or one a client
@@ -142,17 +133,9 @@ def local_maps(
 
 @checked
 def gaussian_rate(
-    mean: Values,
-    sensitivity: Values,
-    scale: Values,
-    beta: float,
-    *,
-    local_steps: Count = 1,
-    weights: Values | None = None,
-    batch: Count = 1,
-    scheme: str = "full",
-    k: int | None = None,
-) -> float:
+    mean: Values, sensitivity: Values, scale: Values, beta: float, *, local_steps: Count = 1,
+    weights: Values | None = None, batch: Count = 1, scheme: str = "full", k: int | None = None,
+) -> float:  # fmt: skip
     """lim t * MSE_t for eta_t = beta / (t + gamma): the exact constant behind the O(1/T) of Theorems 3.1 to
     3.3.
 
@@ -164,19 +147,26 @@ def gaussian_rate(
     II with equal weights. Needs 2 beta kappa > 1: with a smaller step the start is forgotten more slowly
     than 1/t. Holds for deploy "step" and "round".
     """
-    m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
-    kappa = 1.0 - float(p @ eps)
-    if not kappa > 0:
-        raise ValueError(f"gaussian_rate needs an average sensitivity below 1; it is {1.0 - kappa:.6g}.")
+    kappa, samples, drawn = step_variances("gaussian_rate", mean, sensitivity, scale, weights, batch, scheme, k)
     if not 2.0 * beta * kappa > 1.0:
         raise ValueError(
             f"gaussian_rate needs 2 beta (1 - eps_bar) > 1; got {2.0 * beta * kappa:.6g} (beta={beta:g}). "
             f"Below that the error falls more slowly than 1/t: take beta > {0.5 / kappa:.6g}."
         )
+    return beta**2 * (samples + local_steps * drawn) / (2.0 * beta * kappa - 1.0)
+
+
+def step_variances(
+    owner: str, mean: Any, sensitivity: Any, scale: Any, weights: Any, batch: int, scheme: str, k: int | None
+) -> tuple[float, float, float]:
+    """1 - eps_bar > 0, and the variance that samples and that who takes part bring to a step at the stable point."""
+    m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
+    kappa = 1.0 - float(p @ eps)
+    if not kappa > 0:
+        raise ValueError(f"{owner} needs an average sensitivity below 1; it is {1.0 - kappa:.6g}.")
     w = weight_moments(p, scheme, k)
     g = (1.0 - eps) * float(p @ m) / kappa - m
-    noise = float(np.sum(w.square * sd**2)) / batch
-    return beta**2 * (noise + local_steps * float(np.sum(w.own * g**2))) / (2.0 * beta * kappa - 1.0)
+    return kappa, float(np.sum(w.square * sd**2)) / batch, float(np.sum(w.own * g**2))
 
 
 def read_clients(
@@ -214,17 +204,9 @@ def check_weights(p: np.ndarray) -> None:
 
 def read_steps(eta: Any, local_steps: int) -> np.ndarray:
     """Steps by round, [rounds, E]."""
-    read_local_steps(local_steps)
     eta = np.asarray(eta, np.float64)
     if not np.all(np.isfinite(eta) & (eta >= 0)):
         raise ValueError("eta must hold finite steps, none of them negative.")
     if eta.ndim != 1 or len(eta) % local_steps:
         raise ValueError(f"eta must hold the step of each local step, [rounds * {local_steps}]; got shape {eta.shape}.")
     return eta.reshape(-1, local_steps)
-
-
-def read_local_steps(local_steps: int) -> int:
-    """E, a whole number of at least 1."""
-    if isinstance(local_steps, bool) or not isinstance(local_steps, (int, np.integer)) or local_steps < 1:
-        raise ValueError(f"local_steps must be a whole number E >= 1; got {local_steps!r}.")
-    return int(local_steps)

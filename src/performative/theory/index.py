@@ -1,6 +1,6 @@
 """Which function holds which numbered result of which paper.
 
-    @numbered("000", "Theorem 3.1", "E |theta_t - theta_PS|^2, all clients")
+    @numbered("jin2024", "Theorem 3.1", "E |theta_t - theta_PS|^2, all clients")
     def theorem_3_1(...): ...
 
     for row in THEOREMS: row.paper, row.number, row.function, row.says
@@ -17,26 +17,54 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from performative._deprecated import OLD_PAPERS, new_paper
+
 T = TypeVar("T", bound=Callable[..., Any])
 
-# In the order in which they are shown. 004 has no numbers: its results are named by what is on the slide.
-PAPERS = {
-    "000": "Jin et al. 2024, P-FedAvg (AAAI)",
-    "003": "Jin et al. 2023, P-FedAvg (preprint)",
-    "001": "Zheng et al. 2024, PROFL",
-    "002": "Li, Yemini and Wai 2024, PCSGD and DiceSGD",
-    "004": "Joshi, slides on heterogeneity",
-}
+
+class Paper(str):
+    """The key of a paper, such as "jin2024". It is equal to the number that the paper once went by, too."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == (new_paper(other) if isinstance(other, str) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+class Papers(dict[str, str]):
+    """Key -> title; old keys are found, too."""
+
+    def __missing__(self, key: str) -> str:
+        if key in OLD_PAPERS:
+            return self[new_paper(key)]
+        raise KeyError(key)
+
+
+# By citation, in the order in which they are shown. Joshi's slides have no numbers: results go by what is on the slide.
+PAPERS = Papers(
+    jin2024="Jin et al. 2024, P-FedAvg (AAAI)",
+    jin2023="Jin et al. 2023, P-FedAvg (preprint)",
+    zheng2024="Zheng et al. 2024, PROFL",
+    li2024="Li, Yemini and Wai 2024, PCSGD and DiceSGD",
+    joshi2023="Joshi, slides on heterogeneity",
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Numbered:
-    """One result. where: "module:name", or "module:Class.name"; says: what it bounds, in one line."""
+    """One result. paper: a key of `PAPERS`; where: "module:name", or "module:Class.name"; says: what it bounds."""
 
     paper: str
     number: str
     where: str
     says: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paper", Paper(new_paper(self.paper)))
 
     @property
     def function(self) -> Any:
@@ -50,7 +78,7 @@ def numbered(paper: str, number: str, says: str, /) -> Callable[[T], T]:
 
     `collect` reads the marks without importing them, so the three are plain text.
     """
-    if paper not in PAPERS:
+    if new_paper(paper) not in PAPERS:
         raise ValueError(f"numbered: there is no paper {paper!r} among {', '.join(PAPERS)}; name it in PAPERS first.")
     return lambda thing: thing
 

@@ -108,7 +108,7 @@ def balanced(
     free = paths["FedExP"]
     handed = np.abs((free[1:] + free[:-1]) / 2 - floor)
     # Far out the updates are -R_i slope_i theta: the server's step makes theta grow by this factor a round.
-    work = pf.theory.quadratic_points.client_work(ours.slope, rate, tau) * ours.slope
+    work = pf.theory.joshi2023.points.client_work(ours.slope, rate, tau) * ours.slope
     growth = abs(1.0 - np.mean(work**2) / (2.0 * np.mean(work))) if np.mean(work) > 0 else float("inf")
     finite = np.abs(free[np.isfinite(free)])
     steps = np.asarray(runs["FedExP"]["server_step"], np.float64)[0, 1:]

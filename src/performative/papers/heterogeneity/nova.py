@@ -80,7 +80,7 @@ def unequal_work(
         numbers_out[f"fednova_off_{word}"] = abs(limit("FedNova", solver) - ours.stable) / gap
     runaway, repaired = (ways[rule, "other", rates[0]][0] for rule in ("FedAvg", "FedNova"))
     finite = runaway[np.isfinite(runaway)]
-    R = pf.theory.quadratic_points.client_work(other.slope, rates[0], np.asarray(other_steps))
+    R = pf.theory.joshi2023.points.client_work(other.slope, rates[0], np.asarray(other_steps))
     nova_point = pf.theory.settled_point(other.mean, other.slope, other.weights, rates[0], other_steps, True)
     numbers_out |= {
         "other_mean_reaction": float(other.weights @ other.reaction),

@@ -12,7 +12,7 @@ import performative as pf
 from performative.aggregators import ClusterVarp, Mean, Varp
 from performative.papers.heterogeneity.quadratic import QUIET, Parabolas
 from performative.papers.outcome import Outcome, curves, lay_out, mean
-from performative.theory.quadratic_points import client_work
+from performative.theory.joshi2023.points import client_work
 
 
 def two_kinds(clients: int, levels: list[float], curvatures: list[float], reactions: list[float], within: float,
@@ -98,7 +98,7 @@ def tuned(clients: int, participants: int, taus: list[int], rounds: list[int]) -
     """The slide's terms at eta = sqrt(M / (tau T)), with sigma = sigma_g = L = 1."""
     given = pf.theory.FederatedAssumptions(1.0, 1.0, 1.0, 1.0, clients)
 
-    def terms(tau: int, T: int) -> pf.theory.GradientBound:
+    def terms(tau: int, T: int) -> pf.theory.Bound:
         eta = float(np.sqrt(participants / (tau * T)))
         return pf.theory.fedavg(given, eta, tau, T, participants, printed=True)
 

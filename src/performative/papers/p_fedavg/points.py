@@ -92,7 +92,7 @@ def optimum(
     for mu, m, reaction in np.random.default_rng(seed).uniform(0.1, 3.0, (draws, 3)):
         stable, best = m / (mu + reaction), m / (mu + 2 * reaction)
         given = Assumptions(float(mu), 5.0, 0.0, 0.0, float(reaction), float(reaction), 1.0, Lz=float(best))
-        ratios.append(abs(stable - best) / proposition_2_9(given).bound)
+        ratios.append(abs(stable - best) / proposition_2_9(given).total)
     return Outcome(
         {
             "stable_point": points.stable,

@@ -185,7 +185,7 @@ def optimal_clips(
             "clip_of_the_printed_bound": least(printed_limit),
             "clip_corrected": optimal_clip_limit(high, phi, kappa).clip,
             "clip_of_the_recursion": least(bound),
-            "bias_over_printed": there / rarely.bound,
+            "bias_over_printed": there / rarely.total,
             "bias_over_corrected": there / (G**2 * small_phi / (m * (1 + m * small_phi))),
             "clip_at_low_beta": given[0],
             "clip_at_high_beta": given[1],

@@ -6,7 +6,7 @@ import numpy as np
 
 from performative.papers.outcome import Outcome, lay_out
 from performative.theory import PricingDescent, corollary_5_11, lemma_c_1, mixture_sensitivity, theorem_5_10
-from performative.theory.profl import PerformativeAssumptions, location_smoothness
+from performative.theory.zheng2024 import PerformativeAssumptions, location_smoothness
 
 
 def residual(

@@ -8,8 +8,8 @@ import numpy as np
 
 from performative.papers.outcome import Outcome, lay_out, mean
 from performative.theory import exact_jacobian_error, lemma_5_6, lemma_5_7, lemma_5_8, lemma_5_9
-from performative.theory.profl import PerformativeAssumptions
-from performative.theory.profl_size import sample_size as size_for
+from performative.theory.zheng2024 import PerformativeAssumptions
+from performative.theory.zheng2024 import sample_size as size_for
 
 FREE = PerformativeAssumptions(1.0, 1.0, 1.0, 1.0)
 

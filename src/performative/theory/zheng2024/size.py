@@ -3,22 +3,15 @@
 import math
 from typing import Any
 
-from performative._base.arguments import Count, checked
+from performative._base.arguments import Count, Positive, Size, checked
 from performative.theory.index import numbered
-from performative.theory.profl import PerformativeAssumptions
+from performative.theory.zheng2024.descent import PerformativeAssumptions
 
 
 def sample_size_terms(
-    tolerance: Any,
-    spread: Any,
-    curvature: Any,
-    window: Any,
-    eta: Any,
-    loss: Any,
-    gradient: Any,
-    jacobian: Any,
+    tolerance: Any, spread: Any, curvature: Any, window: Any, eta: Any, loss: Any, gradient: Any, jacobian: Any,
     apart: Any,
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any]:  # fmt: skip
     """Numerator and denominator of the sample size that Section 5.3 asks for; plain arithmetic, for any array type.
 
         n >= 2 l^2 f_phi (2 H |dtheta|^-2 + F^2) / (2 Phi - M^2 eta^4 G^4 H^6 l^2 |dtheta|^-2)
@@ -32,30 +25,20 @@ def sample_size_terms(
     return above, 2 * tolerance - bias
 
 
-@numbered("001", "Section 5.3, n", "samples that an allowed error asks for")
+@numbered("zheng2024", "Section 5.3, n", "samples that an allowed error asks for")
 @checked
 def sample_size(
-    given: PerformativeAssumptions,
-    tolerance: float,
-    *,
-    eta: float,
-    window: Count,
-    reach: float,
-    variance: float,
-    confidence: float = 0.05,
-    printed: bool = False,
-) -> float:
+    given: PerformativeAssumptions, tolerance: Positive, *, eta: Positive, window: Count, reach: Positive,
+    variance: Size, confidence: float = 0.05, printed: bool = False,
+) -> float:  # fmt: skip
     """Section 5.3: the least n for an error of the second term within Phi = tolerance, d = 1; inf if there is none.
 
     Differs from the paper: eta^4 |dtheta|^-2 in the denominator, where eta^2 |dtheta|^2 is printed, and l_max^2 stands
     before F^2 as well. As `lemma_5_7` says, log(2 / phi) should be twice that; as printed here, for comparison with
     `AdaptiveSize`.
     """
-    for name, value in (("tolerance", tolerance), ("eta", eta), ("reach", reach)):
-        if not value > 0:
-            raise ValueError(f"{name} must be positive; got {value}.")
-    if not (variance >= 0 and 0 < confidence < 1):
-        raise ValueError(f"variance must not be negative and confidence in (0, 1); got {variance} and {confidence}.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1); got {confidence}.")
     spread, l2 = variance * math.log(2.0 / confidence), given.l_max**2
     if printed:
         above = 2.0 * (2.0 * l2 * window / reach**2 + given.F**2) * spread

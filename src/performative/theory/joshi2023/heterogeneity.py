@@ -2,7 +2,7 @@
 
     x <- x - eta / |S| sum_{i in S} sum_{k < tau} g_i(x_ik),     F = sum_i F_i / m
 
-Joshi, "Heterogeneity-aware Algorithms for Federated Optimization" (slides; 004 in the papers' list). The slides print
+Joshi, "Heterogeneity-aware Algorithms for Federated Optimization" (slides). The slides print
 O(.): printed=True is the expression in it, with the constant 1, of which only the order means something. Without it:
 a bound with constants, proved in the docstring or in a line beside. All rates are for data that stay; where they
 react they hold for the decoupled gradients if these are gradients of some F_i (always with one parameter).
@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, check_fields, checked
+from performative._base.arguments import Count, NonNegative, Positive, Values, checked
 from performative._base.messages import coded
+from performative.theory.bound import AbstractAssumptions, Bound, broken
 from performative.theory.index import numbered
+
+CAUSES = "transient noise participation drift"
 
 
 @dataclasses.dataclass(frozen=True)
-class FederatedAssumptions:
+class FederatedAssumptions(AbstractAssumptions):
     """What the rates take for granted, as numbers.
 
     L:       each F_i is L-smooth; sigma: E |g_i - grad F_i|^2 <= sigma^2, independent each time
@@ -28,58 +31,27 @@ class FederatedAssumptions:
     gap:     F(x_0) - min F; clients: m, with equal weights
     """
 
-    L: float
-    sigma: float
-    sigma_g: float
-    gap: float
+    L: Positive
+    sigma: NonNegative
+    sigma_g: NonNegative
+    gap: NonNegative
     clients: Count
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("L", "sigma", "sigma_g", "gap"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0) or (name == "L" and value == 0):
-                raise ValueError(f"{name} must be finite and not negative (L positive); got {value}.")
-        if self.clients < 1:
-            raise ValueError(f"clients must be a whole number m >= 1; got {self.clients}.")
 
-
-@dataclasses.dataclass(frozen=True)
-class GradientBound:
-    """A bound on min_{t < T} E |grad F(x_t)|^2 (in fact on the mean over t), by its causes.
-
-    optimization: what is left of the start; noise: sampling; participation: who was drawn; drift: local steps
-    unmet:        preconditions that the given numbers break; if there are any, nothing is proved
-    """
-
-    optimization: float
-    noise: float
-    participation: float
-    drift: float
-    unmet: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> float:
-        """The bound."""
-        return self.optimization + self.noise + self.participation + self.drift
-
-
-@numbered("004", "client drift; partial participation", "mean E |grad F|^2 of FedAvg, four terms, with constants")
+@numbered("joshi2023", "client drift; partial participation", "mean E |grad F|^2 of FedAvg, four terms, with constants")
 @checked
 def fedavg(
-    given: FederatedAssumptions,
-    eta: float,
-    local_steps: Count,
-    rounds: Count,
-    participants: Count | None = None,
+    given: FederatedAssumptions, eta: Positive, local_steps: Count, rounds: Count, participants: Count | None = None,
     printed: bool = False,
-) -> GradientBound:
-    """FedAvg after T rounds with tau local steps; `participants` = C m clients drawn uniformly, None: all.
+) -> Bound:  # fmt: skip
+    """min_{t < T} E |grad F(x_t)|^2 (in fact the mean over t) of FedAvg with tau local steps.
 
         4 gap / (eta tau T) + [4 eta L sigma^2 / (C m) + 4 A eta^2 L^2 (tau - 1) sigma^2]
         + 8 eta tau L w sigma_g^2 + 8 A eta^2 L^2 tau (tau - 1) sigma_g^2
         w = (1 - C) / (C (m - 1)),   A = 1 + 4 eta tau L w
 
+    participants: C m clients a round, drawn uniformly; None: all
+    Terms: transient (what is left of the start), noise (sampling), participation (who was drawn), drift (local steps).
     The slide's four terms, with constants (it has 1 for each, in O(.)). Needs eta tau L <= 1/2 and 8 A eta^2 L^2
     tau (tau - 1) <= 1. With h = eta tau, d_i the mean gradient on client i's way and D = mean |d_i - grad F_i(x)|^2:
     - smoothness: E F' <= F - h/2 |grad F|^2 + h/2 D + L h^2 (w (2 sigma_g^2 + 2 D) + sigma^2 / (tau C m)), h L <= 1/2;
@@ -87,28 +59,21 @@ def fedavg(
     put the second in the first and sum over t. `quadratic_floor` has the limits for one parameter.
     """
     m, tau = given.clients, local_steps
-    _check(eta=eta, local_steps=local_steps, rounds=rounds)
     K = check_participants(m, participants)
     L, s2, g2, w = given.L, given.sigma**2, given.sigma_g**2, participation_variance(m, K)
     q = (eta * L) ** 2 * tau * (tau - 1)
-    terms = (
-        given.gap / (eta * tau * rounds),
-        eta * L * s2 / K,
-        (eta * L) ** 2 * (tau - 1) * s2,
-        eta * tau * L * w * g2,
-        q * g2,
-    )
+    start, sampled, walked = given.gap / (eta * tau * rounds), eta * L * s2 / K, (eta * L) ** 2 * (tau - 1) * s2
+    drawn, apart = eta * tau * L * w * g2, q * g2
     A = 1.0 + 4.0 * eta * tau * L * w
-    unmet = []
-    if eta * tau * L > 0.5 * (1 + 1e-12):
-        unmet.append(f"eta tau L <= 1/2: it is {eta * tau * L:.4g}")
-    if 8.0 * A * q > 1.0 + 1e-12:
-        unmet.append(f"8 (1 + 4 eta tau L w) eta^2 L^2 tau (tau - 1) <= 1: it is {8 * A * q:.4g}")
+    unmet = broken(
+        (eta * tau * L <= 0.5 * (1 + 1e-12), f"eta tau L <= 1/2: it is {eta * tau * L:.4g}"),
+        (8.0 * A * q <= 1.0 + 1e-12, f"8 (1 + 4 eta tau L w) eta^2 L^2 tau (tau - 1) <= 1: it is {8 * A * q:.4g}"),
+    )
     if printed:
-        return GradientBound(terms[0], terms[1] + terms[2], terms[3], terms[4], tuple(unmet))
+        return Bound.by(CAUSES, start, sampled + walked, drawn, apart, unmet=unmet)
     if unmet:
-        return GradientBound(math.inf, math.inf, math.inf, math.inf, tuple(unmet))
-    return GradientBound(4 * terms[0], 4 * terms[1] + 4 * A * terms[2], 8 * terms[3], 8 * A * terms[4])
+        return Bound.nothing(CAUSES, unmet)
+    return Bound.by(CAUSES, 4 * start, 4 * sampled + 4 * A * walked, 8 * drawn, 8 * A * apart)
 
 
 @checked
@@ -128,16 +93,12 @@ def check_participants(clients: int, participants: int | None) -> int:
     return int(K)
 
 
-@numbered("004", "FedVARP", "the same without participation; constants hidden")
+@numbered("joshi2023", "FedVARP", "the same without participation; constants hidden")
 @checked
 def fedvarp(
-    given: FederatedAssumptions,
-    eta: float,
-    local_steps: Count,
-    rounds: Count,
-    participants: Count,
+    given: FederatedAssumptions, eta: Positive, local_steps: Count, rounds: Count, participants: Count,
     printed: bool = False,
-) -> GradientBound:
+) -> Bound:  # fmt: skip
     """FedVARP: FedAvg's *orders* without the participation term. Constants are hidden: only the order can be used.
 
     Differs from the slide, unless printed=True: it strikes out the drift as well, which stays. Without noise FedVARP
@@ -145,10 +106,11 @@ def fedvarp(
     than FedAvg: with one of ten like clients a round it diverges at eta tau L = 1.2, FedAvg from 2 on.
     """
     found = fedavg(given, eta, local_steps, rounds, participants, printed=True)
-    return dataclasses.replace(found, participation=0.0, drift=0.0 if printed else found.drift)
+    kept = {"participation": 0.0, "drift": 0.0 if printed else found.drift}
+    return Bound({**found.terms, **kept}, found.unmet)
 
 
-@numbered("004", "tuned step", "orders of noise, participation and drift; constants hidden")
+@numbered("joshi2023", "tuned step", "orders of noise, participation and drift; constants hidden")
 @checked
 def tuned_orders(local_steps: Count, rounds: Count, participants: Count) -> tuple[float, float, float]:
     """The slide's orders for eta ~ sqrt(M / (tau T)), M clients a round: noise, participation, drift.
@@ -157,14 +119,13 @@ def tuned_orders(local_steps: Count, rounds: Count, participants: Count) -> tupl
 
     Differs from the slide: it prints O(1 / T) for the drift. With this step eta^2 tau^2 is M tau / T: 1 / T in T alone.
     """
-    _check(local_steps=local_steps, rounds=rounds, participants=participants)
     M, tau, T = participants, local_steps, rounds
     return 1.0 / math.sqrt(M * tau * T), math.sqrt(tau / (M * T)), M * tau / T
 
 
-@numbered("004", "FedExP", "the server step, and what it guarantees")
+@numbered("joshi2023", "FedExP", "the server step, and what it guarantees")
 @checked
-def extrapolation(squares: Values, mean_square: Values, eps: float = 0.0, printed: bool = False) -> Any:
+def extrapolation(squares: Values, mean_square: Values, eps: NonNegative = 0.0, printed: bool = False) -> Any:
     """FedExP's server step: max(1, mean_i |D_i|^2 / (2 (|mean D|^2 + eps))).
 
     squares: |D_i|^2, [..., m]; mean_square: |mean_i D_i|^2
@@ -177,20 +138,11 @@ def extrapolation(squares: Values, mean_square: Values, eps: float = 0.0, printe
     squares, together = np.asarray(squares, np.float64), np.asarray(mean_square, np.float64)
     if squares.ndim < 1 or squares.shape[-1] < 1:
         raise ValueError(f"squares must hold |D_i|^2 of each client, [..., m]; got shape {squares.shape}.")
-    if not (np.all(squares >= 0) and np.all(together >= 0) and math.isfinite(eps) and eps >= 0):
-        raise ValueError("squares, mean_square and eps must not be negative or NaN.")
+    if not (np.all(squares >= 0) and np.all(together >= 0)):
+        raise ValueError("squares and mean_square must not be negative.")
     top = squares.mean(axis=-1)
     below = (top if printed else together) + eps
     if np.any((below <= 0) & (top > 0)):
         text = "the clients' updates cancel, so that FedExP's step is unbounded; give eps > 0, as its authors do."
         raise ValueError(coded("unbounded-step", text))
     return np.maximum(1.0, np.where(top > 0, top, 0.0) / (2.0 * np.where(below > 0, below, 1.0)))
-
-
-def _check(**numbers: Any) -> None:
-    for name, value in numbers.items():
-        if name == "eta":
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"eta must be a positive number; got {value}.")
-        elif isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")

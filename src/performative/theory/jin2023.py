@@ -9,11 +9,11 @@ import math
 
 import numpy as np
 
-from performative._base.arguments import Count, checked
-from performative.theory.assumptions import Assumptions, infinite
-from performative.theory.gaussian import read_local_steps
+from performative._base.arguments import Count, Positive, checked
+from performative.theory.bound import broken
 from performative.theory.index import numbered
-from performative.theory.p_fedavg import (
+from performative.theory.jin2024.assumptions import Assumptions, infinite
+from performative.theory.jin2024.theorems import (
     Theorem,
     consensus,
     descent_c1,
@@ -23,13 +23,15 @@ from performative.theory.p_fedavg import (
     table_2,
 )
 
+__all__ = ["theorem_b_4", "theorem_c_5", "theorem_d_5", "theorem_d_8"]
+
 ROUNDING = 1.0 + 1e-9
 
 
-@numbered("003", "Theorem B.4", "Theorem 3.1 with any beta / (t + gamma)")
+@numbered("jin2023", "Theorem B.4", "Theorem 3.1 with any beta / (t + gamma)")
 @checked
 def theorem_b_4(
-    assumptions: Assumptions, local_steps: Count, beta: float, gamma: float, printed: bool = False
+    assumptions: Assumptions, local_steps: Count, beta: Positive, gamma: Positive, printed: bool = False
 ) -> Theorem:
     """Theorem B.4: full participation and any eta_t = beta / (t + gamma) that meets the conditions of the proof.
 
@@ -49,17 +51,12 @@ def theorem_b_4(
     return _any_steps("B.4", assumptions, local_steps, beta, gamma, "full", None, printed)
 
 
-@numbered("003", "Theorem C.5", "Theorems 3.2 and 3.3 with any beta / (t + gamma)")
+@numbered("jin2023", "Theorem C.5", "Theorems 3.2 and 3.3 with any beta / (t + gamma)")
 @checked
 def theorem_c_5(
-    assumptions: Assumptions,
-    local_steps: Count,
-    beta: float,
-    gamma: float,
-    scheme: str,
-    k: Count,
+    assumptions: Assumptions, local_steps: Count, beta: Positive, gamma: Positive, scheme: str, k: Count,
     printed: bool = False,
-) -> Theorem:
+) -> Theorem:  # fmt: skip
     """Theorem C.5: Scheme "one" or "two" and any eta_t = beta / (t + gamma); conditions as in `theorem_b_4`.
 
         B = 2 sigma^2 + (4 c1 eta_0 + 4 c2 eta_0^2 + u) c5 (2E^2 + 3E + 1) log(E + 1)
@@ -72,10 +69,10 @@ def theorem_c_5(
     return _any_steps("C.5", assumptions, local_steps, beta, gamma, scheme, k, printed)
 
 
-@numbered("003", "Theorem D.5", "bounded gradients, all clients")
+@numbered("jin2023", "Theorem D.5", "bounded gradients, all clients")
 @checked
 def theorem_d_5(
-    assumptions: Assumptions, local_steps: Count, beta: float, gamma: float, printed: bool = False
+    assumptions: Assumptions, local_steps: Count, beta: Positive, gamma: Positive, printed: bool = False
 ) -> Theorem:
     """Theorem D.5: full participation, gradients of bounded second moment G^2 instead of (2.6).
 
@@ -93,17 +90,12 @@ def theorem_d_5(
     return _bounded_gradients("D.5", assumptions, local_steps, beta, gamma, "full", None, printed)
 
 
-@numbered("003", "Theorem D.8", "bounded gradients, Schemes I and II")
+@numbered("jin2023", "Theorem D.8", "bounded gradients, Schemes I and II")
 @checked
 def theorem_d_8(
-    assumptions: Assumptions,
-    local_steps: Count,
-    beta: float,
-    gamma: float,
-    scheme: str,
-    k: Count,
+    assumptions: Assumptions, local_steps: Count, beta: Positive, gamma: Positive, scheme: str, k: Count,
     printed: bool = False,
-) -> Theorem:
+) -> Theorem:  # fmt: skip
     """Theorem D.8: D.5 for Scheme "one" or "two" (its title says "full participation").
 
         c8 = 2 sigma^2 + 4 u E^2 G^2 in place of 2 sigma^2,      u = 1/K or (N-K)/(K(N-1)) (there called c9)
@@ -117,33 +109,22 @@ def theorem_d_8(
 
 def unmet_steps(beta: float, gamma: float, mu: float, local_steps: int) -> tuple[str, ...]:
     """beta > 1 / mu_tilde, and gamma >= E so that eta_t <= 2 eta_{t+E}."""
-    found = []
-    if not beta * mu > 1.0:
-        found.append(f"beta > 1 / mu_tilde = {1.0 / mu:.6g}: beta is {beta:.6g}")
-    if not gamma * ROUNDING >= local_steps:
-        found.append(f"gamma >= E = {local_steps}: gamma is {gamma:.6g}")
-    return tuple(found)
+    return broken(
+        (beta * mu > 1.0, f"beta > 1 / mu_tilde = {1.0 / mu:.6g}: beta is {beta:.6g}"),
+        (gamma * ROUNDING >= local_steps, f"gamma >= E = {local_steps}: gamma is {gamma:.6g}"),
+    )
 
 
 def unmet_first(eta: float, limit: float, name: str) -> tuple[str, ...]:
     """A first step of at most `limit`."""
-    if eta <= limit * ROUNDING:
-        return ()
-    return (f"first step <= {name} = {limit:.6g}: it is {eta:.6g}; take a larger gamma",)
-
-
-def check_harmonic(beta: float, gamma: float) -> None:
-    """Both positive numbers."""
-    for name, value in (("beta", beta), ("gamma", gamma)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} of eta_t = beta / (t + gamma) must be a positive number; got {value}.")
+    return broken(
+        (eta <= limit * ROUNDING, f"first step <= {name} = {limit:.6g}: it is {eta:.6g}; take a larger gamma")
+    )
 
 
 def _any_steps(
-    name: str, a: Assumptions, local_steps: int, beta: float, gamma: float, scheme: str, k: int | None, printed: bool
+    name: str, a: Assumptions, E: int, beta: float, gamma: float, scheme: str, k: int | None, printed: bool
 ) -> Theorem:
-    E = read_local_steps(local_steps)
-    check_harmonic(beta, gamma)
     chance, uneven = participation(a, scheme, k)
     unmet = preconditions(a) + uneven
     if unmet:
@@ -170,10 +151,8 @@ def _any_steps(
 
 
 def _bounded_gradients(
-    name: str, a: Assumptions, local_steps: int, beta: float, gamma: float, scheme: str, k: int | None, printed: bool
+    name: str, a: Assumptions, E: int, beta: float, gamma: float, scheme: str, k: int | None, printed: bool
 ) -> Theorem:
-    E = read_local_steps(local_steps)
-    check_harmonic(beta, gamma)
     chance, uneven = participation(a, scheme, k)
     unmet = a.unmet() + infinite(a, (("G", "3"), ("distance", "start"))) + uneven
     G = math.inf if a.G is None else a.G

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import Count, Extended, Finite, Values, check_fields, checked
+from performative._base.arguments import Count, Extended, NonNegative, Positive, Size, Values, checked
+from performative.theory.bound import AbstractAssumptions, Bound, broken
 from performative.theory.index import numbered
+
+CAUSES = "transient error noise"
 
 
 @dataclasses.dataclass(frozen=True)
-class PerformativeAssumptions:
+class PerformativeAssumptions(AbstractAssumptions):
     """What Theorem 5.10 and its lemmas take for granted, as numbers; inf where no bound is known.
 
     L:          |grad l(z; theta) - grad l(z'; theta')| <= L (|theta - theta'| + |z - z'|)  (5.2)
@@ -39,33 +42,27 @@ class PerformativeAssumptions:
     - G bounds grad l (Lemma 5.6); the proof uses it for grad L_i and for g_i, which may be larger.
     """
 
-    L: float
-    gamma: Extended
-    rho: float
-    gap: float
+    L: NonNegative
+    gamma: Values
+    rho: NonNegative
+    gap: NonNegative
     smoothness: Extended = math.inf
-    G: float = math.inf
-    F: float = math.inf
-    M: float = math.inf
-    l_max: float = math.inf
+    G: Size = math.inf
+    F: Size = math.inf
+    M: Size = math.inf
+    l_max: Size = math.inf
     weights: Values | None = None
     dimension: Count = 1
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("L", "gamma", "rho", "gap", "smoothness", "G", "F", "M", "l_max"):
-            value = np.asarray(getattr(self, name), np.float64)
-            finite = name in ("L", "gamma", "rho", "gap")
-            if np.any(np.isnan(value)) or np.any(value < 0) or (finite and not np.all(np.isfinite(value))):
-                raise ValueError(f"{name} must not be negative{' and be finite' if finite else ''}; got {value}.")
-        if self.dimension < 1:
-            raise ValueError(f"dimension must be a whole number d >= 1; got {self.dimension}.")
+        super().__post_init__()
         alpha = self.alpha
         if np.any(alpha < 0) or abs(alpha.sum() - 1.0) > 1e-6:
             raise ValueError(f"weights must not be negative and must sum to one; they sum to {alpha.sum():.6g}.")
         for name in ("gamma", "smoothness"):
-            if np.size(getattr(self, name)) not in (1, len(alpha)):
-                raise ValueError(f"{name} must be a number or one a client, [{len(alpha)}]; got {getattr(self, name)}.")
+            value = getattr(self, name)
+            if np.size(value) not in (1, len(alpha)) or np.any(np.asarray(value) < 0):
+                raise ValueError(f"{name} must be a number >= 0 or one a client, [{len(alpha)}]; got {value}.")
 
     @property
     def alpha(self) -> np.ndarray:
@@ -86,36 +83,11 @@ class PerformativeAssumptions:
         return np.broadcast_to(np.asarray(self.smoothness, np.float64), self.alpha.shape)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class RiskBound:
-    """A bound on E L(theta_t) - L(theta_PO) at t = 0, ..., T, the start first, by its causes.
-
-    transient: what is left of the start; noise: errors of g with mean zero
-    error:     the rest: bias of g, clients that drift apart between averages, steps that are too long
-    unmet:     preconditions that the given numbers break; if there are any, nothing is proved
-    """
-
-    transient: np.ndarray
-    error: np.ndarray
-    noise: np.ndarray
-    unmet: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> np.ndarray:
-        """The bound."""
-        return self.transient + self.error + self.noise
-
-
 @checked
 def location_smoothness(
-    gamma: Extended,
-    *,
-    model: float = 0.0,
-    cross: float = 0.0,
-    data: float = 0.0,
-    curvature: float = 0.0,
+    gamma: Extended, *, model: float = 0.0, cross: float = 0.0, data: float = 0.0, curvature: float = 0.0,
     slope: float = 0.0,
-) -> Any:
+) -> Any:  # fmt: skip
     """The Lipschitz constant of grad L_i where z = xi + f_i(theta) and |df_i/dtheta| <= gamma.
 
         Lambda = L_theta + 2 gamma L_cross + gamma^2 L_z + M sup |E grad_z l|
@@ -128,7 +100,7 @@ def location_smoothness(
 
 
 @checked
-def client_drift(given: PerformativeAssumptions, eta: float, local_steps: Count) -> float:
+def client_drift(given: PerformativeAssumptions, eta: Positive, local_steps: Count) -> float:
     """|sum alpha_i (grad L_i(theta_bar) - grad L_i(theta_i))|, root mean square, within R steps of an average.
 
         (R - 1) eta G sqrt(sum alpha_i Lambda_i^2)
@@ -136,25 +108,17 @@ def client_drift(given: PerformativeAssumptions, eta: float, local_steps: Count)
     By Cauchy-Schwarz, and since sum alpha_i |theta_bar - theta_i|^2 <= ((R - 1) eta G)^2: what the proof of Theorem
     5.10 wanted of Lemma C.1.
     """
-    _check_run(eta, 1, local_steps)
     if local_steps == 1:
         return 0.0
     return (local_steps - 1) * eta * given.G * math.sqrt(float(given.alpha @ given.lipschitz**2))
 
 
-@numbered("001", "Theorem 5.10", "E L(theta_t) - L(theta_PO)")
+@numbered("zheng2024", "Theorem 5.10", "E L(theta_t) - L(theta_PO)")
 @checked
 def theorem_5_10(
-    given: PerformativeAssumptions,
-    eta: float,
-    steps: int,
-    *,
-    local_steps: Count = 1,
-    error: Finite = 0.0,
-    variance: Finite = 0.0,
-    smallest: float = 0.0,
-    printed: bool = False,
-) -> RiskBound:
+    given: PerformativeAssumptions, eta: Positive, steps: Count, *, local_steps: Count = 1, error: NonNegative = 0.0,
+    variance: NonNegative = 0.0, smallest: NonNegative = 0.0, printed: bool = False,
+) -> Bound:  # fmt: skip
     """Theorem 5.10: E L(theta_bar_t) - L(theta_PO) for t = 0, ..., T = steps, with a constant step eta.
 
         a_{t+1} <= (1 - rho eta) a_t + eta (drift + sqrt(error))^2 / 2 + Lambda eta^2 variance / 2
@@ -164,6 +128,8 @@ def theorem_5_10(
     variance: E |g - E_t g|^2 of the averaged g, if a part of its error is known to have mean zero; else 0
     smallest: g_min^2, a lower bound of E |g_t|^2; in the printed form only
     All clients take part, and no projection is active. t counts local steps.
+    Terms: transient (what is left of the start), noise (errors of g with mean zero) and error (the rest: bias of g,
+    clients that drift apart between averages, steps that are too long).
 
     Differs from the paper, unless printed=True:
     - a_{t+1} <= (1 - rho eta) a_t + C gives a_t <= (1 - rho eta)^t a_0 + C / (rho eta); C alone is printed. A
@@ -174,11 +140,10 @@ def theorem_5_10(
     - |x + y|^2 / 2 <= |x|^2 + |y|^2, so that the drift has the factor 1, not 1/2, in the printed C.
     - The proof has no projection and sums over all clients; Algorithm 1 projects, and takes a subset.
     """
-    _check_run(eta, steps, local_steps, error=error, variance=variance, smallest=smallest)
     t = np.arange(steps + 1)
     unmet = _unmet(given, eta, local_steps, printed)
     if unmet and not (printed and given.rho > 0):
-        return _nothing(steps, unmet)
+        return Bound.nothing(CAUSES, unmet, steps)
     if printed:
         return _printed(given, eta, t, local_steps, error + variance, smallest, unmet)
     keep = max(0.0, 1.0 - given.rho * eta)
@@ -188,23 +153,16 @@ def theorem_5_10(
     step += eta / 2.0 * long * given.G**2 if long > 0 else 0.0
     # Where rho eta is below rounding nothing is forgotten: a sum of t steps.
     total = (1.0 - keep**t) / (1.0 - keep) if keep < 1.0 else t.astype(np.float64)
-    return RiskBound(keep**t * given.gap, total * step, total * smooth * eta**2 * variance / 2.0)
+    return Bound.by(CAUSES, keep**t * given.gap, total * step, total * smooth * eta**2 * variance / 2.0)
 
 
-@numbered("001", "Corollary 5.11", "the same without contamination, and when there is no floor")
+@numbered("zheng2024", "Corollary 5.11", "the same without contamination, and when there is no floor")
 @checked
 def corollary_5_11(
-    given: PerformativeAssumptions,
-    eta: float,
-    steps: int,
-    *,
-    relative: float | None = None,
-    local_steps: Count = 1,
-    error: Finite = 0.0,
-    variance: Finite = 0.0,
-    smallest: float = 0.0,
+    given: PerformativeAssumptions, eta: Positive, steps: Count, *, relative: float | None = None,
+    local_steps: Count = 1, error: NonNegative = 0.0, variance: NonNegative = 0.0, smallest: NonNegative = 0.0,
     printed: bool = False,
-) -> RiskBound:
+) -> Bound:  # fmt: skip
     """Corollary 5.11: Theorem 5.10 without contamination, and when it leaves no floor.
 
         E |g_t - grad L(theta_t)|^2 <= kappa^2 E |grad L(theta_t)|^2, kappa < 1, R = 1, eta <= 1 / Lambda:
@@ -218,65 +176,46 @@ def corollary_5_11(
     """
     if relative is None and not printed:
         return theorem_5_10(given, eta, steps, local_steps=local_steps, error=error, variance=variance)
-    _check_run(eta, steps, local_steps, error=error, variance=variance, smallest=smallest)
-    unmet = list(_unmet(given, eta, local_steps, printed))
-    t, zero = np.arange(steps + 1), np.zeros(steps + 1)
-    if printed:
-        if not error + variance < smallest / 2.0:
-            unmet.append(f"omega_D^2 < g_min^2 / 2 = {smallest / 2:.4g}: it is {error + variance:.4g}")
-        return _nothing(steps, unmet) if unmet else RiskBound((1.0 - given.rho * eta) ** t * given.gap, zero, zero)
-    assert relative is not None
-    if not 0 <= relative < 1:
-        unmet.append(f"kappa < 1: the error is {relative:.4g} of the gradient")
-    smooth = float(given.alpha @ given.lipschitz)
-    if eta * smooth > 1.0 + 1e-12:
-        unmet.append(f"eta <= 1 / Lambda = {1 / smooth:.4g}: the step is {eta:.4g}")
-    if local_steps > 1:
-        unmet.append(f"R = 1: with R = {local_steps} the drift does not shrink with the gradient")
+    unmet = _unmet(given, eta, local_steps, printed)
+    if printed or relative is None:
+        found, asked = error + variance, smallest / 2.0
+        unmet += broken((found < asked, f"omega_D^2 < g_min^2 / 2 = {asked:.4g}: it is {found:.4g}"))
+        rate = given.rho
+    else:
+        smooth, rate = float(given.alpha @ given.lipschitz), (1.0 - relative**2) * given.rho
+        longest = 1.0 / smooth if smooth > 0 else math.inf
+        unmet += broken(
+            (0 <= relative < 1, f"kappa < 1: the error is {relative:.4g} of the gradient"),
+            (eta * smooth <= 1.0 + 1e-12, f"eta <= 1 / Lambda = {longest:.4g}: the step is {eta:.4g}"),
+            (local_steps == 1, f"R = 1: with R = {local_steps} the drift does not shrink with the gradient"),
+        )
+    zero = np.zeros(steps + 1)
     if unmet:
-        return _nothing(steps, unmet)
-    return RiskBound((1.0 - (1.0 - relative**2) * given.rho * eta) ** t * given.gap, zero, zero)
+        return Bound.nothing(CAUSES, unmet, steps)
+    return Bound.by(CAUSES, (1.0 - rate * eta) ** np.arange(steps + 1) * given.gap, zero, zero)
 
 
 def _printed(
     given: PerformativeAssumptions, eta: float, t: np.ndarray, R: int, error: float, smallest: float, unmet: Any
-) -> RiskBound:
+) -> Bound:
     alpha, gamma, L, G2 = given.alpha, given.gammas, given.L, given.G**2
     apart = 0.5 * L**2 * (R - 1) ** 2 * G2 * float(alpha @ (1.0 + gamma) ** 2) * eta**3 if R > 1 else 0.0
     C = (error - smallest / 2.0) * eta + L * (1.0 + float(alpha @ gamma)) * (error + G2) * eta**2 + apart
-    return RiskBound((1.0 - given.rho * eta) ** t * given.gap, np.full(len(t), C), np.zeros(len(t)), unmet)
+    return Bound.by(CAUSES, (1.0 - given.rho * eta) ** t * given.gap, np.full(len(t), C), np.zeros(len(t)), unmet=unmet)
 
 
 def _unmet(given: PerformativeAssumptions, eta: float, local_steps: int, printed: bool) -> tuple[str, ...]:
-    found, smooth = [], float(given.alpha @ given.lipschitz)
-    if not given.rho > 0:
-        found.append("rho > 0: the risk of all clients must satisfy the PL condition")
+    rho, smooth, bounded = given.rho, float(given.alpha @ given.lipschitz), math.isfinite(given.G)
+    found = broken((rho > 0, "rho > 0: the risk of all clients must satisfy the PL condition"))
     if printed:
-        if given.rho * eta > 1:
-            found.append(f"eta <= 1 / rho = {1 / given.rho:.4g}: the step is {eta:.4g}")
-        if math.isinf(given.G):
-            found.append("G must be finite: the gradients must be bounded")
-        return tuple(found)
-    if math.isinf(smooth):
-        found.append("smoothness must be finite: grad L_i must be Lipschitz")
-    elif given.rho > smooth * (1.0 + 1e-9):
-        found.append(f"rho <= Lambda = {smooth:.4g}, as for every smooth risk: rho is {given.rho:.4g}")
-    if math.isinf(given.G) and (local_steps > 1 or eta * smooth > 1):
-        found.append("G must be finite where R > 1 or eta > 1 / Lambda: the directions must be bounded")
-    return tuple(found)
-
-
-def _nothing(steps: int, unmet: Any) -> RiskBound:
-    infinite = np.full(steps + 1, math.inf)
-    return RiskBound(infinite, infinite, infinite, tuple(unmet))
-
-
-def _check_run(eta: float, steps: int, local_steps: int, **errors: float) -> None:
-    if not (math.isfinite(eta) and eta > 0):
-        raise ValueError(f"eta must be a positive number; got {eta}.")
-    for name, value in (("steps", steps), ("local_steps", local_steps)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")
-    for name, size in errors.items():
-        if not size >= 0:
-            raise ValueError(f"{name} must not be negative; got {size}.")
+        longest = 1.0 / rho if rho > 0 else math.inf
+        return found + broken(
+            (rho * eta <= 1, f"eta <= 1 / rho = {longest:.4g}: the step is {eta:.4g}"),
+            (bounded, "G must be finite: the gradients must be bounded"),
+        )
+    needed = local_steps > 1 or eta * smooth > 1
+    return found + broken(
+        (math.isfinite(smooth), "smoothness must be finite: grad L_i must be Lipschitz"),
+        (rho <= smooth * (1 + 1e-9), f"rho <= Lambda = {smooth:.4g}, as for every smooth risk: rho is {rho:.4g}"),
+        (bounded or not needed, "G must be finite where R > 1 or eta > 1 / Lambda: the directions must be bounded"),
+    )

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, check_fields, checked
+from performative._base.arguments import Count, NonNegative, Positive, Values, checked
+from performative.theory.bound import AbstractAssumptions, Bound, broken, check_steps, unroll
 from performative.theory.index import numbered
 
+CAUSES = "transient noise clipping"
 FORMS = ("recursion", "closed", "printed")
 
 
 @dataclasses.dataclass(frozen=True)
-class ClippedAssumptions:
+class ClippedAssumptions(AbstractAssumptions):
     """What Theorem 3.4 takes for granted, as numbers.
 
     mu:        f(. ; theta) is mu-strongly convex (3.1)
@@ -30,16 +32,12 @@ class ClippedAssumptions:
     dimension: d
     """
 
-    mu: float
-    L: float
-    beta: float
-    G: float
-    distance: float
+    mu: Positive
+    L: Positive
+    beta: NonNegative
+    G: NonNegative
+    distance: NonNegative
     dimension: Count = 1
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_numbers(self, ("mu", "L"), ("beta", "G", "distance"))
 
     @property
     def mu_tilde(self) -> float:
@@ -47,37 +45,13 @@ class ClippedAssumptions:
         return self.mu - self.L * self.beta
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Bound:
-    """A bound on a mean squared distance to theta_PS at t = 0, ..., T, the start first, by its causes.
-
-    transient: what is left of the start; noise: sampling and privacy noise
-    clipping:  what clipping adds: the bias of PCSGD, the error memory of DiceSGD
-    unmet:     preconditions that the given numbers break; if there are any, nothing is proved
-    """
-
-    transient: np.ndarray
-    noise: np.ndarray
-    clipping: np.ndarray
-    unmet: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> np.ndarray:
-        """The bound."""
-        return self.transient + self.noise + self.clipping
-
-
-@numbered("002", "Theorem 3.4", "E |theta_t - theta_PS|^2 of PCSGD")
+@numbered("li2024", "Theorem 3.4", "E |theta_t - theta_PS|^2 of PCSGD")
 @checked
 def pcsgd(
-    given: ClippedAssumptions,
-    clip: float,
-    eta: Values,
-    sigma: float = 0.0,
-    excess: float | None = None,
+    given: ClippedAssumptions, clip: Positive, eta: Values, sigma: NonNegative = 0.0, excess: float | None = None,
     form: str = "recursion",
-) -> Bound:
-    """Theorem 3.4: E |theta_t - theta_PS|^2 of PCSGD.
+) -> Bound:  # fmt: skip
+    """Theorem 3.4: E |theta_t - theta_PS|^2 of PCSGD at t = 0, ..., T, the start first, by its causes.
 
         recursion: b_{t+1} = max(0, 1 - mu~ gamma) b_t + gamma C_1 / mu~ + gamma^2 c_1
         closed:    prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2 c_1 gamma_t / mu~ + C_1 / mu~^2
@@ -87,6 +61,7 @@ def pcsgd(
     sigma:  standard deviation of each coordinate of zeta
     excess: sup over X of E max(|grad l| - c, 0), where known: much less than G - c if large gradients are rare
     form:   "recursion" asks of the steps only that they are positive; "closed" asks for (11); "printed" is (12)
+    Terms: transient (what is left of the start), noise (sampling and privacy noise), clipping (the bias).
 
     Differs from the paper:
     - c_1 was 2 (c^2 + G^2) + d sigma^2. Lemma 5.1 as stated is right, its proof is loose: theta_PS is optimal
@@ -101,21 +76,21 @@ def pcsgd(
     if form == "printed" and excess is not None:
         raise ValueError('excess is not in the printed form: leave it out, or take form="closed".')
     if not mu > 0:
-        return nothing_proved(len(eta), given)
+        return Bound.nothing(CAUSES, (weak(given),), len(eta))
     C1, c1 = _excess(given, clip, excess) ** 2, second_moment(given, clip, sigma, printed=form == "printed")
     if form == "recursion":
         keep = np.maximum(0.0, 1.0 - mu * eta)
-        return Bound(unroll(keep, 0.0 * eta, given.distance), unroll(keep, c1 * eta**2), unroll(keep, C1 / mu * eta))
+        start = unroll(keep, 0.0 * eta, given.distance)
+        return Bound.by(CAUSES, start, unroll(keep, c1 * eta**2), unroll(keep, C1 / mu * eta))
     transient = unroll(1.0 - mu * eta, 0.0 * eta, given.distance)
     noise = np.concatenate([[0.0], 2.0 * c1 / mu * eta])
     bias = np.full(len(eta) + 1, (8.0 if form == "printed" else 1.0) * C1 / mu**2)
-    return Bound(transient, noise, bias, unmet_steps(eta, mu, 2.0 / mu if form == "printed" else 1.0 / mu))
+    unmet = unmet_steps(eta, mu, 2.0 / mu if form == "printed" else 1.0 / mu)
+    return Bound.by(CAUSES, transient, noise, bias, unmet=unmet)
 
 
 def second_moment(given: ClippedAssumptions, clip: float, sigma: float = 0.0, printed: bool = False) -> float:
     """c_1: a bound on E |clip_c(grad l) + zeta|^2."""
-    if not (math.isfinite(clip) and clip > 0 and math.isfinite(sigma) and sigma >= 0):
-        raise ValueError(f"clip must be positive and sigma not negative; got clip={clip}, sigma={sigma}.")
     gradient = 2.0 * (clip**2 + given.G**2) if printed else min(clip, given.G) ** 2
     return gradient + given.dimension * sigma**2
 
@@ -134,10 +109,10 @@ def bias_bound(given: ClippedAssumptions, clip: float, excess: float | None = No
     return (8.0 if printed else 1.0) * C1 * amplified if C1 > 0 else 0.0
 
 
-@numbered("002", "Lemma 5.1", "one step of PCSGD")
+@numbered("li2024", "Lemma 5.1", "one step of PCSGD")
 @checked
 def one_step(
-    given: ClippedAssumptions, clip: float, eta: Values, square: Values, pull: Values, sigma: float = 0.0
+    given: ClippedAssumptions, clip: Positive, eta: Values, square: Values, pull: Values, sigma: NonNegative = 0.0
 ) -> Any:
     """Lemma 5.1: E_t |theta_{t+1} - theta_PS|^2 from square = |theta_t - theta_PS|^2 and pull = <., E_t b_t>.
 
@@ -146,7 +121,7 @@ def one_step(
     return (1.0 - 2.0 * given.mu * eta) * square + eta**2 * second_moment(given, clip, sigma) - 2.0 * eta * pull
 
 
-@numbered("002", "Lemma 5.2", "what clipping adds to a step")
+@numbered("li2024", "Lemma 5.2", "what clipping adds to a step")
 @checked
 def clip_pull(given: ClippedAssumptions, clip: float, eta: Values, square: Values, printed: bool = False) -> Any:
     """Lemma 5.2: the largest -2 gamma <theta_t - theta_PS, E_t b_t>; (21) has 4 C_1 where C_1 is enough.
@@ -159,7 +134,7 @@ def clip_pull(given: ClippedAssumptions, clip: float, eta: Values, square: Value
     return eta * (2.0 * given.L * given.beta + given.mu_tilde) * square + eta * C1 / given.mu_tilde
 
 
-@numbered("002", "Lemma A.2", "change of grad f with model and world")
+@numbered("li2024", "Lemma A.2", "change of grad f with model and world")
 @checked
 def gradient_change(L: float, beta: float, model: Values, world: Values) -> Any:
     """Lemma A.2: the largest |grad f(u; v) - grad f(u'; v')| where |u - u'| = model and |v - v'| = world.
@@ -169,36 +144,19 @@ def gradient_change(L: float, beta: float, model: Values, world: Values) -> Any:
     return L * model + L * beta * world
 
 
-def unroll(keep: np.ndarray, add: np.ndarray, start: float = 0.0) -> np.ndarray:
-    """b_{t+1} = keep_t b_t + add_t from b_0 = start, all of them, the start first."""
-    values = [start]
-    for k, a in zip(keep.tolist(), add.tolist(), strict=True):
-        values.append(k * values[-1] + a)
-    return np.asarray(values, np.float64)
-
-
-@numbered("002", "Lemma A.1", "what is asked of the steps")
+@numbered("li2024", "Lemma A.1", "what is asked of the steps")
 def unmet_steps(eta: np.ndarray, mu: float, limit: float, power: int = 1) -> tuple[str, ...]:
     """What Lemma A.1 asks of the steps: (gamma_t / gamma_{t+1})^p <= 1 + mu gamma_{t+1} / 2, gamma <= limit.
 
     The paper prints gamma_{t+1}^p on the right, which harmonic steps break for p > 1, and needs less.
     """
-    found, slack = [], 1.0 + 1e-6  # float32 steps carry such errors
-    if np.any(eta[1:] > eta[:-1] * slack):
-        found.append("the steps must not increase")
-    if np.any((eta[:-1] / eta[1:]) ** power > (1.0 + 0.5 * mu * eta[1:]) * slack):
-        found.append(f"(gamma_t / gamma_(t+1))^{power} <= 1 + {mu / 2:.4g} gamma_(t+1): the steps fall too fast")
-    if eta.max() > limit * slack:
-        found.append(f"gamma <= {limit:.4g}: the largest step is {eta.max():.4g}")
-    return tuple(found)
-
-
-def check_steps(eta: Any) -> np.ndarray:
-    """The steps as a vector."""
-    eta = np.atleast_1d(np.asarray(eta, np.float64))
-    if eta.ndim != 1 or not len(eta) or not np.all(np.isfinite(eta) & (eta > 0)):
-        raise ValueError("eta must hold one positive step for each t = 0, ..., T - 1, such as 10 / (101 + arange(T)).")
-    return eta
+    slack = 1.0 + 1e-6  # float32 steps carry such errors
+    ratio, fall = (eta[:-1] / eta[1:]) ** power, f"(gamma_t / gamma_(t+1))^{power} <= 1 + {mu / 2:.4g} gamma_(t+1)"
+    return broken(
+        (np.all(eta[1:] <= eta[:-1] * slack), "the steps must not increase"),
+        (np.all(ratio <= (1.0 + 0.5 * mu * eta[1:]) * slack), f"{fall}: the steps fall too fast"),
+        (eta.max() <= limit * slack, f"gamma <= {limit:.4g}: the largest step is {eta.max():.4g}"),
+    )
 
 
 def check_form(form: str) -> None:
@@ -207,26 +165,9 @@ def check_form(form: str) -> None:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}.")
 
 
-def check_numbers(given: Any, positive: tuple[str, ...], others: tuple[str, ...]) -> None:
-    """Positive numbers, numbers that are not negative, and a whole dimension."""
-    for name in positive + others:
-        value = getattr(given, name)
-        if not (math.isfinite(value) and value >= 0) or (name in positive and value == 0):
-            rule = "be a positive number" if name in positive else "be finite and not negative"
-            raise ValueError(f"{name} must {rule}; got {value}.")
-    if given.dimension < 1:
-        raise ValueError(f"dimension must be a whole number d >= 1; got {given.dimension}.")
-
-
 def weak(given: Any) -> str:
     """The precondition beta < mu / L, in words."""
     return f"beta < mu / L = {given.mu / given.L:.4g}: beta is {given.beta:.4g}"
-
-
-def nothing_proved(steps: int, given: Any) -> Bound:
-    """No bound at all, since beta >= mu / L."""
-    infinite = np.full(steps + 1, math.inf)
-    return Bound(infinite, infinite, infinite, (weak(given),))
 
 
 def _excess(given: ClippedAssumptions, clip: float, excess: float | None) -> float:

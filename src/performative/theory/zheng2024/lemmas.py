@@ -9,54 +9,24 @@ probability 1 - phi, E[...] <= ..." an expectation is bounded with a probability
 the expectation; a number phi bounds the error itself, with probability 1 - phi.
 """
 
-import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, checked
+from performative._base.arguments import Count, Positive, Size, Values, checked
 from performative._base.messages import coded
+from performative.theory.bound import Bound, broken
 from performative.theory.index import numbered
-from performative.theory.profl import PerformativeAssumptions
+from performative.theory.zheng2024.descent import PerformativeAssumptions
 
 
-@dataclasses.dataclass(frozen=True)
-class ErrorBound:
-    """A bound on a mean squared error, total = (bias + sqrt(variance))^2, or the sum of squares if uncorrelated.
-
-    unmet: preconditions that the given numbers break; if there are any, the bound is infinite
-    """
-
-    bias: float
-    variance: float
-    uncorrelated: bool = False
-    unmet: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> float:
-        """The bound."""
-        if self.uncorrelated:
-            return self.bias**2 + self.variance
-        return (self.bias + math.sqrt(self.variance)) ** 2
-
-
-@numbered("001", "Lemma 5.7", "error of the estimated df/dtheta")
+@numbered("zheng2024", "Lemma 5.7", "error of the estimated df/dtheta")
 @checked
 def lemma_5_7(
-    given: PerformativeAssumptions,
-    *,
-    eta: float,
-    window: Count,
-    reach: float,
-    samples: Count,
-    variance: float,
-    contamination: float = 0.0,
-    moves: Values | None = None,
-    independent: bool = False,
-    confidence: float | None = None,
-    printed: bool = False,
-) -> ErrorBound:
+    given: PerformativeAssumptions, *, eta: Positive, window: Count, reach: Size, samples: Count, variance: Size,
+    contamination: Size = 0.0, moves: Values | None = None, independent: bool = False,
+    confidence: float | None = None, printed: bool = False,
+) -> Bound:  # fmt: skip
     """Lemma 5.7: omega_F >= E |J-hat - J|^2, the error of the estimated df/dtheta.
 
         bias     = e F + (1 - e) M / 2 sqrt(sum_k |theta_t - theta_{t-k}|^4) / lambda
@@ -80,41 +50,44 @@ def lemma_5_7(
     - f_phi = s^2 log(2 / phi) is half of what the Gaussian tail asks for (at phi = 0.05 it is exceeded with probability
       0.0548, at 0.001 with 0.0058), is used for one mean where there are H + 1, and |a - b|^2 can be 4 times it.
     """
-    _check(eta=eta, samples=samples, variance=variance, reach=reach, contamination=contamination)
-    _check(confidence=confidence)
-    window, d, e = int(window), given.dimension, contamination
-    unmet = []
-    if window < d:
-        unmet.append(f"H >= d = {d}, or the models do not span all directions: H is {window}")
-    if not reach > 0:
-        unmet.append("lambda > 0: the past models must differ in every direction")
-    if not e <= 1:
-        unmet.append(f"the contaminated share must be at most 1: it is {e:.4g}")
-    if math.isinf(given.F) and e > 0:
-        unmet.append("F must be finite: df/dtheta must be bounded")
-    if math.isinf(given.M):
-        unmet.append("M must be finite: f must have a bounded second derivative")
-    if given.M > 0 and moves is None and math.isinf(given.G):
-        unmet.append("G must be finite, or `moves` given: the models must be close together")
+    _check_confidence(confidence)
+    d, e = given.dimension, contamination
+    unmet = broken(
+        (window >= d, f"H >= d = {d}, or the models do not span all directions: H is {window}"),
+        (reach > 0, "lambda > 0: the past models must differ in every direction"),
+        (e <= 1, f"the contaminated share must be at most 1: it is {e:.4g}"),
+        (math.isfinite(given.F) or e == 0, "F must be finite: df/dtheta must be bounded"),
+        (math.isfinite(given.M), "M must be finite: f must have a bounded second derivative"),
+        (
+            math.isfinite(given.G) or given.M == 0 or moves is not None,
+            "G must be finite, or `moves` given: the models must be close together",
+        ),
+    )
     if unmet:
-        return _infinite(unmet)
+        return squared_error(math.inf, math.inf, unmet=unmet)
     if printed:
         spread = variance * (1.0 if confidence is None else math.log(2.0 / confidence))
         curved = given.M**2 * eta**4 * given.G**4 * window**6 / 2.0 if given.M > 0 else 0.0
         inside = curved + 2.0 * spread * window * d / (samples * eta**2)
         bias = 2.0 * e**2 * given.F**2 if e > 0 else 0.0
-        return ErrorBound(math.sqrt(bias), (1.0 - e) ** 2 * inside / reach**2, uncorrelated=True)
+        return squared_error(math.sqrt(bias), (1.0 - e) ** 2 * inside / reach**2, uncorrelated=True)
     far = eta * given.G * np.arange(1, window + 1) if moves is None and given.M > 0 else np.asarray(moves, float)
     curved = given.M / 2.0 * math.sqrt(float(np.sum(far**4))) if given.M > 0 else 0.0
     bias = (e * given.F if e > 0 else 0.0) + (1.0 - e) * curved / reach
     noise = 2.0 * window * d * variance / samples
     if confidence is not None:  # |a - b|^2 <= 4 max(|a|^2, |b|^2)
         noise *= 2.0 * 2.0 * math.log(2.0 * d * (window + 1) / confidence)
-    return ErrorBound(bias, noise / reach**2, uncorrelated=independent and confidence is None)
+    return squared_error(bias, noise / reach**2, uncorrelated=independent and confidence is None)
+
+
+def squared_error(bias: float, variance: float, uncorrelated: bool = False, unmet: tuple[str, ...] = ()) -> Bound:
+    """A bound on a mean squared error, (bias + sqrt(variance))^2, or the sum of squares where they are uncorrelated."""
+    cross = 0.0 if uncorrelated or bias == 0 or variance == 0 else 2.0 * bias * math.sqrt(variance)
+    return Bound({"squared_bias": bias**2, "cross": cross, "variance": variance}, unmet, {"bias": bias})
 
 
 @checked
-def exact_jacobian_error(differences: Values, variance: float, samples: Count, outputs: Count | None = None) -> float:
+def exact_jacobian_error(differences: Values, variance: Size, samples: Count, outputs: Count | None = None) -> float:
     """E |J-hat - J|_F^2 for a linear map, models chosen beforehand and no contamination.
 
         outputs s^2 / n tr(B^T (I + 1 1^T) B),   B = pinv(differences), [H, d]
@@ -122,7 +95,6 @@ def exact_jacobian_error(differences: Values, variance: float, samples: Count, o
     All H columns share the error of the current f-hat: hence 1 1^T. Refused where the models do not span all
     directions: of those that they leave out J-hat learns nothing.
     """
-    _check(samples=samples, variance=variance)
     A = np.atleast_2d(np.asarray(differences, np.float64))
     if not A.size or not np.all(np.isfinite(A)) or np.linalg.matrix_rank(A) < len(A):
         text = f"exact_jacobian_error: differences, [d, H] = {list(A.shape)}, must be finite and span d directions."
@@ -133,51 +105,39 @@ def exact_jacobian_error(differences: Values, variance: float, samples: Count, o
 
 
 @checked
-def contaminated_variance(variance: float, contamination: float, outliers: float, offset: float) -> float:
+def contaminated_variance(variance: Size, contamination: float, outliers: Size, offset: float) -> float:
     """Variance of one sample of (1 - e) D + e Q: (1 - e) s_D^2 + e s_Q^2 + e (1 - e) |mean_D - mean_Q|^2."""
     e = contamination
-    _check(variance=variance, outliers=outliers)
     if not 0 <= e <= 1:
         raise ValueError(f"contamination must lie in [0, 1]; got {e}.")
     return (1.0 - e) * variance + e * outliers + e * (1.0 - e) * offset**2
 
 
-@numbered("001", "Lemma 5.8", "error of the first term of the performative gradient")
+@numbered("zheng2024", "Lemma 5.8", "error of the first term of the performative gradient")
 @checked
 def lemma_5_8(
-    given: PerformativeAssumptions,
-    *,
-    samples: Count,
-    variance: float,
-    confidence: float | None = None,
+    given: PerformativeAssumptions, *, samples: Count, variance: Size, confidence: float | None = None,
     printed: bool = False,
-) -> ErrorBound:
+) -> Bound:  # fmt: skip
     """Lemma 5.8: E |mean grad l - E grad l|^2 <= L^2 V / n, V = E |Z - E Z|^2 = `variance`, all coordinates.
 
     Equality where grad l is linear in z (pricing, squared loss). confidence: V / (n phi), by Markov's inequality.
     Differs from the paper: O(f_phi) is printed, without 1 / n, and stands here with the constant 1 (printed=True).
     """
-    _check(samples=samples, variance=variance, confidence=confidence)
+    _check_confidence(confidence)
     if math.isinf(variance):
-        return _infinite(["the data must have a variance"])
+        return squared_error(math.inf, math.inf, unmet=("the data must have a variance",))
     if printed:
-        return ErrorBound(0.0, variance * (1.0 if confidence is None else math.log(2.0 / confidence)))
-    return ErrorBound(0.0, given.L**2 * variance / samples / (1.0 if confidence is None else confidence))
+        return squared_error(0.0, variance * (1.0 if confidence is None else math.log(2.0 / confidence)))
+    return squared_error(0.0, given.L**2 * variance / samples / (1.0 if confidence is None else confidence))
 
 
-@numbered("001", "Lemma 5.9", "error of its second term, for data and for outliers")
+@numbered("zheng2024", "Lemma 5.9", "error of its second term, for data and for outliers")
 @checked
 def lemma_5_9(
-    given: PerformativeAssumptions,
-    jacobian_error: float,
-    *,
-    samples: Count,
-    fisher: float,
-    offset: float = 0.0,
-    outlier_score: float | None = None,
-    spread: float = 0.0,
-    printed: bool = False,
-) -> ErrorBound:
+    given: PerformativeAssumptions, jacobian_error: Size, *, samples: Count, fisher: Size, offset: Size = 0.0,
+    outlier_score: Size | None = None, spread: Size = 0.0, printed: bool = False,
+) -> Bound:  # fmt: skip
     """Lemma 5.9: omega_D^2 or omega_Q^2, the error of the second term, J-hat^T mean l s(z; f-hat).
 
         omega_D = l_max [(sqrt(I) + o) sqrt(omega_F) + F (2 sqrt(I / n) + o)],     I = `fisher`
@@ -195,31 +155,27 @@ def lemma_5_9(
     has a sampling error of its own; what outliers do is not O(d), it grows with their score, and so with their
     distance; contamination moves f-hat, and with it the scores of clean samples.
     """
-    _check(samples=samples, fisher=fisher, offset=offset, jacobian_error=jacobian_error, spread=spread)
-    _check(outlier_score=outlier_score or 0.0)
-    unmet = []
-    if math.isinf(given.l_max):
-        unmet.append("l_max must be finite: the loss must be bounded (with Gaussian data few are)")
-    if math.isinf(given.F):
-        unmet.append("F must be finite: df/dtheta must be bounded")
-    if math.isinf(jacobian_error):
-        unmet.append("omega_F must be finite: see Lemma 5.7")
+    unmet = broken(
+        (math.isfinite(given.l_max), "l_max must be finite: the loss must be bounded (with Gaussian data few are)"),
+        (math.isfinite(given.F), "F must be finite: df/dtheta must be bounded"),
+        (math.isfinite(jacobian_error), "omega_F must be finite: see Lemma 5.7"),
+    )
     if unmet:
-        return _infinite(unmet)
+        return squared_error(math.inf, math.inf, unmet=unmet)
     l, F, root = given.l_max, given.F, math.sqrt(jacobian_error)
     if outlier_score is not None:
         if printed:
-            return ErrorBound(0.0, 2.0 * l**2 * given.dimension * (jacobian_error + F**2))
-        return ErrorBound(l * math.sqrt(outlier_score) * (root + F), 0.0)
+            return squared_error(0.0, 2.0 * l**2 * given.dimension * (jacobian_error + F**2))
+        return squared_error(l * math.sqrt(outlier_score) * (root + F), 0.0)
     if printed:
-        return ErrorBound(0.0, l**2 * given.dimension * (jacobian_error + spread * F**2 / samples))
+        return squared_error(0.0, l**2 * given.dimension * (jacobian_error + spread * F**2 / samples))
     score = math.sqrt(fisher)
-    return ErrorBound(l * ((score + offset) * root + F * (2.0 * score / math.sqrt(samples) + offset)), 0.0)
+    return squared_error(l * ((score + offset) * root + F * (2.0 * score / math.sqrt(samples) + offset)), 0.0)
 
 
-@numbered("001", "Lemma C.1", "how far clients drift apart in R local steps")
+@numbered("zheng2024", "Lemma C.1", "how far clients drift apart in R local steps")
 @checked
-def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: Count, printed: bool = False) -> ErrorBound:
+def lemma_c_1(given: PerformativeAssumptions, eta: Positive, local_steps: Count, printed: bool = False) -> Bound:
     """Lemma C.1: sum alpha_i w_i E |theta_bar - theta_i|^2 within R steps of an average, w_i = Lambda_i^2.
 
         ((R - 1) eta G)^2 min(max w_i, 4 sum alpha_i (1 - alpha_i)^2 w_i)
@@ -228,37 +184,28 @@ def lemma_c_1(given: PerformativeAssumptions, eta: float, local_steps: Count, pr
     mean, which is right for weights alpha_i and not for alpha_i w_i: two clients with alpha = (0.1, 0.9), w = (16, 1)
     that walk apart at full speed have 5.22 ((R - 1) eta G)^2, and 2.5 is printed.
     """
-    _check(eta=eta)
-    if local_steps < 1:
-        raise ValueError(f"local_steps must be a whole number R >= 1; got {local_steps}.")
     if local_steps == 1:
-        return ErrorBound(0.0, 0.0)
-    unmet = ["G must be finite: the directions must be bounded"] if math.isinf(given.G) else []
-    if not printed and not np.all(np.isfinite(given.lipschitz)):
-        unmet.append("smoothness must be finite: grad L_i must be Lipschitz")
+        return squared_error(0.0, 0.0)
+    smooth = printed or np.all(np.isfinite(given.lipschitz))
+    unmet = broken(
+        (math.isfinite(given.G), "G must be finite: the directions must be bounded"),
+        (smooth, "smoothness must be finite: grad L_i must be Lipschitz"),
+    )
     if unmet:
-        return _infinite(unmet)
+        return squared_error(math.inf, math.inf, unmet=unmet)
     walked = ((local_steps - 1) * eta * given.G) ** 2
     if printed:
-        return ErrorBound(0.0, walked * float(given.alpha @ (1.0 + given.gammas) ** 2))
+        return squared_error(0.0, walked * float(given.alpha @ (1.0 + given.gammas) ** 2))
     w = given.lipschitz**2
-    return ErrorBound(0.0, walked * min(float(w.max()), float(4.0 * given.alpha @ ((1.0 - given.alpha) ** 2 * w))))
+    return squared_error(0.0, walked * min(float(w.max()), float(4.0 * given.alpha @ ((1.0 - given.alpha) ** 2 * w))))
 
 
-@numbered("001", "Lemma C.2", "error of the whole performative gradient under contamination")
+@numbered("zheng2024", "Lemma C.2", "error of the whole performative gradient under contamination")
 @checked
 def lemma_c_2(
-    given: PerformativeAssumptions,
-    *,
-    first: float,
-    second: float,
-    contamination: float = 0.0,
-    outliers: float = 0.0,
-    distance: float = 0.0,
-    fisher: float = 0.0,
-    outlier_first: float = 0.0,
-    printed: bool = False,
-) -> ErrorBound:
+    given: PerformativeAssumptions, *, first: Size, second: Size, contamination: float = 0.0, outliers: Size = 0.0,
+    distance: Size = 0.0, fisher: Size = 0.0, outlier_first: Size = 0.0, printed: bool = False,
+) -> Bound:  # fmt: skip
     """Lemma C.2: E |g_i - grad L_i|^2 for data of which a share e does not react.
 
         (1 - e) (sqrt(first) + omega_D)^2 + e (L W_1 + sqrt(outlier_first) + l_max F sqrt(I) + omega_Q)^2
@@ -272,35 +219,31 @@ def lemma_c_2(
     Differs from the paper: (1 - e) omega_D^2 + e (L W_1 + omega_Q + omega_D)^2. It takes the first term for exact, and
     L W_1 for a bound of the whole grad L_i minus that of Q, though the second term of Q is 0 whatever W_1 is.
     """
-    _check(first=first, second=second, outliers=outliers, distance=distance, outlier_first=outlier_first, fisher=fisher)
     e, D = contamination, math.sqrt(second)
     if not 0 <= e <= 1:
         raise ValueError(f"contamination must lie in [0, 1]; got {e}.")
-    unmet = [] if math.isfinite(first + second) else ["Lemmas 5.8 and 5.9 must give a bound"]
-    if e > 0 and not math.isfinite(outliers + outlier_first + distance):
-        unmet.append("W_1(D, Q), omega_Q and the variance of the outliers must be finite")
-    if e > 0 and fisher > 0 and not printed and math.isinf(given.l_max * given.F):
-        unmet.append("l_max and F must be finite: the second term must be bounded")
+    needed = e > 0 and fisher > 0 and not printed
+    unmet = broken(
+        (math.isfinite(first + second), "Lemmas 5.8 and 5.9 must give a bound"),
+        (
+            e == 0 or math.isfinite(outliers + outlier_first + distance),
+            "W_1(D, Q), omega_Q and the variance of the outliers must be finite",
+        ),
+        (
+            not (needed and math.isinf(given.l_max * given.F)),
+            "l_max and F must be finite: the second term must be bounded",
+        ),
+    )
     if unmet:
-        return _infinite(unmet)
+        return squared_error(math.inf, math.inf, unmet=unmet)
     if printed:
         wrong = given.L * distance + math.sqrt(outliers) + D if e > 0 else 0.0
-        return ErrorBound(0.0, (1.0 - e) * second + e * wrong**2)
+        return squared_error(0.0, (1.0 - e) * second + e * wrong**2)
     unseen = given.l_max * given.F * math.sqrt(fisher) if e > 0 and fisher > 0 else 0.0
     wrong = given.L * distance + math.sqrt(outlier_first) + unseen + math.sqrt(outliers) if e > 0 else 0.0
-    return ErrorBound(0.0, (1.0 - e) * (math.sqrt(first) + D) ** 2 + e * wrong**2)
+    return squared_error(0.0, (1.0 - e) * (math.sqrt(first) + D) ** 2 + e * wrong**2)
 
 
-def _infinite(unmet: list[str]) -> ErrorBound:
-    return ErrorBound(math.inf, math.inf, unmet=tuple(unmet))
-
-
-def _check(**numbers: Any) -> None:
-    for name, value in numbers.items():
-        if name == "confidence":
-            if value is not None and not 0 < value < 1:
-                raise ValueError(f"confidence is the chance phi to fail and must lie between 0 and 1; got {value}.")
-            continue
-        if math.isnan(value) or value < 0 or (name in ("eta", "samples", "tolerance") and not value > 0):
-            rule = "be positive" if name in ("eta", "samples", "tolerance") else "not be negative"
-            raise ValueError(f"{name} must {rule}; got {value}.")
+def _check_confidence(confidence: float | None) -> None:
+    if confidence is not None and not 0 < confidence < 1:
+        raise ValueError(f"confidence is the chance phi to fail and must lie between 0 and 1; got {confidence}.")

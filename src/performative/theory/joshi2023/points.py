@@ -5,17 +5,16 @@ or a cycle, is affine: x -> factor x + level. It settles only where |factor| < 1
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, checked
+from performative._base.arguments import Count, Positive, Values, checked
 from performative._base.messages import coded
 from performative.theory.gaussian import by_client, check_weights
-from performative.theory.heterogeneity import check_participants, participation_variance
 from performative.theory.index import numbered
+from performative.theory.joshi2023.heterogeneity import check_participants, participation_variance
 from performative.types import as_array
 
 # A factor this close to one is one: sums over clients carry such errors.
@@ -35,11 +34,12 @@ class Floor:
     participation: float
 
 
-@numbered("004", "exact: FedAvg", "where FedAvg settles, and its variance for small steps")
+@numbered("joshi2023", "exact: FedAvg", "where FedAvg settles, and its variance for small steps")
 @checked
 def quadratic_floor(
-    mean: Values, slope: Values, eta: float, local_steps: Count, sigma: float = 0.0, participants: Count | None = None
-) -> Floor:
+    mean: Values, slope: Values, eta: Positive, local_steps: Count, sigma: float = 0.0,
+    participants: Count | None = None,
+) -> Floor:  # fmt: skip
     """Beside `fedavg`: grad F_i = slope_i x - mean_i with one parameter (Gaussian data: slope_i = 1 - eps_i).
 
         point: sum R_i (slope_i x - mean_i) = 0,   R_i = (1 - (1 - eta slope_i)^tau) / slope_i
@@ -65,18 +65,12 @@ def quadratic_floor(
     )  # fmt: skip
 
 
-@numbered("004", "exact: cyclic", "where a cycle of groups settles")
+@numbered("joshi2023", "exact: cyclic", "where a cycle of groups settles")
 @checked
 def cycle_point(
-    mean: Values,
-    slope: Values,
-    groups: Any,
-    eta: float,
-    local_steps: Count = 1,
-    weights: Values | None = None,
-    *,
+    mean: Values, slope: Values, groups: Any, eta: Positive, local_steps: Count = 1, weights: Values | None = None, *,
     attracting: bool = True,
-) -> float:
+) -> float:  # fmt: skip
     """Where one whole cycle of groups returns to, as the first group finds it: grad F_i = slope_i x - mean_i.
 
     A round of group g is affine, x -> a_g x + b_g, and the cycle is their composition. Exact, one parameter. Refused
@@ -104,18 +98,12 @@ def _read_groups(groups: Any, p: np.ndarray) -> list[np.ndarray]:
     return rows
 
 
-@numbered("004", "exact: unequal work", "where FedAvg and FedNova settle")
+@numbered("joshi2023", "exact: unequal work", "where FedAvg and FedNova settle")
 @checked
 def settled_point(
-    mean: Values,
-    slope: Values,
-    weights: Values,
-    eta: float,
-    local_steps: Values,
-    nova: bool = False,
-    *,
+    mean: Values, slope: Values, weights: Values, eta: Positive, local_steps: Values, nova: bool = False, *,
     attracting: bool = True,
-) -> float:
+) -> float:  # fmt: skip
     """Where FedAvg, or FedNova, settles under unequal work: grad F_i = slope_i x - mean_i, no noise.
 
         sum_i c_i R_i (slope_i x - mean_i) = 0,   R_i = (1 - (1 - eta slope_i)^tau_i) / slope_i
@@ -126,7 +114,7 @@ def settled_point(
     `attracting=False` names the point that rounds run away from.
     """
     m, lam, p = _read(mean, slope, weights)
-    tau = np.broadcast_to(_steps(local_steps), m.shape)
+    tau = _steps(local_steps, len(m))
     c = (float(p @ tau) * p / tau if nova else p) * client_work(lam, eta, tau)
     return rest(1.0 - float(c @ lam), float(c @ m), "a round", attracting)
 
@@ -134,7 +122,7 @@ def settled_point(
 def rest(factor: float, level: float, what: str, attracting: bool = True) -> float:
     """The fixed point of x -> factor x + level; refused where there is none, and where `attracting` and it repels."""
     if abs(1.0 - factor) <= _ROUNDING:
-        text = f"{what} multiplies an error by 1, so that there is no fixed point, or every point is one."
+        text = f"{what} multiplies an error by 1: there is no fixed point, or every point is one. Change slope or eta."
         raise ValueError(coded("no-fixed-point", text))
     point = level / (1.0 - factor)
     if attracting and not abs(factor) < 1.0 - _ROUNDING:
@@ -149,8 +137,6 @@ def rest(factor: float, level: float, what: str, attracting: bool = True) -> flo
 
 def client_work(slope: np.ndarray, eta: float, steps: Any) -> np.ndarray:
     """R_i = sum_k eta (1 - eta slope_i)^k over tau_i steps: how far a client goes for each unit of its gradient."""
-    if not (math.isfinite(eta) and eta > 0):
-        raise ValueError(f"eta must be a positive number; got {eta}.")
     steps = np.asarray(steps, np.float64)
     # (1 - (1 - u)^tau) / u loses the digits of a small u; 1 - u may be negative where a step overshoots.
     u = eta * slope
@@ -168,8 +154,8 @@ def _read(mean: Values, slope: Values, weights: Values | None = None) -> tuple[n
     return m, lam, p
 
 
-def _steps(local_steps: Any) -> np.ndarray:
+def _steps(local_steps: Any, clients: int) -> np.ndarray:
     tau = np.asarray(local_steps, np.float64)
-    if not np.all(np.isfinite(tau) & (tau >= 1) & (tau == np.rint(tau))):
-        raise ValueError(f"local_steps must be whole numbers tau_i >= 1; got {local_steps}.")
-    return tau
+    if tau.shape not in ((), (1,), (clients,)) or not np.all(np.isfinite(tau) & (tau >= 1) & (tau == np.rint(tau))):
+        raise ValueError(f"local_steps must be whole numbers tau_i >= 1, one or one a client; got {local_steps}.")
+    return np.broadcast_to(tau, clients)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from performative._base.arguments import Count, Finite, Values, checked
+from performative._base.arguments import Count, Finite, Positive, Values, checked
 from performative.theory.gaussian import gaussian_moments, gaussian_rate, read_clients, weight_moments
-from performative.theory.p_fedavg import Theorem
+from performative.theory.jin2024.theorems import Theorem
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,16 +40,9 @@ class Beside:
 
 @checked
 def gaussian_beside(
-    theorem: Theorem,
-    mean: Values,
-    sensitivity: Values,
-    scale: Values,
-    *,
-    weights: Values | None = None,
-    batch: Count = 1,
-    start: Finite = 0.0,
-    rounds: Count = 1000,
-) -> Beside:
+    theorem: Theorem, mean: Values, sensitivity: Values, scale: Values, *, weights: Values | None = None,
+    batch: Count = 1, start: Finite = 0.0, rounds: Count = 1000,
+) -> Beside:  # fmt: skip
     """The bound of a theorem beside the exact error of the Gaussian problem under the theorem's own steps.
 
     The theorem should come from `Assumptions.of_gaussian` with the same arguments. Its limits: v for the bound,
@@ -67,7 +60,7 @@ def gaussian_beside(
 
 
 @checked
-def linear_rate(jacobian: Values, noise: Values, beta: float) -> float:
+def linear_rate(jacobian: Values, noise: Values, beta: Positive) -> float:
     """lim t E |theta_t - theta_PS|^2 = trace P of P-FedAvg near a stable point, in any dimension.
 
     jacobian: H, [d, d], the derivative of grad f(theta; theta), the reaction of the data included
@@ -78,10 +71,6 @@ def linear_rate(jacobian: Values, noise: Values, beta: float) -> float:
     H, S = (np.atleast_2d(np.asarray(x, np.float64)) for x in (jacobian, noise))
     if H.ndim != 2 or H.shape[0] != H.shape[1] or S.shape != H.shape:
         raise ValueError(f"jacobian and noise must both be [d, d]; got shapes {H.shape} and {S.shape}.")
-    if not (math.isfinite(beta) and beta > 0):
-        raise ValueError(f"beta must be a positive number; got {beta}.")
-    if not (np.all(np.isfinite(H)) and np.all(np.isfinite(S))):
-        raise ValueError("jacobian and noise must hold finite numbers.")
     A = beta * H - 0.5 * np.eye(len(H))
     if not np.linalg.eigvals(A).real.min() > 0:
         return math.inf
@@ -90,15 +79,9 @@ def linear_rate(jacobian: Values, noise: Values, beta: float) -> float:
 
 @checked
 def step_noise(
-    covariance: Values,
-    gradient: Values,
-    *,
-    weights: Values | None = None,
-    local_steps: Count = 1,
-    batch: Count = 1,
-    scheme: str = "full",
-    k: int | None = None,
-) -> np.ndarray:
+    covariance: Values, gradient: Values, *, weights: Values | None = None, local_steps: Count = 1, batch: Count = 1,
+    scheme: str = "full", k: int | None = None,
+) -> np.ndarray:  # fmt: skip
     """S of `linear_rate`, [d, d]: the noise of samples and of who takes part, a local step.
 
         S = sum_i E[w_i^2] C_i / n + E Cov(sum_i w_i g_i)

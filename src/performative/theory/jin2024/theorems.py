@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from performative._base.arguments import Count, checked
-from performative.theory.assumptions import Assumptions, infinite
-from performative.theory.gaussian import check_scheme, read_local_steps
+from performative.theory.gaussian import check_scheme
 from performative.theory.index import numbered
+from performative.theory.jin2024.assumptions import Assumptions, infinite
 
 NAMES = {"full": "3.1", "one": "3.2", "two": "3.3"}
 
@@ -46,6 +46,11 @@ class Theorem:
     unmet: tuple[str, ...] = ()
     printed: bool = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether every precondition is met."""
+        return not self.unmet
+
     def eta(self, t: Any) -> Any:
         """The step of local step t."""
         if math.isnan(self.gamma):
@@ -61,11 +66,7 @@ class Theorem:
 
 @checked
 def p_fedavg(
-    assumptions: Assumptions,
-    local_steps: Count,
-    scheme: str = "full",
-    k: int | None = None,
-    printed: bool = False,
+    assumptions: Assumptions, local_steps: Count, scheme: str = "full", k: int | None = None, printed: bool = False
 ) -> Theorem:
     """Theorem 3.1 ("full"), 3.2 (Scheme "one", k draws) or 3.3 (Scheme "two", k of N, equal weights).
 
@@ -81,7 +82,7 @@ def p_fedavg(
       1/K or (N-K)/(K(N-1))): true where L is about 1 or more, else the left side at the largest step is used.
     c2 has the factor 4 in both forms (Table 2 of the paper prints "A" for it) and c1 has L, not L^2.
     """
-    a, E = assumptions, read_local_steps(local_steps)
+    a, E = assumptions, local_steps
     chance, uneven = participation(a, scheme, k)
     name, unmet = NAMES.get(scheme, ""), preconditions(a) + uneven
     if unmet:
@@ -99,21 +100,21 @@ def p_fedavg(
     return Theorem(name, E, scheme, k, 2.0 / mu, gamma, v, {**c, "eta_0": eta_0, "B": B}, (), printed)
 
 
-@numbered("000", "Theorem 3.1", "E |theta_t - theta_PS|^2, all clients")
+@numbered("jin2024", "Theorem 3.1", "E |theta_t - theta_PS|^2, all clients")
 @checked
 def theorem_3_1(assumptions: Assumptions, local_steps: Count, printed: bool = False) -> Theorem:
     """Theorem 3.1: full participation; see `p_fedavg`."""
     return p_fedavg(assumptions, local_steps, "full", None, printed)
 
 
-@numbered("000", "Theorem 3.2", "E |theta_t - theta_PS|^2, Scheme I")
+@numbered("jin2024", "Theorem 3.2", "E |theta_t - theta_PS|^2, Scheme I")
 @checked
 def theorem_3_2(assumptions: Assumptions, local_steps: Count, k: Count, printed: bool = False) -> Theorem:
     """Theorem 3.2: Scheme I, k draws with replacement; see `p_fedavg`."""
     return p_fedavg(assumptions, local_steps, "one", k, printed)
 
 
-@numbered("000", "Theorem 3.3", "E |theta_t - theta_PS|^2, Scheme II")
+@numbered("jin2024", "Theorem 3.3", "E |theta_t - theta_PS|^2, Scheme II")
 @checked
 def theorem_3_3(assumptions: Assumptions, local_steps: Count, k: Count, printed: bool = False) -> Theorem:
     """Theorem 3.3: Scheme II, k of N without replacement, equal weights; see `p_fedavg`."""

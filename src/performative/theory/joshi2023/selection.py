@@ -1,6 +1,6 @@
 """Clients that are chosen, take turns or do unequal work: speed, bias and where training settles.
 
-Joshi (slides; 004 in the papers' list), on FedNova, power-of-choice and cyclic participation. Functions named
+Joshi (slides), on FedNova, power-of-choice and cyclic participation. Functions named
 `orders` return what stands in a slide's O(.), with the constant 1; the rest has constants, and the proofs.
 """
 
@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, check_fields, checked
-from performative.theory.clipped import check_steps, unroll
+from performative._base.arguments import Count, NonNegative, Values, checked
+from performative.theory.bound import AbstractAssumptions, Bound, broken, check_steps, unroll
 from performative.theory.index import numbered
+
+CAUSES = "transient noise bias"
+
 
 # Unequal work.
 
 
-@numbered("004", "mismatched objective", "weights of the objective that FedAvg minimizes")
+@numbered("joshi2023", "mismatched objective", "weights of the objective that FedAvg minimizes")
 @checked
 def objective_weights(weights: Values, local_steps: Values) -> np.ndarray:
     """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it really minimizes; FedNova's are p_i.
@@ -28,7 +31,7 @@ def objective_weights(weights: Values, local_steps: Values) -> np.ndarray:
     return p * tau / (p @ tau)
 
 
-@numbered("004", "FedNova, tau_eff", "sum p_i tau_i")
+@numbered("joshi2023", "FedNova, tau_eff", "sum p_i tau_i")
 @checked
 def effective_steps(weights: Values, local_steps: Values) -> float:
     """FedNova's tau_eff = sum p_i tau_i."""
@@ -46,7 +49,7 @@ def _read_work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
     return p, tau
 
 
-@numbered("004", "mismatched objective, bound", "|grad F|^2 where FedAvg settles")
+@numbered("joshi2023", "mismatched objective, bound", "|grad F|^2 where FedAvg settles")
 @checked
 def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) -> float:
     """|grad F|^2 at the minimizer of FedAvg's objective is at most chi^2 times sum_i w_i |grad F_i|^2 there.
@@ -65,7 +68,7 @@ def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) ->
 
 
 @dataclasses.dataclass(frozen=True)
-class SelectionAssumptions:
+class SelectionAssumptions(AbstractAssumptions):
     """What the rate under biased selection takes for granted.
 
     mu:       each F_i is convex and F is mu-strongly convex
@@ -80,19 +83,12 @@ class SelectionAssumptions:
     moves on with an old choice, and there a choice of high losses has rho_bar >= 1.
     """
 
-    mu: float
-    G: float
-    rho_bar: float
-    rho_tilde: float
-    Gamma: float
-    distance: float
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{field.name} must be finite and not negative; got {value}.")
+    mu: NonNegative
+    G: NonNegative
+    rho_bar: NonNegative
+    rho_tilde: NonNegative
+    Gamma: NonNegative
+    distance: NonNegative
 
     @property
     def bias(self) -> float:
@@ -102,48 +98,34 @@ class SelectionAssumptions:
         return self.Gamma * max(0.0, self.rho_tilde / self.rho_bar - 1.0) if self.rho_bar > 0 else math.inf
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SelectionBound:
-    """A bound on E |x_t - x*|^2 at t = 0, ..., T, the start first; bias is what no step size removes."""
-
-    transient: np.ndarray
-    noise: np.ndarray
-    bias: np.ndarray
-    unmet: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> np.ndarray:
-        """The bound."""
-        return self.transient + self.noise + self.bias
-
-
-@numbered("004", "selection skew", "E |x_t - x*|^2 under any choice of clients")
+@numbered("joshi2023", "selection skew", "E |x_t - x*|^2 under any choice of clients")
 @checked
-def biased_selection(given: SelectionAssumptions, eta: Values) -> SelectionBound:
-    """Any way of choosing clients, one local step a round: E |x_t - x*|^2.
+def biased_selection(given: SelectionAssumptions, eta: Values) -> Bound:
+    """E |x_t - x*|^2 at t = 0, ..., T for any way of choosing clients, one local step a round.
 
         e_{t+1} <= max(0, 1 - rho_bar mu eta) e_t + 2 eta rho_bar Gamma (rho_tilde / rho_bar - 1) + eta^2 G^2
 
-    eta: the step of t = 0, ..., T - 1. With steps c / t, c rho_bar mu > 1, this is the slide's O(1 / (T rho_bar)) +
+    eta: the step of t = 0, ..., T - 1. The term `bias` is what no step size removes.
+    With steps c / t, c rho_bar mu > 1, this is the slide's O(1 / (T rho_bar)) +
     O(Gamma (rho_tilde / rho_bar - 1)); for F itself the second has the constant 1 (`selection_floor`). Proof:
     convexity gives <x - x*, sum w_i grad F_i> >= sum w_i (F_i(x) - F_i(x*)) for the weights w of the choice at x. By
     the definition of the skew that is at least rho_bar (F(x) - min F + Gamma) - rho_tilde Gamma. More local steps add
     a drift.
     """
-    eta, mu, found = check_steps(eta), given.mu, []
-    if not given.rho_bar > 0:
-        found.append("rho_bar > 0: at some model only clients that are at their best are chosen")
-    if not mu > 0:
-        found.append("mu > 0: F must be strongly convex")
-    if found:
-        infinite = np.full(len(eta) + 1, math.inf)
-        return SelectionBound(infinite, infinite, infinite, tuple(found))
+    eta, mu = check_steps(eta), given.mu
+    unmet = broken(
+        (given.rho_bar > 0, "rho_bar > 0: at some model only clients that are at their best are chosen"),
+        (mu > 0, "mu > 0: F must be strongly convex"),
+    )
+    if unmet:
+        return Bound.nothing(CAUSES, unmet, len(eta))
     keep = np.maximum(0.0, 1.0 - given.rho_bar * mu * eta)
     push = 2.0 * eta * given.rho_bar * given.bias
-    return SelectionBound(unroll(keep, 0 * eta, given.distance), unroll(keep, eta**2 * given.G**2), unroll(keep, push))
+    start = unroll(keep, 0 * eta, given.distance)
+    return Bound.by(CAUSES, start, unroll(keep, eta**2 * given.G**2), unroll(keep, push))
 
 
-@numbered("004", "selection skew, bias", "F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1)")
+@numbered("joshi2023", "selection skew, bias", "F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1)")
 @checked
 def selection_floor(given: SelectionAssumptions) -> float:
     """F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1) wherever the chosen gradients balance, for convex F_i.
@@ -154,7 +136,7 @@ def selection_floor(given: SelectionAssumptions) -> float:
     return given.bias
 
 
-@numbered("004", "selection skew, orders", "what stands in the slide's O(.)")
+@numbered("joshi2023", "selection skew, orders", "what stands in the slide's O(.)")
 @checked
 def selection_orders(given: SelectionAssumptions, rounds: Count) -> tuple[float, float]:
     """What stands in the slide's O(.): 1 / (T rho_bar) and Gamma (rho_tilde / rho_bar - 1)."""
@@ -165,7 +147,7 @@ def selection_orders(given: SelectionAssumptions, rounds: Count) -> tuple[float,
 
 
 @dataclasses.dataclass(frozen=True)
-class CyclicAssumptions:
+class CyclicAssumptions(AbstractAssumptions):
     """What the rate of cyclic participation takes for granted; equal groups, equal weights, local GD.
 
     mu, L:  F satisfies PL with mu and is L-smooth, kappa = L / mu; gap: F(x_0) - min F
@@ -173,24 +155,17 @@ class CyclicAssumptions:
     clients: m; groups: K-bar; participants: C m, drawn from the group whose turn it is
     """
 
-    mu: float
-    L: float
-    gap: float
-    alpha: float
-    gamma: float
+    mu: NonNegative
+    L: NonNegative
+    gap: NonNegative
+    alpha: NonNegative
+    gamma: NonNegative
     clients: Count
     groups: Count
     participants: Count
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("mu", "L", "gap", "alpha", "gamma"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be finite and not negative; got {value}.")
 
-
-@numbered("004", "cyclic participation", "orders of F(x_T) - min F; constants hidden")
+@numbered("joshi2023", "cyclic participation", "orders of F(x_T) - min F; constants hidden")
 @checked
 def cyclic_orders(given: CyclicAssumptions, rounds: Count) -> tuple[tuple[float, float, float], tuple[str, ...]]:
     """What stands in the slide's bound on F(x_T) - min F: start, groups, draws within a group; and what is unmet.
@@ -203,15 +178,17 @@ def cyclic_orders(given: CyclicAssumptions, rounds: Count) -> tuple[tuple[float,
     groups of unequal weight no rate of this kind holds: the point itself moves (`cycle_point`).
     """
     a, K, m, T = given, given.groups, given.clients, rounds
-    C, found = a.participants / m, []
-    if m % K:
-        found.append(f"groups of equal size: {m} clients are not {K} times a whole number")
-    if a.participants * K > m:
-        found.append(f"C <= 1 / K-bar: {a.participants} participants are more than a group of {m / K:.4g}")
-    if not a.mu > 0:
-        found.append("mu > 0: F must satisfy the PL condition")
-    if found:
-        return (math.inf, math.inf, math.inf), tuple(found)
+    k, C = a.participants, a.participants / m
+    unmet = broken(
+        (m % K == 0, f"groups of equal size: {m} clients are not {K} times a whole number"),
+        (
+            a.participants * K <= m,
+            f"C <= 1 / K-bar: {k} participants are more than a group of {m / K:.4g}",
+        ),
+        (a.mu > 0, "mu > 0: F must satisfy the PL condition"),
+    )
+    if unmet:
+        return (math.inf, math.inf, math.inf), unmet
     kappa, one = a.L / a.mu, m == K
     draws = 0.0 if one else K * kappa * a.gamma**2 / (a.mu * C * T) * (1.0 / K - C) / (m / K - 1.0)
     return (K**2 * a.gap / (m * T**2), kappa**2 * (K - 1) ** 2 * a.alpha**2 / (a.mu * T**2), draws), ()

@@ -4,37 +4,25 @@
 
 Li, Yemini, Wai 2024, Corollaries 3.7 and 3.8. The noise is a multiplier, so that a calibrated one can be used:
 (14), z^2 = T log(1 / delta) / (m epsilon)^2, does not give the privacy that it names. These minimize a worst-case
-bound, not the error: where large gradients are rare a smaller clip is better.
+bound, not the error: where large gradients are rare a smaller clip is better. Each returns the bound at its least, with
+`step` and `clip` there; its term `clipping` is bias and noise together, unless `noise` stands beside it.
 """
 
-import dataclasses
 import math
 
 import numpy as np
 
-from performative._base.arguments import Count, Finite, Values, checked
-from performative.theory.clipped import ClippedAssumptions, bias_bound, check_steps, second_moment, unroll, weak
+from performative._base.arguments import Count, Finite, NonNegative, Positive, Size, Values, checked
+from performative.theory.bound import Bound, broken, check_steps, unroll
 from performative.theory.index import numbered
+from performative.theory.li2024.clipped import ClippedAssumptions, bias_bound, second_moment, weak
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """step, clip: what minimizes the bound, or was given; bound: its value there; unmet: why there is no minimum.
-
-    step is None where a schedule or `kappa` stands for it.
-    """
-
-    step: float | None
-    clip: float
-    bound: float
-    unmet: tuple[str, ...] = ()
-
-
-@numbered("002", "Corollary 3.7", "the constant step that minimizes the bound")
+@numbered("li2024", "Corollary 3.7", "the constant step that minimizes the bound")
 @checked
 def optimal_step(
-    given: ClippedAssumptions, clip: float, rounds: Count, sigma: float = 0.0, printed: bool = False
-) -> Choice:
+    given: ClippedAssumptions, clip: Positive, rounds: Count, sigma: NonNegative = 0.0, printed: bool = False
+) -> Bound:
     """Corollary 3.7: the constant step that minimizes the bound after T rounds.
 
         (1 - mu~ g)^T |theta_0 - theta_PS|^2 + c_1 g / mu~ + C_1 / mu~^2     at
@@ -45,20 +33,21 @@ def optimal_step(
     step does not need, and c_1 = 2 (c^2 + G^2) + d sigma^2. With Delta >= 1 no step helps: the bound is least at 0,
     and (15) is not positive.
     """
-    mu, T = given.mu_tilde, int(rounds)
-    if T < 1 or not given.distance > 0:
-        raise ValueError(f"optimal_step needs rounds >= 1 and distance > 0; got {rounds} and {given.distance}.")
+    mu, T = given.mu_tilde, rounds
+    if not given.distance > 0:
+        raise ValueError(f"optimal_step needs distance > 0; got {given.distance}.")
     if not mu > 0:
-        return Choice(0.0, clip, math.inf, (weak(given),))
+        return _chosen(0.0, clip, (weak(given),), clipping=math.inf)
     slope = (2.0 if printed else 1.0) * second_moment(given, clip, sigma, printed) / mu
     step = _exponential_step(slope, mu, given.distance, T) if printed else least_step(slope, mu, given.distance, T)
-    bound = (1.0 - mu * step) ** T * given.distance + slope * step + bias_bound(given, clip, printed=printed)
-    found = []
-    if slope >= T * mu * given.distance:
-        found.append(f"Delta < 1: it is {slope / (T * mu * given.distance):.4g}; more rounds or less noise are needed")
-    if step > 1.0 / mu:
-        found.append(f"gamma <= 1 / mu~ = {1 / mu:.4g}: the step is {step:.4g}")
-    return Choice(step, clip, bound, tuple(found))
+    delta = slope / (T * mu * given.distance)
+    unmet = broken(
+        (slope < T * mu * given.distance, f"Delta < 1: it is {delta:.4g}; more rounds or less noise are needed"),
+        (step <= 1.0 / mu, f"gamma <= 1 / mu~ = {1 / mu:.4g}: the step is {step:.4g}"),
+    )
+    bias = bias_bound(given, clip, printed=printed)
+    start = (1.0 - mu * step) ** T * given.distance
+    return _chosen(step, clip, unmet, transient=start, noise=slope * step, clipping=bias)
 
 
 def least_step(slope: float, mu: float, distance: float, rounds: int) -> float:
@@ -74,7 +63,7 @@ def _exponential_step(slope: float, mu: float, distance: float, rounds: int) -> 
 
 
 @checked
-def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: float) -> Choice:
+def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: NonNegative) -> Bound:
     """The clip that minimizes Theorem 3.4's recursion after the given steps, for noise c z.
 
         C_1 S_1 / mu~ + c^2 (1 + d z^2) S_2   at   c = G / (1 + mu~ (1 + d z^2) S_2 / S_1)
@@ -82,19 +71,18 @@ def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: float) -> C
     S_k is sum_i gamma_i^k prod_{j>i} (1 - mu~ gamma_j).
     """
     eta, mu = check_steps(eta), given.mu_tilde
-    if not (math.isfinite(multiplier) and multiplier >= 0):
-        raise ValueError(f"multiplier must be finite and not negative; got {multiplier}.")
     if not mu > 0:
-        return Choice(None, given.G, math.inf, (weak(given),))
+        return _chosen(None, given.G, (weak(given),), clipping=math.inf)
     keep = np.maximum(0.0, 1.0 - mu * eta)
     start, S1, S2 = (float(unroll(keep, *part)[-1]) for part in ((0 * eta, given.distance), (eta,), (eta**2,)))
     ratio = mu * (1.0 + given.dimension * multiplier**2) * S2 / S1
-    return Choice(None, given.G / (1 + ratio), start + S1 / mu * given.G**2 * ratio / (1 + ratio))
+    bias = S1 / mu * given.G**2 * ratio / (1 + ratio)
+    return _chosen(None, given.G / (1 + ratio), transient=start, clipping=bias)
 
 
-@numbered("002", "Corollary 3.8", "the clip that minimizes the bound as T grows")
+@numbered("li2024", "Corollary 3.8", "the clip that minimizes the bound as T grows")
 @checked
-def optimal_clip_limit(given: ClippedAssumptions, phi: float, kappa: float, printed: bool = False) -> Choice:
+def optimal_clip_limit(given: ClippedAssumptions, phi: NonNegative, kappa: Size, printed: bool = False) -> Bound:
     """Corollary 3.8: the clip as T grows with the privacy held fixed, so that d sigma^2 = c^2 phi T.
 
         [max(G - c, 0)^2 + kappa phi c^2] / mu~^2  at  c = G / (1 + kappa phi):  G^2 kappa phi / ((1 + kappa phi) mu~^2)
@@ -106,40 +94,40 @@ def optimal_clip_limit(given: ClippedAssumptions, phi: float, kappa: float, prin
     from neither form: with their constants phi < 2e-5, and c* is G to within 0.02 %.
     """
     mu = given.mu_tilde
-    if not (phi >= 0 and kappa >= 0 and math.isfinite(phi)):
-        raise ValueError(f"phi and kappa must not be negative, and phi finite; got {phi} and {kappa}.")
     if not mu > 0:
-        return Choice(None, given.G, math.inf, (weak(given),))
+        return _chosen(None, given.G, (weak(given),), clipping=math.inf)
     if printed:
-        return Choice(None, given.G / (1.0 + mu * phi), given.G**2 * (1.0 + phi / mu))
+        return _chosen(None, given.G / (1.0 + mu * phi), clipping=given.G**2 * (1.0 + phi / mu))
     if math.isinf(kappa):
-        return Choice(None, 0.0, math.inf, ("a_0 > 1 / mu~: the noise of a slower schedule does not settle",))
+        slow = "a_0 > 1 / mu~: the noise of a slower schedule does not settle"
+        return _chosen(None, 0.0, (slow,), clipping=math.inf)
     load = kappa * phi
-    return Choice(None, given.G / (1 + load), given.G**2 * load / (1 + load) / mu**2)
+    return _chosen(None, given.G / (1 + load), clipping=given.G**2 * load / (1 + load) / mu**2)
 
 
 @checked
-def optimal_clip_and_step(given: ClippedAssumptions, phi: float, rounds: Count = 1) -> Choice:
-    """Clip and constant step g = s / (mu~ T) together, as T grows; rounds: the T by which Choice.step is divided.
+def optimal_clip_and_step(given: ClippedAssumptions, phi: Positive, rounds: Count = 1) -> Bound:
+    """Clip and constant step g = s / (mu~ T) together, as T grows; rounds: the T by which `step` is divided.
 
         exp(-s) |theta_0 - theta_PS|^2 + [(G - c)^2 + s phi c^2] / mu~^2,   s = log(mu~^2 distance / (phi c^2))
 
     By turns, each in closed form, from c = G. With no room for a step (s <= 0 at c = G) says so.
     """
     mu, D, clip, s = given.mu_tilde, given.distance, given.G, 0.0
-    if not (phi > 0 and D > 0 and clip > 0 and rounds >= 1):
-        raise ValueError(f"phi, distance, G and rounds must be positive; got {phi}, {D}, {clip} and {rounds}.")
+    if not (D > 0 and clip > 0):
+        raise ValueError(f"optimal_clip_and_step needs distance > 0 and G > 0; got {D} and {clip}.")
     if not mu > 0:
-        return Choice(0.0, given.G, math.inf, (weak(given),))
+        return _chosen(0.0, clip, (weak(given),), clipping=math.inf)
     if phi * clip**2 >= mu**2 * D:
-        return Choice(0.0, clip, D, ("phi G^2 < mu~^2 |theta_0 - theta_PS|^2: the noise outweighs the start",))
+        outweighed = "phi G^2 < mu~^2 |theta_0 - theta_PS|^2: the noise outweighs the start"
+        return _chosen(0.0, clip, (outweighed,), transient=D)
     for _ in range(1000):
         s, last = math.log(mu**2 * D / (phi * clip**2)), clip
         clip = given.G / (1.0 + s * phi)
         if abs(clip - last) <= 1e-15 * given.G:
             break
-    bound = math.exp(-s) * D + ((given.G - clip) ** 2 + s * phi * clip**2) / mu**2
-    return Choice(s / (mu * rounds), clip, bound)
+    bias = ((given.G - clip) ** 2 + s * phi * clip**2) / mu**2
+    return _chosen(s / (mu * rounds), clip, transient=math.exp(-s) * D, clipping=bias)
 
 
 @checked
@@ -161,3 +149,8 @@ def printed_noise_share(epsilon: float, delta: float, records: Count, dimension:
     if not (0 < delta < 1 and 0 < epsilon < math.inf):
         raise ValueError(f"printed_noise_share needs 0 < delta < 1 and epsilon > 0; got {delta} and {epsilon}.")
     return dimension * math.log(1.0 / delta) / (records * epsilon) ** 2
+
+
+def _chosen(step: float | None, clip: float, unmet: tuple[str, ...] = (), **terms: float) -> Bound:
+    """The bound at the step and the clip that make it least; step is None where a schedule or `kappa` stands for it."""
+    return Bound(terms, unmet, {"step": step, "clip": clip})

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, check_fields, checked
+from performative._base.arguments import Count, Positive, Size, Values, check_fields, checked
 from performative.theory.gaussian import by_client
-from performative.theory.profl import PerformativeAssumptions, location_smoothness
+from performative.theory.zheng2024.descent import PerformativeAssumptions, location_smoothness
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,21 +48,13 @@ class PricingDescent:
 
     @checked
     def gaps(
-        self,
-        eta: float,
-        steps: Count,
-        start: float,
-        *,
-        local_steps: Count = 1,
-        bias: float = 0.0,
-        variance: float = 0.0,
-    ) -> np.ndarray:
+        self, eta: Positive, steps: Count, start: float, *, local_steps: Count = 1, bias: float = 0.0,
+        variance: Size = 0.0,
+    ) -> np.ndarray:  # fmt: skip
         """E L(theta_bar_t) - L(theta_PO) = gamma_bar E (theta_bar_t - theta_PO)^2 at t = 0, ..., T.
 
         It grows without bound, to inf, where eta gamma_bar >= 1.
         """
-        if not (math.isfinite(eta) and eta > 0 and variance >= 0):
-            raise ValueError(f"eta must be positive and variance not negative; got {eta} and {variance}.")
         alpha, rate = np.asarray(self.weights), 1.0 - 2.0 * eta * self.sensitivity
         mean, spread, found = float(start), 0.0, [(start - self.optimum) ** 2]
         A, B, S = np.ones_like(rate), np.zeros_like(rate), np.zeros_like(rate)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from performative._base.arguments import Count, Extended, checked
+from performative.theory.bound import broken
 from performative.theory.index import numbered
 from performative.types import as_numbers
 
@@ -26,18 +27,14 @@ class Extremes:
     unmet: tuple[str, ...] = ()
 
 
-@numbered("001", "Lemma 5.6", "F, M, G and l_max of a problem on boxes")
+@numbered("zheng2024", "Lemma 5.6", "F, M, G and l_max of a problem on boxes")
 @checked
 def lemma_5_6(
-    models: tuple[Any, Any],
-    data: tuple[Any, Any],
-    *,
-    slope: Callable[[np.ndarray], Any] | None = None,
+    models: tuple[Any, Any], data: tuple[Any, Any], *, slope: Callable[[np.ndarray], Any] | None = None,
     curvature: Callable[[np.ndarray], Any] | None = None,
     gradient: Callable[[np.ndarray, np.ndarray], Any] | None = None,
-    loss: Callable[[np.ndarray, np.ndarray], Any] | None = None,
-    points: Count = 1024,
-) -> Extremes:
+    loss: Callable[[np.ndarray, np.ndarray], Any] | None = None, points: Count = 1024,
+) -> Extremes:  # fmt: skip
     """Lemma 5.6: F, M, G and l_max exist on compact sets. Here they are searched for in boxes.
 
     models, data: (lo, hi) of theta and z, a number or one a coordinate
@@ -50,12 +47,11 @@ def lemma_5_6(
     ends, G and l_max are inf. l_max bounds |l| here: the loss of pricing is negative.
     """
     (low, high), (floor, ceiling) = _box(models), _box(data)
-    unmet = []
-    if not np.all(np.isfinite([low, high])):
-        unmet.append("Theta must be bounded: F, M, G and l_max need not exist")
-    if not np.all(np.isfinite([floor, ceiling])):
-        unmet.append("Z must be bounded: G and l_max need not exist")
     closed = [bool(np.all(np.isfinite(ends))) for ends in ([low, high], [floor, ceiling])]
+    unmet = broken(
+        (closed[0], "Theta must be bounded: F, M, G and l_max need not exist"),
+        (closed[1], "Z must be bounded: G and l_max need not exist"),
+    )
     theta = _points(low, high, points) if closed[0] else None
     both = _points(np.append(low, floor), np.append(high, ceiling), points) if all(closed) else None
     F, M = (math.inf if part is None or theta is None else _largest(part(theta)) for part in (slope, curvature))
@@ -63,10 +59,10 @@ def lemma_5_6(
         math.inf if part is None or both is None else _largest(part(both[:, : len(low)], both[:, len(low) :]))
         for part in (gradient, loss)
     )
-    return Extremes(F, M, G, l_max, tuple(unmet))
+    return Extremes(F, M, G, l_max, unmet)
 
 
-@numbered("001", "Lemma C.3", "sensitivity of a mixture of two groups")
+@numbered("zheng2024", "Lemma C.3", "sensitivity of a mixture of two groups")
 @checked
 def mixture_sensitivity(group_sensitivity: Extended, distance: Extended, share_slope: Extended) -> Any:
     """Lemma C.3: sensitivity of a mixture of two groups whose shares respond to the model.

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, checked
+from performative._base.arguments import Count, Positive, Size, Values, checked
 from performative._base.messages import coded
-from performative.theory.gaussian import read_clients, weight_moments
+from performative.theory.gaussian import step_variances
 from performative.theory.index import numbered
-from performative.theory.p_fedavg import Theorem
+from performative.theory.jin2024.theorems import Theorem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,20 +29,17 @@ class LocalSteps:
     at_limit: bool
 
 
-@numbered("000", "Section 3.3, T_eps", "local steps until the bound is below eps")
+@numbered("jin2024", "Section 3.3, T_eps", "local steps until the bound is below eps")
 @checked
-def steps_to_accuracy(theorem: Theorem, accuracy: float) -> float:
+def steps_to_accuracy(theorem: Theorem, accuracy: Positive) -> float:
     """T = v / accuracy - gamma: local steps after which the bound is at most `accuracy`, 0 if it is at once."""
-    _check(accuracy=accuracy)
     return math.inf if theorem.unmet else max(theorem.v / accuracy - theorem.gamma, 0.0)
 
 
-@numbered("000", "Section 3.3, time", "T + C T / E")
+@numbered("jin2024", "Section 3.3, time", "T + C T / E")
 @checked
-def total_time(steps: float, local_steps: Count, cost: float) -> float:
+def total_time(steps: Size, local_steps: Count, cost: Size) -> float:
     """T + C T / E, with T rounded up to whole rounds as in Section 3.3 (T in I_E)."""
-    if not (steps >= 0 and local_steps >= 1 and cost >= 0):
-        raise ValueError(f"steps and cost must not be negative, E >= 1; got {steps}, {cost}, E={local_steps}.")
     return math.ceil(steps / local_steps) * (local_steps + cost) if math.isfinite(steps) else math.inf
 
 
@@ -56,8 +53,6 @@ def best_local_steps(steps: Callable[[int], float], cost: float, limit: Count = 
     Differs from the paper, which says that T / E first grows and then falls: its own gamma is of order E^2 log E,
     so it grows without end; and B_1, B_2, which it calls almost constant in E, grow as c6 / K does.
     """
-    if limit < 1:
-        raise ValueError(f"limit must be a whole number E >= 1; got {limit}.")
     counts = range(1, limit + 1)
     needed = [steps(E) for E in counts]
     times = [total_time(T, E, cost) for T, E in zip(needed, counts, strict=True)]
@@ -70,16 +65,9 @@ def best_local_steps(steps: Callable[[int], float], cost: float, limit: Count = 
 
 @checked
 def gaussian_local_steps(
-    mean: Values,
-    sensitivity: Values,
-    scale: Values,
-    cost: float,
-    *,
-    weights: Values | None = None,
-    batch: Count = 1,
-    scheme: str = "full",
-    k: int | None = None,
-) -> float:
+    mean: Values, sensitivity: Values, scale: Values, cost: Positive, *, weights: Values | None = None,
+    batch: Count = 1, scheme: str = "full", k: int | None = None,
+) -> float:  # fmt: skip
     """The E of the least total time by the exact rate of the Gaussian problem, not rounded.
 
         T proportional to a + b E,   (a + b E)(1 + C / E) is least at E = sqrt(C a / b)
@@ -88,18 +76,5 @@ def gaussian_local_steps(
     `gaussian_rate`). Infinite with full participation, where b = 0: a round costs nothing in the limit. At least 1.
     Holds for small targets, where the error is R / t; neither beta nor the target matters.
     """
-    _check(cost=cost)
-    m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
-    kappa = 1.0 - float(p @ eps)
-    if not kappa > 0:
-        raise ValueError(f"gaussian_local_steps needs an average sensitivity below 1; it is {1.0 - kappa:.6g}.")
-    w = weight_moments(p, scheme, k)
-    g = (1.0 - eps) * float(p @ m) / kappa - m
-    a, b = float(np.sum(w.square * sd**2)) / batch, float(np.sum(w.own * g**2))
+    _, a, b = step_variances("gaussian_local_steps", mean, sensitivity, scale, weights, batch, scheme, k)
     return max(1.0, math.sqrt(cost * a / b)) if b > 0 else math.inf
-
-
-def _check(**numbers: float) -> None:
-    for name, value in numbers.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive number; got {value}.")

@@ -12,21 +12,14 @@ import math
 
 import numpy as np
 
-from performative._base.arguments import Count, Values, check_fields, checked
-from performative.theory.clipped import (
-    Bound,
-    check_form,
-    check_numbers,
-    check_steps,
-    nothing_proved,
-    unmet_steps,
-    unroll,
-)
+from performative._base.arguments import Count, NonNegative, Positive, Values, checked
+from performative.theory.bound import AbstractAssumptions, Bound, check_steps, unroll
 from performative.theory.index import numbered
+from performative.theory.li2024.clipped import CAUSES, check_form, unmet_steps, weak
 
 
 @dataclasses.dataclass(frozen=True)
-class DiceAssumptions:
+class DiceAssumptions(AbstractAssumptions):
     """What Theorem 4.3 takes for granted, as numbers; X is the whole space.
 
     mu, beta:  as for PCSGD (3.1, 3.2)
@@ -40,18 +33,14 @@ class DiceAssumptions:
     that, and the proof uses theta' = theta only.
     """
 
-    mu: float
-    L: float
-    beta: float
-    G: float
-    B: float
-    M: float
-    distance: float
+    mu: Positive
+    L: Positive
+    beta: NonNegative
+    G: NonNegative
+    B: NonNegative
+    M: NonNegative
+    distance: NonNegative
     dimension: Count = 1
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_numbers(self, ("mu", "L"), ("beta", "G", "B", "M", "distance"))
 
     @property
     def mu_tilde(self) -> float:
@@ -59,9 +48,9 @@ class DiceAssumptions:
         return self.mu - self.L * self.beta
 
 
-@numbered("002", "Theorem 4.3", "E |theta_t - gamma_t e_t - theta_PS|^2 of DiceSGD")
+@numbered("li2024", "Theorem 4.3", "E |theta_t - gamma_t e_t - theta_PS|^2 of DiceSGD")
 @checked
-def dicesgd(given: DiceAssumptions, eta: Values, sigma: float = 0.0, form: str = "recursion") -> Bound:
+def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form: str = "recursion") -> Bound:
     """Theorem 4.3: E |theta_t - gamma_t e_t - theta_PS|^2 of DiceSGD, which vanishes with the steps.
 
     With x = theta_t - gamma_t e_t - theta_PS, g = gamma_{t+1}, D = gamma_t - g, l = L (1 + beta):
@@ -89,7 +78,7 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: float = 0.0, form: str =
     eta, mu, M2, B2 = check_steps(eta), given.mu_tilde, given.M**2, given.B**2
     check_form(form)
     if not mu > 0:
-        return nothing_proved(len(eta), given)
+        return Bound.nothing(CAUSES, (weak(given),), len(eta))
     drop, g, before = eta[:-1] - eta[1:], eta[1:], eta[:-1]
     variance, reach = given.dimension * sigma**2, given.L * (1.0 + given.beta)
     if form == "recursion":
@@ -97,7 +86,8 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: float = 0.0, form: str =
         memory = M2 * np.concatenate([[0.0], late])  # e_0 = 0
         keep = np.maximum(0.0, 1.0 - 1.5 * mu * eta + 4.0 * B2 * eta**2)
         noise = (2.0 * given.G**2 + variance) * eta**2
-        return Bound(unroll(keep, 0.0 * eta, given.distance), unroll(keep, noise), unroll(keep, memory))
+        start = unroll(keep, 0.0 * eta, given.distance)
+        return Bound.by(CAUSES, start, unroll(keep, noise), unroll(keep, memory))
     b = float(np.max(drop / g**2, initial=0.0))
     if form == "closed":
         r, limit = 1.0 + b * eta[0], min(1.0 / mu, mu / (8.0 * B2) if B2 > 0 else math.inf)
@@ -124,15 +114,13 @@ def dice_model_error(bound: Bound, given: DiceAssumptions, eta: Values) -> np.nd
 
 
 @checked
-def travel(eta: Values, clip: float, memory_clip: float = 0.0) -> float:
+def travel(eta: Values, clip: Positive, memory_clip: NonNegative = 0.0) -> float:
     """(C1 + C2) sum gamma: the farthest that the model can get from its start, noise aside; PCSGD has C2 = 0.
 
     Noise adds sigma sqrt(sum gamma^2) a coordinate. A limit below |theta_0 - theta_PS| rules convergence out.
     """
-    if not (clip > 0 and memory_clip >= 0 and math.isfinite(clip + memory_clip)):
-        raise ValueError(f"clip must be positive and memory_clip not negative; got {clip} and {memory_clip}.")
     return float(check_steps(eta).sum() * (clip + memory_clip))
 
 
 def _from_start(transient: np.ndarray, noise: np.ndarray, memory: np.ndarray, unmet: tuple[str, ...]) -> Bound:
-    return Bound(transient, np.concatenate([[0.0], noise]), np.concatenate([[0.0], memory]), unmet)
+    return Bound.by(CAUSES, transient, np.concatenate([[0.0], noise]), np.concatenate([[0.0], memory]), unmet=unmet)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import check_fields
-from performative.theory.clipped import ClippedAssumptions
-from performative.theory.dice import DiceAssumptions
+from performative._base.arguments import NonNegative, Positive, check_fields, checked
+from performative.theory.bound import broken
 from performative.theory.index import numbered
+from performative.theory.li2024.clipped import ClippedAssumptions
+from performative.theory.li2024.dice import DiceAssumptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,17 +28,15 @@ class ClippedQuadratic:
     """
 
     p: float
-    a: float
-    b: float
-    beta: float
+    a: Positive
+    b: Positive
+    beta: NonNegative
 
     def __post_init__(self) -> None:
         check_fields(self)
         if not 0 < self.p < 0.5:
             raise ValueError(f"p must lie in (0, 1/2); got {self.p}.")
-        if not (math.isfinite(self.a) and self.a > 0 and math.isfinite(self.b) and self.b > 0):
-            raise ValueError(f"a and b must be positive; got a={self.a}, b={self.b}.")
-        if not (self.beta >= 0 and self.a * self.beta < 1):
+        if not self.a * self.beta < 1:
             raise ValueError(f"beta must lie in [0, 1 / a) = [0, {1 / self.a:.6g}); got {self.beta}.")
 
     @property
@@ -50,39 +49,43 @@ class ClippedQuadratic:
         """theta_PS = -p a b / (1 - a beta). Differs from the paper: (27) lacks b."""
         return -self.p * self.a * self.b / self.mu_tilde
 
-    def pcsgd_limit(self, clip: float) -> float:
+    @checked
+    def pcsgd_limit(self, clip: Positive) -> float:
         """theta_inf = -p c / ((1 - p)(1 - a beta)) if a b >= c / (1 - p), else theta_PS: the only fixed point.
 
         E clip_c(u + a b B) does not fall in u = (1 - a beta) theta and rises with slope 1 - p or 1 at its
         root, so the root is unique. The paper's a b >= 2 c is enough, not needed.
         """
-        return -self.p * min(_clip(clip) / (1.0 - self.p), self.a * self.b) / self.mu_tilde
+        return -self.p * min(clip / (1.0 - self.p), self.a * self.b) / self.mu_tilde
 
-    @numbered("002", "Theorem 3.5", "the bias that no step removes")
-    def squared_bias(self, clip: float) -> float:
+    @numbered("li2024", "Theorem 3.5", "the bias that no step removes")
+    def squared_bias(self, clip: Positive) -> float:
         """|theta_inf - theta_PS|^2 = p^2 max(0, a b - c / (1 - p))^2 / (1 - a beta)^2."""
         return (self.pcsgd_limit(clip) - self.stable) ** 2
 
-    def unmet(self, clip: float, radius: float | None = None) -> tuple[str, ...]:
+    @checked
+    def unmet(self, clip: Positive, radius: float | None = None) -> tuple[str, ...]:
         """Why Theorem 3.5 does not speak of this clip in X = [-radius, radius]: empty if it does."""
-        found = []
-        if self.a * self.b <= _clip(clip) / (1.0 - self.p):
-            found.append(f"a b > c / (1 - p) = {clip / (1 - self.p):.4g}: a b is {self.a * self.b:.4g}, so no bias")
-        if radius is not None and radius < abs(self.stable):
-            found.append(f"X must hold theta_PS = {self.stable:.4g}: it is [-{radius:.4g}, {radius:.4g}]")
-        return tuple(found)
+        ab, there, end = self.a * self.b, self.stable, math.inf if radius is None else radius
+        return broken(
+            (ab > clip / (1 - self.p), f"a b > c / (1 - p) = {clip / (1 - self.p):.4g}: a b is {ab:.4g}, so no bias"),
+            (end >= abs(there), f"X must hold theta_PS = {there:.4g}: it is [-{end:.4g}, {end:.4g}]"),
+        )
 
-    def radius(self, clip: float, printed: bool = False) -> float:
+    @checked
+    def radius(self, clip: Positive, printed: bool = False) -> float:
         """X = [-radius, radius] of (25), with max(a b, c). Printed with max(a, c), it can exclude theta_PS."""
-        scale = max(self.a if printed else self.a * self.b, _clip(clip))
+        scale = max(self.a if printed else self.a * self.b, clip)
         return 2.0 * scale * self.p / self.mu_tilde
 
-    def excess(self, clip: float, radius: float) -> float:
+    @checked
+    def excess(self, clip: Positive, radius: float) -> float:
         """sup over [-radius, radius] of E max(|grad l| - c, 0), for `pcsgd`; convex in theta, so at its right end."""
         u = self.mu_tilde * radius
-        return (1 - self.p) * max(u - _clip(clip), 0.0) + self.p * max(u + self.a * self.b - clip, 0.0)
+        return (1 - self.p) * max(u - clip, 0.0) + self.p * max(u + self.a * self.b - clip, 0.0)
 
-    def memory_clip_needed(self, clip: float) -> float:
+    @checked
+    def memory_clip_needed(self, clip: Positive) -> float:
         """|E clip_C1(grad l)| at theta_PS: DiceSGD is unbiased if C2 is above it, and biased if below.
 
             |p min(C1, (1 - p) a b) - (1 - p) min(C1, p a b)| = max(0, min((1 - 2 p) C1, p ((1 - p) a b - C1)))
@@ -90,17 +93,16 @@ class ClippedQuadratic:
         At equality theta_PS is a fixed point, but the memory has no stationary law. C2 >= C1 is always enough.
         """
         p, ab = self.p, self.a * self.b
-        return max(0.0, min((1 - 2 * p) * _clip(clip), p * ((1 - p) * ab - clip)))
+        return max(0.0, min((1 - 2 * p) * clip, p * ((1 - p) * ab - clip)))
 
-    def dice_limit(self, clip: float, memory_clip: float) -> float:
+    @checked
+    def dice_limit(self, clip: Positive, memory_clip: NonNegative) -> float:
         """theta_PS, or -(C2 + p C1) / ((1 - p)(1 - a beta)) if C2 < memory_clip_needed."""
-        if not (math.isfinite(memory_clip) and memory_clip >= 0):
-            raise ValueError(f"memory_clip must be finite and not negative; got {memory_clip}.")
         if memory_clip >= self.memory_clip_needed(clip):
             return self.stable
         return -(memory_clip + self.p * clip) / ((1.0 - self.p) * self.mu_tilde)
 
-    def memory_growth(self, clip: float, memory_clip: float) -> float:
+    def memory_growth(self, clip: Positive, memory_clip: NonNegative) -> float:
         """Growth of the error memory a step at the limit: E grad l there, 0 if unbiased."""
         return self.mu_tilde * (self.dice_limit(clip, memory_clip) - self.stable)
 
@@ -120,14 +122,9 @@ class ClippedQuadratic:
         L = max(1.0, self.a)
         return DiceAssumptions(1.0, L, self.beta, G, self.mu_tilde, M, (start - self.stable) ** 2)
 
-    def mean_clipped(self, theta: Any, clip: float) -> Any:
+    @checked
+    def mean_clipped(self, theta: Any, clip: Positive) -> Any:
         """E clip_c(grad l) under D(theta): PCSGD's mean direction."""
         u = self.mu_tilde * np.asarray(theta, np.float64)
-        few = np.clip(u + self.a * self.b, -_clip(clip), clip)
+        few = np.clip(u + self.a * self.b, -clip, clip)
         return self.p * few + (1 - self.p) * np.clip(u, -clip, clip)
-
-
-def _clip(clip: float) -> float:
-    if not (math.isfinite(clip) and clip > 0):
-        raise ValueError(f"clip must be a positive number; got {clip}.")
-    return clip

@@ -8,12 +8,13 @@ import math
 
 import numpy as np
 
-from performative._base.arguments import Count, Finite, Values, check_fields, checked
+from performative._base.arguments import Count, Finite, NonNegative, Positive, Size, Values, checked
+from performative.theory.bound import AbstractAssumptions
 from performative.theory.gaussian import read_clients
 
 
 @dataclasses.dataclass(frozen=True)
-class Assumptions:
+class Assumptions(AbstractAssumptions):
     """The constants of a problem. An infinite one says that no such constant is known; theorems then refuse.
 
     mu:          f(. ; theta) is mu-strongly convex (2.1); L: the loss is L-smooth in theta and z (2.2)
@@ -27,36 +28,26 @@ class Assumptions:
     Lz:          z -> l(theta_PO; z) is Lz-Lipschitz; Proposition 2.9 only
     """
 
-    mu: float
-    L: float
-    sigma: float
-    varsigma: float
-    eps_bar: float
-    eps_max: float
-    distance: float
+    mu: NonNegative
+    L: Size
+    sigma: Size
+    varsigma: Size
+    eps_bar: Size
+    eps_max: Size
+    distance: Size
     clients: Count = 1
     heaviest: float = 1.0
     lightest: float = 1.0
-    delta: float | None = None
-    G: float | None = None
-    Lz: float | None = None
+    delta: Positive | None = None
+    G: Size | None = None
+    Lz: Size | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if not (math.isfinite(self.mu) and self.mu >= 0):
-            raise ValueError(f"mu must be finite and not negative; got {self.mu}.")
+        super().__post_init__()
         if not self.L > 0:
             raise ValueError(f"L must be a positive number; got {self.L}.")
-        for name in ("sigma", "varsigma", "eps_bar", "eps_max", "distance", "G", "Lz"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise ValueError(f"{name} must not be negative; got {value}. Where none is known, give math.inf.")
         if self.eps_bar > self.eps_max * (1 + 1e-12):
             raise ValueError(f"eps_bar must not exceed eps_max; got {self.eps_bar:g} > {self.eps_max:g}.")
-        if self.delta is not None and not (math.isfinite(self.delta) and self.delta > 0):
-            raise ValueError(f"delta must be a positive number, or None; got {self.delta}.")
-        if self.clients < 1:
-            raise ValueError(f"clients must be a whole number N >= 1; got {self.clients}.")
         if not (self.heaviest >= 1 - 1e-9 and 0 <= self.lightest <= 1 + 1e-9):
             raise ValueError(
                 "N max_i p_i >= 1 and 0 <= N min_i p_i <= 1 for any weights; got "

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from performative._base.arguments import Values, checked
-from performative.theory.assumptions import Assumptions, infinite
+from performative.theory.bound import Bound
 from performative.theory.gaussian import read_clients
 from performative.theory.index import numbered
+from performative.theory.jin2024.assumptions import Assumptions, infinite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,20 +29,16 @@ class Contraction:
     unmet: tuple[str, ...] = ()
     name: str = "2.8"
 
+    @property
+    def holds(self) -> bool:
+        """Whether every precondition is met."""
+        return not self.unmet
+
     def bound(self, deployments: Any) -> Any:
         """The bound on |Phi^n(theta_0) - theta_PS|^2 after n deployments, factor^(2n) |theta_0 - theta_PS|^2."""
         if self.unmet:
             return np.full(np.shape(deployments), math.inf) if np.ndim(deployments) else math.inf
         return self.factor ** (2.0 * deployments) * self.distance
-
-
-@dataclasses.dataclass(frozen=True)
-class PointGap:
-    """What Proposition 2.9 says: |theta_PS - theta_PO| <= bound, infinite if a precondition is unmet."""
-
-    bound: float
-    unmet: tuple[str, ...] = ()
-    name: str = "2.9"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +61,7 @@ class GaussianPoints:
         return abs(self.stable - self.optimal)
 
 
-@numbered("000", "Proposition 2.8", "retraining contracts by eps_bar L / mu")
+@numbered("jin2024", "Proposition 2.8", "retraining contracts by eps_bar L / mu")
 @checked
 def proposition_2_8(assumptions: Assumptions) -> Contraction:
     """Proposition 2.8: eps_bar < mu / L makes retraining a contraction, with one stable point.
@@ -76,31 +73,27 @@ def proposition_2_8(assumptions: Assumptions) -> Contraction:
     and the sequence that starts there stays; see `gaussian_points`. The preprint's proof prints L / mu.
     """
     a = assumptions
-    # delta plays no part here.
-    found = dataclasses.replace(a, delta=None).unmet()
+    found = dataclasses.replace(a, delta=None).unmet()  # delta plays no part here
     found += infinite(a, (("distance", "start"),))
     factor = a.pull / a.mu if a.mu > 0 else math.inf
     return Contraction(factor, a.distance, found)
 
 
-@numbered("000", "Proposition 2.9", "distance of theta_PS and theta_PO")
+@numbered("jin2024", "Proposition 2.9", "distance of theta_PS and theta_PO")
 @checked
-def proposition_2_9(assumptions: Assumptions) -> PointGap:
+def proposition_2_9(assumptions: Assumptions) -> Bound:
     """Proposition 2.9: |theta_PS - theta_PO| <= 2 Lz eps_bar / mu for every pair of such points.
 
     Needs a loss that is Lipschitz in z (at theta_PO is enough); the squared loss of the paper's own example is
     not. Says nothing of whether the points exist: eps_bar < mu / L is not asked for.
     """
     a = assumptions
-    found: tuple[str, ...] = ()
-    if not a.mu > 0:
-        found += ("(2.1) mu > 0: f(. ; theta) is not known to be strongly convex",)
-    found += infinite(a, (("eps_max", "2.3"),))
+    found = (() if a.mu > 0 else a.unmet()) + infinite(a, (("eps_max", "2.3"),))
     if a.Lz is None or not math.isfinite(a.Lz):
         found += ("Lz finite: the loss is not known to be Lipschitz in z; the squared loss is not",)
     if found or a.Lz is None:
-        return PointGap(math.inf, found)
-    return PointGap(2.0 * a.Lz * a.eps_bar / a.mu)
+        return Bound.nothing("gap", found)
+    return Bound({"gap": 2.0 * a.Lz * a.eps_bar / a.mu})
 
 
 @checked
