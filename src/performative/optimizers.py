@@ -1,12 +1,14 @@
 """Optimizers that turn a direction into a direction: for a client's local steps, or for the server's move.
 
 Each holds its numbers as leaves and builds the optax transformation while JAX traces, so that they can be swept. None
-has a learning rate or changes the sign: the step is the algorithm's `rate`, or the server's.
+has a learning rate or changes the sign: the step is the algorithm's `rate`, or the server's. The state holds moments
+alone, not the numbers (as `optax.inject_hyperparams` has it): it is kept, sent and stored once a client.
 """
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -19,6 +21,9 @@ from performative.facts import AbstractPart
 from performative.types import Numbers, Theta, is_concrete, number
 
 __all__ = ["AbstractOptimizer", "Adagrad", "Adam", "FromOptax", "Momentum", "RMSProp", "Yogi", "as_optimizer"]
+
+# Directions of 1 after which a transformation of optax counts as settled: momentum up to a decay of 0.99.
+_LONG = 2000
 
 
 class AbstractOptimizer(AbstractPart):
@@ -37,34 +42,42 @@ class AbstractOptimizer(AbstractPart):
         """The new direction at theta, and the state after it."""
         # optax mixes counts and numbers, which a strict program refuses; types are put right below.
         with jax.numpy_dtype_promotion("standard"):
-            turned, after = self.build().update(direction, state, theta)
-        return _typed_like(turned, direction), _typed_like(after, state)
+            new = self.build().update(direction, state, theta)
+        return jax.tree.map(lambda one, old: jnp.asarray(one, jnp.result_type(old)), new, (direction, state))
 
     def settled(self, state: PyTree) -> PyTree:
         """The state once every direction has long been 1; `state` itself where there is no such thing."""
         return state
 
 
-def _typed_like(tree: PyTree, model: PyTree) -> PyTree:
-    return jax.tree.map(lambda new, old: jnp.asarray(new, jnp.result_type(old)), tree, model)
+class _Rule(AbstractOptimizer):
+    """A transformation of optax by name, called with the fields in order: averaging factors, and sizes."""
+
+    rule: ClassVar[str]
+
+    def __check_init__(self) -> None:
+        owner = type(self).__name__
+        for name, value in _fields(self).items():
+            if name == "nesterov":
+                check_flags(owner, nesterov=value)
+                continue
+            check_number(owner, **{name: value})
+            if is_concrete(value) and name in ("decay", "b1", "b2") and not 0 <= value < 1:
+                raise ValueError(f"{owner}: {name} must lie in [0, 1); got {value}.")
+            if is_concrete(value) and not value >= 0:
+                raise ValueError(f"{owner}: {name} must not be negative; got {value}.")
+
+    def build(self) -> Any:
+        import optax
+
+        return getattr(optax, self.rule)(*_fields(self).values())
 
 
-def _check(owner: str, share: dict[str, Any], above: dict[str, Any]) -> None:
-    """Refuse averaging factors outside of [0, 1), and negative numbers."""
-    check_number(owner, **share, **above)
-    for name, value in share.items():
-        if is_concrete(value) and not 0 <= value < 1:
-            raise ValueError(f"{owner}: {name} must lie in [0, 1); got {value}.")
-    for name, value in above.items():
-        if is_concrete(value) and not value >= 0:
-            raise ValueError(f"{owner}: {name} must not be negative; got {value}.")
+def _fields(part: AbstractOptimizer) -> dict[str, Any]:
+    return {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
 
 
-# Directions of 1 after which a transformation of optax counts as settled: momentum up to a decay of 0.99.
-_LONG = 2000
-
-
-class Momentum(AbstractOptimizer):
+class Momentum(_Rule):
     """m <- v + decay m;      the direction is m, or v + decay m with `nesterov`.
 
     A steady v ends as v / (1 - decay): lower the rate by that factor to compare. Polyak 1964; Nesterov 1983.
@@ -72,6 +85,7 @@ class Momentum(AbstractOptimizer):
 
     references = ("polyak1964some",)
     ignores_data = True
+    rule = "trace"
 
     decay: Numbers = number(default=0.9)
     nesterov: bool = eqx.field(static=True, default=False)
@@ -80,20 +94,11 @@ class Momentum(AbstractOptimizer):
     def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
         return ("nesterov1983method",) if settings.get("nesterov") else ()
 
-    def __check_init__(self) -> None:
-        _check("Momentum", {"decay": self.decay}, {})
-        check_flags("Momentum", nesterov=self.nesterov)
-
-    def build(self) -> Any:
-        import optax
-
-        return optax.trace(self.decay, self.nesterov)
-
     def settled(self, state: PyTree) -> PyTree:
         return jax.tree.map(lambda m: jnp.ones_like(m) / (1 - jnp.asarray(self.decay, m.dtype)), state)
 
 
-class Adam(AbstractOptimizer):
+class Adam(_Rule):
     """m / (sqrt(s) + eps),      m, s moving means of v and v^2 with factors b1 and b2, corrected for their start.
 
     Kingma and Ba 2015. At the server this is FedAdam, for which Reddi et al. 2021 take eps = 1e-3 and no correction.
@@ -101,21 +106,14 @@ class Adam(AbstractOptimizer):
 
     references = ("kingma2015adam",)
     ignores_data = True
+    rule = "scale_by_adam"
 
     b1: Numbers = number(default=0.9)
     b2: Numbers = number(default=0.999)
     eps: Numbers = number(default=1e-8)
 
-    def __check_init__(self) -> None:
-        _check("Adam", {"b1": self.b1, "b2": self.b2}, {"eps": self.eps})
 
-    def build(self) -> Any:
-        import optax
-
-        return optax.scale_by_adam(self.b1, self.b2, self.eps)
-
-
-class Adagrad(AbstractOptimizer):
+class Adagrad(_Rule):
     """v / sqrt(s + eps),      s = initial + sum of v^2 so far.
 
     Duchi et al. 2011. At the server this is FedAdagrad of Reddi et al. 2021 without first moment.
@@ -123,20 +121,13 @@ class Adagrad(AbstractOptimizer):
 
     references = ("duchi2011adaptive",)
     ignores_data = True
+    rule = "scale_by_rss"
 
     initial: Numbers = number(default=0.1)
     eps: Numbers = number(default=1e-7)
 
-    def __check_init__(self) -> None:
-        _check("Adagrad", {}, {"initial": self.initial, "eps": self.eps})
 
-    def build(self) -> Any:
-        import optax
-
-        return optax.scale_by_rss(self.initial, self.eps)
-
-
-class Yogi(AbstractOptimizer):
+class Yogi(_Rule):
     """Adam with s <- s - (1 - b2) sign(s - v^2) v^2: s follows a fall of v^2 no faster than v^2 itself allows.
 
     Zaheer et al. 2018; at the server FedYogi of Reddi et al. 2021. Differs from optax: m starts at 0, not at
@@ -145,14 +136,12 @@ class Yogi(AbstractOptimizer):
 
     references = ("zaheer2018adaptive",)
     ignores_data = True
+    rule = "scale_by_yogi"
 
     b1: Numbers = number(default=0.9)
     b2: Numbers = number(default=0.999)
     eps: Numbers = number(default=1e-3)
     initial: Numbers = number(default=1e-6)
-
-    def __check_init__(self) -> None:
-        _check("Yogi", {"b1": self.b1, "b2": self.b2}, {"eps": self.eps, "initial": self.initial})
 
     def build(self) -> Any:
         import optax
@@ -164,7 +153,7 @@ class Yogi(AbstractOptimizer):
         return state._replace(mu=jax.tree.map(jnp.zeros_like, state.mu))
 
 
-class RMSProp(AbstractOptimizer):
+class RMSProp(_Rule):
     """v / sqrt(s + eps),      s a moving mean of v^2 that starts at `initial`.
 
     Hinton 2012. From initial = 0 the first step is 1 / sqrt(1 - decay) long, whatever v is.
@@ -172,18 +161,11 @@ class RMSProp(AbstractOptimizer):
 
     references = ("tieleman2012rmsprop",)
     ignores_data = True
+    rule = "scale_by_rms"
 
     decay: Numbers = number(default=0.9)
     eps: Numbers = number(default=1e-8)
     initial: Numbers = number(default=0.0)
-
-    def __check_init__(self) -> None:
-        _check("RMSProp", {"decay": self.decay}, {"eps": self.eps, "initial": self.initial})
-
-    def build(self) -> Any:
-        import optax
-
-        return optax.scale_by_rms(self.decay, self.eps, self.initial)
 
     def settled(self, state: PyTree) -> PyTree:
         return jax.tree.map(jnp.ones_like, state)
@@ -203,9 +185,7 @@ class FromOptax(AbstractOptimizer):
     update: Callable[..., Any] = eqx.field(static=True)
 
     def build(self) -> Any:
-        import optax
-
-        return optax.GradientTransformation(self.init, self.update)
+        return self  # it has what optax asks for
 
     def settled(self, state: PyTree) -> PyTree:
         one = jnp.ones(())
@@ -221,23 +201,18 @@ def as_optimizer(tx: Any) -> Any:
             "tx must be an optimizer such as pf.optimizers.Momentum(0.9), or an optax transformation such as "
             f"optax.scale_by_adam(); got {tx!r}."
         )
-    given = FromOptax(tx.init, tx.update)
-    if _turns_back(given):
+    given, one = FromOptax(tx.init, tx.update), jnp.ones(())
+    try:  # one that serves only a model of its own shape is not tried
+        with jax.ensure_compile_time_eval():
+            turns_back = bool(given.turn(one, given.start(one), one)[0] < 0)
+    except Exception:
+        turns_back = False
+    if turns_back:
         raise ValueError(
             "tx turns a direction of 1 into a negative one: it holds a learning rate, as optax.adam(1e-3) does. Leave "
             "that out (optax.scale_by_adam(), pf.optimizers.Adam()): the step is the algorithm's rate."
         )
     return given
-
-
-def _turns_back(given: FromOptax) -> bool:
-    """Whether a direction of 1 comes out negative. One that serves only a model of its own shape is not tried."""
-    one = jnp.ones(())
-    try:
-        with jax.ensure_compile_time_eval():
-            return bool(given.turn(one, given.start(one), one)[0] < 0)
-    except Exception:
-        return False
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,8 @@
 """Experiments: files that are whole, runs that leave data, figure and manifest, and a ledger made from them."""
 
+import builtins
+import dis
+import importlib
 import inspect
 import json
 
@@ -273,6 +276,18 @@ def test_every_experiment_hangs_together(name):
     inspect.signature(function).bind(**experiment.settings(False))
     inspect.signature(function).bind(**experiment.settings(True))
     assert experiment.constants.keys() >= {"seed"} or "seed" not in inspect.signature(function).parameters
+
+
+@pytest.mark.parametrize("name", sorted({catalog.find(name).function().__module__ for name in catalog.names()}))
+def test_every_name_that_an_experiment_uses_is_there(name):
+    """Figures are not run here, so a name that nobody imported would be met by whoever runs them first."""
+    module = importlib.import_module(name)
+    waiting, used = [compile(inspect.getsource(module), module.__file__, "exec")], set()
+    while waiting:
+        code = waiting.pop()
+        used |= {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+        waiting += [one for one in code.co_consts if inspect.iscode(one)]
+    assert not used - vars(module).keys() - vars(builtins).keys()
 
 
 def test_there_are_enough_claims():

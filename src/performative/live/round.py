@@ -162,12 +162,13 @@ def _open(federation: Federation, books: ServerStore, run: str, state: State) ->
 
 
 def _first(ready: Ready, gathered: Gathered, cohort: Cohort, k: int) -> Cohort:
-    """The first k that answered, with weights p_i N / k; fewer where the time was up before."""
+    """The first k that answered, with the weights of the participation part; fewer where the time was up before."""
     order = list(gathered.heard)[:k]
     clients = ready.setup.weights.shape[0]
     ids = jnp.asarray(order + [clients] * (k - len(order)), cohort.ids.dtype)
     real = jnp.asarray([True] * len(order) + [False] * (k - len(order)))
-    weight = jnp.where(real, jnp.take(ready.setup.weights, ids, mode="clip") * (clients / max(len(order), 1)), 0)
+    weigh = ready.setup.algorithm.participation.first_weights
+    weight = jnp.where(real, weigh(ready.setup.weights, ids, len(order)), 0)
     steps = None if cohort.steps is None else jnp.take(cohort.steps, ids, mode="clip")
     return Cohort(ids, weight, real, steps, gathered.seconds)
 

@@ -37,7 +37,7 @@ class Panel(pydantic.BaseModel, extra="forbid", frozen=True):
 
 
 class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
-    """What one file says. `code` names a function of the paper's folder, called with the constants."""
+    """What one file says. `code`: a function of the paper's folder (or "paper.module.function") for the constants."""
 
     name: str
     title: str
@@ -67,8 +67,10 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
         return self.constants | (self.quick if quick else {})
 
     def function(self) -> Callable[..., Outcome]:
-        module, function = self.code.rsplit(".", 1)
-        where = f"performative.papers.{self.paper}" if self.paper in PAPERS else papers()[self.paper].__name__
+        paper, _, rest = self.code.partition(".")
+        owner, code = (paper, rest) if paper in PAPERS else (self.paper, self.code)
+        module, function = code.rsplit(".", 1)
+        where = f"performative.papers.{owner}" if owner in PAPERS else papers()[owner].__name__
         return getattr(importlib.import_module(f"{where}.{module}"), function)
 
 

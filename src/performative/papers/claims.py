@@ -12,6 +12,7 @@ FAILED = "not reproducible as printed"
 UNTESTED = "not tested"
 VERDICTS = (REPRODUCED, CORRECTED, FAILED, UNTESTED)
 
+RULES = ("below", "above", "between", "near")
 # A number, or the name of another number.
 Limit = float | str
 
@@ -29,46 +30,40 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
 
     @pydantic.model_validator(mode="after")
     def _one_rule(self) -> "Check":
-        rules = [self.below is not None, self.above is not None, self.between is not None, self.near is not None]
-        if sum(rules) != 1:
+        if sum(getattr(self, rule) is not None for rule in RULES) != 1:
             raise ValueError("give exactly one of below, above, between, near")
         if (self.near is not None) != ((self.within is None) != (self.errors is None)):
             raise ValueError("near needs one of within and errors; the others need neither")
         return self
 
+    def _asked(self) -> tuple[str, tuple[Limit, ...]]:
+        """The rule, and the limits that it has."""
+        rule = next(rule for rule in RULES if getattr(self, rule) is not None)
+        limits = getattr(self, rule)
+        return rule, limits if isinstance(limits, tuple) else (limits,)
+
     def holds(self, numbers: Numbers) -> bool:
         """Whether it is so. NaN never is."""
         value, error = _read(numbers, self.number)
-        if self.below is not None:
-            return value < _read(numbers, self.below)[0]
-        if self.above is not None:
-            return value > _read(numbers, self.above)[0]
-        if self.between is not None:
-            low, high = (_read(numbers, limit)[0] for limit in self.between)
-            return low <= value <= high
-        target, other = _read(numbers, self.near)
-        if self.errors is None:
-            return abs(value - target) <= (self.within or 0.0)
-        return abs(value - target) <= self.errors * (error**2 + other**2) ** 0.5
+        rule, limits = self._asked()
+        (first, other), (last, _) = (_read(numbers, limits[i]) for i in (0, -1))
+        if rule == "near":
+            spread = self.within if self.errors is None else self.errors * (error**2 + other**2) ** 0.5
+            return abs(value - first) <= (spread or 0.0)
+        return {"below": value < first, "above": value > first, "between": first <= value <= last}[rule]
 
     def tell(self, numbers: Numbers) -> str:
         """The number and the rule, as a reader wants them."""
         value, error = _read(numbers, self.number)
-        rules = [self.below, self.above, self.near, *(self.between or ())]
-        digits = _digits(value, [_read(numbers, rule)[0] for rule in rules if rule is not None])
-        told = f"{self.number} = {tell(value, error, digits)}"
-
-        def limit(rule: Any) -> str:
-            return f"{rule} = {tell(*_read(numbers, rule), digits)}" if isinstance(rule, str) else f"{rule:.10g}"
-
-        if self.below is not None:
-            return f"{told}, asked for below {limit(self.below)}"
-        if self.above is not None:
-            return f"{told}, asked for above {limit(self.above)}"
-        if self.between is not None:
-            return f"{told}, asked for {limit(self.between[0])} to {limit(self.between[1])}"
-        spread = f"{self.within:g}" if self.errors is None else f"{self.errors:g} standard errors"
-        return f"{told}, asked for {limit(self.near)} within {spread}"
+        rule, limits = self._asked()
+        digits = _digits(value, [_read(numbers, limit)[0] for limit in limits])
+        said = " to ".join(
+            f"{one} = {tell(*_read(numbers, one), digits)}" if isinstance(one, str) else f"{one:.10g}" for one in limits
+        )
+        if rule == "near":
+            said += f" within {self.within:g}" if self.errors is None else f" within {self.errors:g} standard errors"
+        word = f"{rule} " if rule in ("below", "above") else ""
+        return f"{self.number} = {tell(value, error, digits)}, asked for {word}{said}"
 
 
 class Claim(pydantic.BaseModel, extra="forbid", frozen=True):

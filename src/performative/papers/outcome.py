@@ -45,9 +45,7 @@ def curves(histories: "Mapping[str, History]", quantity: str, x: str = "round") 
     for name, history in histories.items():
         at = history.risk_rounds if quantity in history.risks else history.rounds
         values = np.asarray(history[quantity], np.float64)
-        places = _along(history, np.asarray(at), x)
-        kept = _thin(len(places))
-        lines[name] = (places[kept], values[:, kept])
+        lines[name] = thinned(_along(history, np.asarray(at), x), values)
     return lay_out(lines)
 
 
@@ -62,6 +60,11 @@ def lay_out(lines: Mapping[str, tuple[Any, Any]]) -> "xarray.DataArray":
         values = np.atleast_2d(np.asarray(values, np.float64))
         row[: len(values), np.searchsorted(grid, np.asarray(x, np.float64))] = values
     return xr.DataArray(cells, dims=("series", "repeat", "x"), coords={"series": list(lines), "x": grid})
+
+
+def over(x: Any, lines: Mapping[str, Any]) -> "xarray.DataArray":
+    """The same where all series share their x."""
+    return lay_out({name: (x, values) for name, values in lines.items()})
 
 
 def bars(values: Mapping[str, Any]) -> "xarray.DataArray":
@@ -84,10 +87,11 @@ def _along(history: "History", rounds: np.ndarray, x: str) -> np.ndarray:
     return np.interp(rounds, history.rounds, total)
 
 
-def _thin(points: int) -> np.ndarray:
-    """Places that look even on a plain and on a logarithmic axis."""
-    if points <= _POINTS:
-        return np.arange(points)
-    even = np.linspace(0, points - 1, _POINTS // 2)
-    log = np.geomspace(1, points - 1, _POINTS // 2)
-    return np.unique(np.concatenate([even, log]).round().astype(int))
+def thinned(x: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """x [points] and values [..., points], or as many as there are of both, at places even on a plain or a log axis."""
+    x, values = np.asarray(x), np.asarray(values)
+    kept, last = np.arange(min(len(x), values.shape[-1])), min(len(x), values.shape[-1]) - 1
+    if last >= _POINTS:
+        even, log = np.linspace(0, last, _POINTS // 2), np.geomspace(1, last, _POINTS // 2)
+        kept = np.unique(np.concatenate([even, log]).round().astype(int))
+    return x[kept], values[..., kept]

@@ -21,7 +21,7 @@ from performative.papers.catalog import PAPERS, Experiment, find
 from performative.papers.outcome import Numbers
 
 RESULTS = Path("performative-results")
-_OF_PAPERS = tuple(f"performative.papers.{paper}." for paper in PAPERS)
+_OF_PAPERS = ("performative.papers.runs", *(f"performative.papers.{paper}." for paper in PAPERS))
 _LIBRARIES = ("performative", "jax", "jaxlib", "equinox", "numpy", "scipy", "xarray")
 
 

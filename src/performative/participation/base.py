@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
@@ -78,6 +79,10 @@ class AbstractParticipation(AbstractPart):
     def invited(self) -> "AbstractParticipation":
         """Who is asked, before the answers come."""
         return self
+
+    def first_weights(self, weights: Float[Array, " N"], ids: Int[Array, " K"], came: int) -> Float[Array, " K"]:
+        """a_i = p_i N / K of the first K that answered, or of the fewer that `came`; other rows do not count."""
+        return jnp.take(weights, ids, mode="clip") * (weights.shape[0] / max(came, 1))
 
     @property
     def sums_to_one_if_equal(self) -> bool:

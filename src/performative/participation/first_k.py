@@ -129,5 +129,4 @@ class FirstK(AbstractParticipation):
         clients = selection.weights.shape[0]
         key_time, key_ties = jax.random.split(key)
         first, ids = first_of(key_ties, self.latency.draw(key_time, clients), self.k)
-        weight = selection.weights[ids] * (clients / self.k)
-        return Cohort(ids, weight, elapsed=first[-1]), memory
+        return Cohort(ids, self.first_weights(selection.weights, ids, self.k), elapsed=first[-1]), memory

@@ -76,6 +76,9 @@ class LocalWork(AbstractParticipation):
     def invited(self) -> AbstractParticipation:
         return LocalWork(self.inner.invited(), self.steps)
 
+    def first_weights(self, weights: Any, ids: Any, came: int) -> Any:
+        return self.inner.first_weights(weights, ids, came)
+
     @property
     def sums_to_one_if_equal(self) -> bool:
         return self.inner.sums_to_one_if_equal

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 import performative as pf
-from performative.papers.heterogeneity.quadratic import QUIET, Parabolas, parabolas, rounds_to
-from performative.papers.outcome import Outcome, lay_out, mean
+from performative.papers.heterogeneity.quadratic import Parabolas, parabolas, rounds_to
+from performative.papers.outcome import Outcome, mean, over
+from performative.papers.runs import models, sweep
 
 
 def power_of_choice(
@@ -29,11 +30,8 @@ def power_of_choice(
     names["attacked, random"] = {"participation": pf.PowerOfChoice(k, few), "problem": attacked.problem()}
     low = pf.PowerOfChoice(k, candidates[1], prefer="low")
     names["attacked, low"] = {"participation": low, "problem": attacked.problem()}
-    record = pf.Record(consensus=False, risks=False)
-    swept = pf.sweep(
-        ours.problem(), pf.p_fedavg(rate), list(names.values()), rounds, start, seed, repeats, record=record, **QUIET
-    )
-    paths = {name: np.asarray(h.theta, np.float64) for name, h in zip(names, swept.histories, strict=True)}
+    runs = sweep(ours.problem(), pf.p_fedavg(rate), names, rounds, start, seed, repeats, theta="all")
+    paths = {name: models(run) for name, run in runs.items()}
     curve = float(ours.weights @ ours.slope) / 2
     excess = {name: curve * (path - ours.stable) ** 2 for name, path in paths.items()}
     late = slice(2 * rounds // 3, None)
@@ -41,8 +39,8 @@ def power_of_choice(
     floors = {name: curve * (center[name].mean() - ours.stable) ** 2 for name in names}
     goal = excess["d = " + str(few)].mean(axis=0)[0] / 100
     takes = {name: rounds_to(values.mean(axis=0) * (1 - 1e-12), goal) for name, values in excess.items()}
-    models = np.linspace(min(p.min() for n, p in paths.items() if "d =" in n), start, 61)
-    skews = {d: _skew(ours, models, d, k) for d in candidates}
+    met = np.linspace(min(p.min() for n, p in paths.items() if "d =" in n), start, 61)
+    skews = {d: _skew(ours, met, d, k) for d in candidates}
     points = {d: rank_point(ours, d, k) for d in candidates}
     middle = candidates[1]
     diagonal, pairs, tilde, Gamma = skews[middle]
@@ -76,13 +74,8 @@ def power_of_choice(
     }
     x = np.arange(rounds + 1)
     shown = [f"d = {d}" for d in candidates] + ["last reported"]
-    return Outcome(
-        numbers,
-        {
-            "loss": lay_out({name: (x, excess[name]) for name in shown}),
-            "model": lay_out({name: (x, paths[name]) for name in shown}),
-        },
-    )
+    data = {key: over(x, {name: of[name] for name in shown}) for key, of in {"loss": excess, "model": paths}.items()}
+    return Outcome(numbers, data)
 
 
 def rank_weights(clients: int, d: int, k: int) -> np.ndarray:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 import performative as pf
-from performative.papers.heterogeneity.quadratic import QUIET, Parabolas
-from performative.papers.outcome import Outcome, lay_out, mean
+from performative.papers.heterogeneity.quadratic import Parabolas
+from performative.papers.outcome import Outcome, lay_out, mean, over
+from performative.papers.runs import ends, models, power, sweep
 
 
 def groups(
@@ -30,9 +31,8 @@ def groups(
     names["SGD"] = {"participation": who[most], "batch": pf.Fixed(1)}
     names["shuffled SGD"] = {"participation": who[most], "batch": pf.Shuffled(1)}
     algorithm = pf.fedavg(rate, local_steps=rows, batch=pf.Whole())
-    record = pf.Record(consensus=False, risks=False)
-    swept = pf.sweep(problem, algorithm, list(names.values()), rounds, start, seed, repeats, record=record, **QUIET)
-    paths = {name: np.asarray(h.theta, np.float64) for name, h in zip(names, swept.histories, strict=True)}
+    runs = sweep(problem, algorithm, names, rounds, start, seed, repeats, theta="all")
+    paths = {name: models(run) for name, run in runs.items()}
     errors = {name: (path - optimum) ** 2 / 2 for name, path in paths.items()}
     last = {name: mean(values[:, -1]) for name, values in errors.items()}
     spread = {name: float(np.var(path[:, -1])) for name, path in paths.items()}
@@ -40,25 +40,24 @@ def groups(
     cycles = [_cycle_error(means, T, factor, start) for T in horizons]
     drawn = [_random_error(table.mean(axis=1), k, T, factor, start) for T in horizons]
     by_count = np.asarray([last[f"GD, K = {c}"][0] for c in counts])
-    return Outcome(
-        {
-            "all_groups": last[f"GD, K = {most}"],
-            "random": last["GD, K = 1"],
-            "share_of_random": float(by_count[-1] / by_count[0]),
-            "fewer_groups_over_random": float(by_count[1] / by_count[0]),
-            "variance_of_random": spread["GD, K = 1"],
-            "variance_of_all_groups": spread[f"GD, K = {most}"],
-            "sgd": last["SGD"],
-            "shuffled": last["shuffled SGD"],
-            "shuffled_noise_over_sgd": spread["shuffled SGD"] / spread["SGD"],
-            "exponent_cyclic": _exponent(horizons, cycles),
-            "exponent_random": _exponent(horizons, drawn),
-        },
-        {
-            "error": lay_out({name: _by_cycle(values, most) for name, values in errors.items()}),
-            "order": lay_out({"cyclic, K = " + str(most): (horizons, cycles), "random": (horizons, drawn)}),
-        },
-    )
+    numbers: dict[str, Any] = {
+        "all_groups": last[f"GD, K = {most}"],
+        "random": last["GD, K = 1"],
+        "share_of_random": float(by_count[-1] / by_count[0]),
+        "fewer_groups_over_random": float(by_count[1] / by_count[0]),
+        "variance_of_random": spread["GD, K = 1"],
+        "variance_of_all_groups": spread[f"GD, K = {most}"],
+        "sgd": last["SGD"],
+        "shuffled": last["shuffled SGD"],
+        "shuffled_noise_over_sgd": spread["shuffled SGD"] / spread["SGD"],
+        "exponent_cyclic": power(horizons, cycles),
+        "exponent_random": power(horizons, drawn),
+    }
+    data = {
+        "error": lay_out({name: _by_cycle(values, most) for name, values in errors.items()}),
+        "order": over(horizons, {f"cyclic, K = {most}": cycles, "random": drawn}),
+    }
+    return Outcome(numbers, data)
 
 
 def unequal_groups(
@@ -66,54 +65,39 @@ def unequal_groups(
     start: float, rounds: int,
 ) -> Outcome:  # fmt: skip
     """The first client is one group, all others the second: the groups weigh differently, and count alike."""
-    values = (np.asarray(one, np.float64) for one in (curvature, level, reaction, weights))
-    ours = Parabolas(*values)
+    ours = Parabolas.of(curvature, level, reaction, weights)
     even = replace(ours, weights=_evened(ours.weights))
     turns = [[0], list(range(1, len(level)))]
     algorithm = pf.p_fedavg(rates[0], participation=pf.Cyclic(turns))
-    settings: list[dict[str, Any]] = [
-        {"rate": rate, "problem": one.problem()} for one in (ours, even) for rate in rates
-    ]
-    swept = pf.sweep(
-        ours.problem(),
-        algorithm,
-        settings,
-        rounds,
-        start,
-        record=pf.Record(theta="last", consensus=False, risks=False),
-        **QUIET,
-    )
-    ends = np.asarray(
-        [float(np.asarray(h.final, np.float64)[0]) for h in swept.histories]
-    )  # as the first group finds it
-    gap = np.abs(ends[: len(rates)] - ours.stable)
-    fair = np.abs(ends[len(rates) :] - even.stable)
+    settings = {(one, rate): {"rate": rate, "problem": one.problem()} for one in (ours, even) for rate in rates}
+    runs = sweep(ours.problem(), algorithm, settings, rounds, start)
+    final = np.asarray([float(ends(run)[0]) for run in runs.values()])  # as the first group finds it
+    gap = np.abs(final[: len(rates)] - ours.stable)
+    fair = np.abs(final[len(rates) :] - even.stable)
     exact = [pf.theory.cycle_point(ours.mean, ours.slope, turns, rate, 1, ours.weights) for rate in rates]
     alike = ours.balance(even.weights)
     tiny = pf.theory.cycle_point(ours.mean, ours.slope, turns, 1e-7, 1, ours.weights)
     chosen = even.weights
     pull = float((chosen - ours.weights) @ (ours.mean - ours.slope * ours.stable))
     # What the two smallest steps say of a step of 0.
-    (x1, x2), (r1, r2) = ends[len(rates) - 2 : len(rates)], rates[-2:]
+    (x1, x2), (r1, r2) = final[len(rates) - 2 : len(rates)], rates[-2:]
     small = float((x2 * r1 - x1 * r2) / (r1 - r2))
     still = pull / float(chosen @ ours.curvature)  # the shift that the same pull makes where data do not react
-    return Outcome(
-        {
-            "stable_point": ours.stable,
-            "end_at_smallest_step": float(ends[len(rates) - 1]),
-            "groups_alike": alike,
-            "limit_of_small_steps": tiny,
-            "gap_largest_step": float(gap[0]),
-            "gap_smallest_step": float(gap[-1]),
-            "share_of_gap_left": float(gap[-1] / abs(alike - ours.stable)),
-            "equal_groups_share_left": float(fair[-1] / fair[0]),
-            "largest_error_of_closed_form": float(np.max(np.abs(ends[: len(rates)] / np.asarray(exact) - 1))),
-            "amplification": abs(small - ours.stable) / abs(still),
-            "amplification_of_weights": float(chosen @ ours.curvature / (chosen @ ours.slope)),
-            "amplification_of_stable_point": float(ours.weights @ ours.curvature / (ours.weights @ ours.slope)),
-        },
-        {"gap": lay_out({"unequal groups": (rates, gap), "equal groups": (rates, fair)})},
-    )
+    numbers: dict[str, Any] = {
+        "stable_point": ours.stable,
+        "end_at_smallest_step": float(final[len(rates) - 1]),
+        "groups_alike": alike,
+        "limit_of_small_steps": tiny,
+        "gap_largest_step": float(gap[0]),
+        "gap_smallest_step": float(gap[-1]),
+        "share_of_gap_left": float(gap[-1] / abs(alike - ours.stable)),
+        "equal_groups_share_left": float(fair[-1] / fair[0]),
+        "largest_error_of_closed_form": float(np.max(np.abs(final[: len(rates)] / np.asarray(exact) - 1))),
+        "amplification": abs(small - ours.stable) / abs(still),
+        "amplification_of_weights": float(chosen @ ours.curvature / (chosen @ ours.slope)),
+        "amplification_of_stable_point": float(ours.weights @ ours.curvature / (ours.weights @ ours.slope)),
+    }
+    return Outcome(numbers, {"gap": over(rates, {"unequal groups": gap, "equal groups": fair})})
 
 
 def _evened(weights: np.ndarray) -> np.ndarray:
@@ -127,10 +111,6 @@ def _by_cycle(values: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     whole = (values.shape[1] - 1) // length
     blocks = values[:, 1 : 1 + whole * length].reshape(len(values), whole, length)
     return length * np.arange(1, whole + 1), blocks.mean(axis=2)
-
-
-def _exponent(horizons: list[int], errors: list[float]) -> float:
-    return float(np.polyfit(np.log(horizons), np.log(errors), 1)[0])
 
 
 def _cycle_error(means: np.ndarray, rounds: int, factor: float, start: float) -> float:

@@ -1,13 +1,15 @@
 """Local steps on clients that differ: how far from the optimum training settles, and what brings it back."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 import performative as pf
 from performative.estimators import ControlVariate, Minibatch, Prox
-from performative.papers.heterogeneity.quadratic import QUIET, Parabolas, parabolas, rounds_to
-from performative.papers.outcome import Outcome, lay_out
+from performative.papers.heterogeneity.quadratic import Parabolas, parabolas, rounds_to
+from performative.papers.outcome import Outcome, over
+from performative.papers.runs import models, power, sweep
 
 
 def client_drift(
@@ -26,26 +28,21 @@ def client_drift(
     def work(t: int) -> pf.LocalWork:
         return pf.LocalWork(pf.Full(), np.append(np.full(clients, t), longest))
 
-    settings = [{"participation": work(t), "rate": r} for t, r in pairs]
-    settings.append({"participation": work(tau), "estimator.mu": pull})
-    settings.append({"participation": work(tau), "problem": _paced(alike)})
-    settings.append({"participation": pf.LocalWork(pf.Full(), pf.participation.AdaComm(tau))})
+    settings: dict[Any, dict[str, Any]] = {(t, r): {"participation": work(t), "rate": r} for t, r in pairs}
     controlled = {"estimator": Prox(ControlVariate(Minibatch()), 0.0), "aggregator": pf.aggregators.Scaffold()}
-    settings.append({"participation": work(tau), **controlled})
-    algorithm = pf.p_fedavg(rate, estimator=Prox(Minibatch(), 0.0))
-    swept = pf.sweep(
-        _paced(ours),
-        algorithm,
-        settings,
-        rounds,
-        start,
-        record=pf.Record(consensus=False, risks=False),
-        **QUIET,
+    settings |= {
+        "FedProx": {"participation": work(tau), "estimator.mu": pull},
+        "alike": {"participation": work(tau), "problem": _paced(alike)},
+        "AdaComm": {"participation": pf.LocalWork(pf.Full(), pf.participation.AdaComm(tau))},
+        "SCAFFOLD": {"participation": work(tau), **controlled},
+    }
+    runs = sweep(
+        _paced(ours), pf.p_fedavg(rate, estimator=Prox(Minibatch(), 0.0)), settings, rounds, start, theta="all"
     )
-    paths = [np.asarray(history.theta, np.float64)[0] for history in swept.histories]
-    squares = [ours.gradient(path) ** 2 for path in paths]
-    floors = {pair: float(square[-1]) for pair, square in zip(pairs, squares, strict=False)}
-    prox, same, adapted, scaffold = squares[-4], alike.gradient(paths[-3]) ** 2, squares[-2], squares[-1]
+    paths = {name: models(run)[0] for name, run in runs.items()}
+    squares = {name: ours.gradient(path) ** 2 for name, path in paths.items()}
+    floors = {pair: float(squares[pair][-1]) for pair in pairs}
+    same = alike.gradient(paths["alike"]) ** 2
 
     exact = {pair: _floor(ours, *pair) for pair in pairs}
     by_tau = np.asarray([floors[t, rate] for t in taus])
@@ -53,41 +50,37 @@ def client_drift(
     L = float(np.abs(ours.slope).max())
     printed = [(r * L) ** 2 * t * (t - 1) * ours.dissimilarity for t, r in pairs if t > 1]
     measured = [floors[t, r] for t, r in pairs if t > 1]
-    given = _assumptions(ours, paths[len(taus)], start)
+    given = _assumptions(ours, paths[tau, rates[0]], start)
     bound = pf.theory.fedavg(given, rates[0], tau, rounds)
-    goal = 1e-2 * float(squares[0][0])
+    goal = 1e-2 * float(squares[taus[0], rate][0])
     numbers = {
         "floor_one_step": floors[1, rate],
         "floor": floors[tau, rate],
-        "exponent_of_rate": float(np.polyfit(np.log(rates), np.log(by_rate), 1)[0]),
+        "exponent_of_rate": power(rates, by_rate),
         "least_growth_with_steps": float(np.min(by_tau[2:] / by_tau[1:-1])),
         "largest_share_of_printed_term": float(np.max(np.divide(measured, printed))),
         "largest_error_of_closed_form": max(abs(floors[p] / exact[p] - 1) for p in pairs if p[0] > 1),
-        "settles_at_many_steps": float(paths[len(pairs) - 1][-1]),
+        "settles_at_many_steps": float(paths[longest, long_rate][-1]),
         "mean_of_local_minima": float(ours.weights @ ours.minima),
         "optimum": ours.stable,
-        "share_of_bound": float(np.mean(squares[len(taus)][:-1])) / bound.total,
-        "proximal": float(prox[-1]),
-        "adapted": float(adapted[-1]),
-        "scaffold": float(scaffold[-1]),
+        "share_of_bound": float(np.mean(squares[tau, rates[0]][:-1])) / bound.total,
+        "proximal": float(squares["FedProx"][-1]),
+        "adapted": float(squares["AdaComm"][-1]),
+        "scaffold": float(squares["SCAFFOLD"][-1]),
         "dissimilarity_of_clients_alike": alike.dissimilarity,
         "share_that_drifts_alike": float(same[-1]) / alike.dissimilarity,
-        "rounds_with_one_step": rounds_to(squares[taus.index(1)], goal),
-        "rounds_with_many_steps": rounds_to(squares[taus.index(tau)], goal),
+        "rounds_with_one_step": rounds_to(squares[1, rate], goal),
+        "rounds_with_many_steps": rounds_to(squares[tau, rate], goal),
     }
     x = np.arange(min(rounds, 200) + 1)
-    shown = {f"FedAvg, tau = {t}": squares[taus.index(t)] for t in (1, tau)}
-    shown |= {"FedProx": prox, "AdaComm": adapted, "SCAFFOLD": scaffold}
-    return Outcome(
-        numbers,
-        {
-            "way": lay_out({name: (x, square[: len(x)]) for name, square in shown.items()}),
-            "by_rate": lay_out({"measured": (rates, by_rate), "exact": (rates, [exact[tau, r] for r in rates])}),
-            "by_steps": lay_out(
-                {"measured": (taus[1:], by_tau[1:]), "exact": (taus[1:], [exact[t, rate] for t in taus[1:]])}
-            ),
-        },
-    )
+    shown = {f"FedAvg, tau = {t}": squares[t, rate] for t in (1, tau)}
+    shown |= {name: squares[name] for name in ("FedProx", "AdaComm", "SCAFFOLD")}
+    data = {
+        "way": over(x, {name: square[: len(x)] for name, square in shown.items()}),
+        "by_rate": over(rates, {"measured": by_rate, "exact": [exact[tau, r] for r in rates]}),
+        "by_steps": over(taus[1:], {"measured": by_tau[1:], "exact": [exact[t, rate] for t in taus[1:]]}),
+    }
+    return Outcome(numbers, data)
 
 
 def _paced(clients: Parabolas) -> pf.Problem:

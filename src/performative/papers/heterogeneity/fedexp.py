@@ -6,8 +6,9 @@ import numpy as np
 
 import performative as pf
 from performative.aggregators import Extrapolate, Mean, ServerOpt
-from performative.papers.heterogeneity.quadratic import QUIET, Parabolas, rounds_to
-from performative.papers.outcome import Outcome, lay_out
+from performative.papers.heterogeneity.quadratic import Parabolas, rounds_to
+from performative.papers.outcome import Outcome, lay_out, over
+from performative.papers.runs import models, sweep
 
 FREE = 1e12  # a cap that is never reached
 EPS = 1e-9  # where one model fits all, updates vanish and so must what is added to their squares
@@ -35,19 +36,8 @@ def interpolating(
     for step in server_rates:
         adagrad = ServerOpt(Mean(), pf.optimizers.Adagrad(1e-6), step)
         names[f"FedAdagrad {step:g}"] = {"algorithm": pf.fedavg(rate, aggregator=adagrad, **common)}
-    settings = list(names.values())
-    loud = QUIET | {"dtype": "float32"}
-    swept = pf.sweep(
-        problem,
-        stretched,
-        settings,
-        rounds,
-        np.zeros(parameters),
-        seed,
-        record=pf.Record(theta="last", consensus=False, stable=truth, risks=min(rounds, 50)),
-        **loud,
-    )
-    runs = dict(zip(names, swept.histories, strict=True))
+    how: Any = {"dtype": "float32", "stable": truth, "risks": min(rounds, 50)}
+    runs = sweep(problem, stretched, names, rounds, np.zeros(parameters), seed, **how)
     at = np.append(0, runs["FedAvg"].risk_rounds)
     first = float(np.mean((x.astype(np.float64) @ truth) ** 2) / 2)
     risk = {name: np.append(first, np.asarray(h["decoupled_risk"], np.float64)[0]) for name, h in runs.items()}
@@ -63,28 +53,23 @@ def interpolating(
     deltas = rng.standard_normal((200, clients, 5))
     squares = np.sum(deltas**2, axis=2)
     together = np.sum(deltas.mean(axis=1) ** 2, axis=1)
-    return Outcome(
-        {
-            "fedexp_loss": risk["FedExP"][-1],
-            "fedavg_loss": risk["FedAvg"][-1],
-            "scaffold_loss": risk["SCAFFOLD"][-1],
-            "fedadagrad_loss": risk[ada][-1],
-            "fedexp_rounds": float(takes["FedExP"]),
-            "fedavg_rounds": float(takes["FedAvg"]),
-            "scaffold_rounds": float(takes["SCAFFOLD"]),
-            "fedadagrad_rounds": float(takes[ada]),
-            "small_rate_fedexp_rounds": float(takes["FedExP, small rate"]),
-            "least_server_step": float(stretch.min()),
-            "mean_server_step": float(stretch.mean()),
-            "largest_growth_of_distance": float(np.max(away[1:] / away[:-1])),
-            "largest_step_printed": float(np.max(pf.theory.extrapolation(squares, together, printed=True))),
-            "largest_step_corrected": float(np.max(pf.theory.extrapolation(squares, together))),
-        },
-        {
-            "loss": lay_out({name: (at, values) for name, values in shown.items()}),
-            "step": lay_out({"FedExP": (np.arange(1, rounds + 1), stretch)}),
-        },
-    )
+    numbers = {
+        "fedexp_loss": risk["FedExP"][-1],
+        "fedavg_loss": risk["FedAvg"][-1],
+        "scaffold_loss": risk["SCAFFOLD"][-1],
+        "fedadagrad_loss": risk[ada][-1],
+        "fedexp_rounds": float(takes["FedExP"]),
+        "fedavg_rounds": float(takes["FedAvg"]),
+        "scaffold_rounds": float(takes["SCAFFOLD"]),
+        "fedadagrad_rounds": float(takes[ada]),
+        "small_rate_fedexp_rounds": float(takes["FedExP, small rate"]),
+        "least_server_step": float(stretch.min()),
+        "mean_server_step": float(stretch.mean()),
+        "largest_growth_of_distance": float(np.max(away[1:] / away[:-1])),
+        "largest_step_printed": float(np.max(pf.theory.extrapolation(squares, together, printed=True))),
+        "largest_step_corrected": float(np.max(pf.theory.extrapolation(squares, together))),
+    }
+    return Outcome(numbers, {"loss": over(at, shown), "step": lay_out({"FedExP": (np.arange(1, rounds + 1), stretch)})})
 
 
 def balanced(
@@ -92,16 +77,12 @@ def balanced(
     start: float, rounds: int,
 ) -> Outcome:  # fmt: skip
     """Clients without a common optimum: FedAvg, FedExP, and FedExP with a cap on its server step."""
-    h, s, r = (np.asarray(values, np.float64) for values in (curvature, level, reaction))
-    ours = Parabolas(h, s, r, np.full(len(h), 1.0 / len(h)))
+    ours = Parabolas.of(curvature, level, reaction)
     caps = {"FedAvg": 1.0, "FedExP": FREE, "FedExP, capped": cap}
+    settings = {name: {"aggregator.cap": value} for name, value in caps.items()}
     algorithm = pf.p_fedavg(rate, local_steps=tau, aggregator=Extrapolate(cap=1.0))
-    record = pf.Record(consensus=False, risks=False, limit=1e60)
-    swept = pf.sweep(
-        ours.problem(), algorithm, {"aggregator.cap": list(caps.values())}, rounds, start, record=record, **QUIET
-    )
-    runs = dict(zip(caps, swept.histories, strict=True))
-    paths = {name: np.asarray(history.theta, np.float64)[0] for name, history in runs.items()}
+    runs = sweep(ours.problem(), algorithm, settings, rounds, start, theta="all", limit=1e60)
+    paths = {name: models(run)[0] for name, run in runs.items()}
     floor = pf.theory.quadratic_floor(ours.mean, ours.slope, rate, tau).point
     away = {name: np.abs(path - floor) for name, path in paths.items()}
     late = slice(rounds // 2, None)
@@ -112,20 +93,19 @@ def balanced(
     growth = abs(1.0 - np.mean(work**2) / (2.0 * np.mean(work))) if np.mean(work) > 0 else float("inf")
     finite = np.abs(free[np.isfinite(free)])
     steps = np.asarray(runs["FedExP"]["server_step"], np.float64)[0, 1:]
-    return Outcome(
-        {
-            "settles_at": floor,
-            "stable_point": ours.stable,
-            "fedavg_away": float(away["FedAvg"][-1]),
-            "capped_away": float(away["FedExP, capped"][-1]),
-            "fedexp_typical_distance": float(np.median(away["FedExP"][late])),
-            "fedexp_largest_distance": float(np.max(finite)),
-            "fedexp_mean_of_two": float(np.median(handed[late])),
-            "fedexp_largest_step": float(np.nanmax(steps)),
-            "fedexp_growth": float(finite[-1] / finite[-2]),
-            "growth_far_out": float(growth),
-            "capped_rounds": rounds_to(away["FedExP, capped"], 1e-2 * abs(start - floor)),
-            "fedavg_rounds": rounds_to(away["FedAvg"], 1e-2 * abs(start - floor)),
-        },
-        {"distance": lay_out({name: (np.arange(rounds + 1), np.minimum(d, 1e30)) for name, d in away.items()})},
-    )
+    numbers = {
+        "settles_at": floor,
+        "stable_point": ours.stable,
+        "fedavg_away": float(away["FedAvg"][-1]),
+        "capped_away": float(away["FedExP, capped"][-1]),
+        "fedexp_typical_distance": float(np.median(away["FedExP"][late])),
+        "fedexp_largest_distance": float(np.max(finite)),
+        "fedexp_mean_of_two": float(np.median(handed[late])),
+        "fedexp_largest_step": float(np.nanmax(steps)),
+        "fedexp_growth": float(finite[-1] / finite[-2]),
+        "growth_far_out": float(growth),
+        "capped_rounds": rounds_to(away["FedExP, capped"], 1e-2 * abs(start - floor)),
+        "fedavg_rounds": rounds_to(away["FedAvg"], 1e-2 * abs(start - floor)),
+    }
+    shown = {name: np.minimum(d, 1e30) for name, d in away.items()}
+    return Outcome(numbers, {"distance": over(np.arange(rounds + 1), shown)})

@@ -11,9 +11,8 @@ from performative import data as sets
 from performative.aggregators import ClusterVarp, Extrapolate, Mean, Nova, Scaffold, ServerOpt, Varp
 from performative.estimators import ControlVariate, Minibatch, Preconditioned, Prox
 from performative.optimizers import Adagrad, Momentum
-from performative.papers.outcome import Outcome, bars, lay_out, mean
-
-QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float32"}
+from performative.papers.outcome import Outcome, bars, mean, over
+from performative.papers.runs import sweep
 
 
 def methods(
@@ -47,21 +46,16 @@ def methods(
         "FedVARP": lambda rate: [pf.p_fedavg(rate, aggregator=Varp(), **common)],
         "ClusterFedVARP": lambda rate: [pf.p_fedavg(rate, aggregator=ClusterVarp(groups), **common)],
     }
-    chosen = [(name, rate, one) for name in which for rate in rates for one in made[name](rate)]
-    settings = [{"algorithm": one} for _, _, one in chosen]
-    swept = pf.sweep(
-        problem,
-        chosen[0][2],
-        settings,
-        rounds,
-        theta,
-        seed,
-        repeats,
-        record=pf.Record(every=every, risks=False, theta="all", consensus=False),
-        **QUIET,
-    )
-    right, rate_of = _best(model, [(name, rate) for name, rate, _ in chosen], swept.histories, test)
-    at = swept.histories[0].rounds
+    settings = {
+        (name, rate, i): {"algorithm": one}
+        for name in which
+        for rate in rates
+        for i, one in enumerate(made[name](rate))
+    }
+    first = next(iter(settings.values()))["algorithm"]
+    runs = sweep(problem, first, settings, rounds, theta, seed, repeats, theta="all", every=every, dtype="float32")
+    right, rate_of = _best(model, runs, test)
+    at = next(iter(runs.values())).rounds
     numbers: dict[str, Any] = {f"{name.lower()}_rate": rate for name, rate in rate_of.items()}
     for name in made:
         word = name.lower()
@@ -69,7 +63,7 @@ def methods(
         wobble = np.abs(np.diff(right[name][:, len(at) // 2 :], axis=1)) if name in right else np.asarray(np.nan)
         numbers[f"{word}_wobble"] = float(wobble.mean())
     numbers["best_of_the_others"] = max((numbers[n.lower()][0] for n in right if n != "FedExP"), default=float("nan"))
-    return Outcome(numbers, {"accuracy": lay_out({name: (at, values) for name, values in right.items()})})
+    return Outcome(numbers, {"accuracy": over(at, right)})
 
 
 def unequal(
@@ -99,20 +93,9 @@ def unequal(
     first: Any = names["FedAvg", "vanilla"]["estimator"]
     work = pf.LocalWork(pf.Full(), tau)
     algorithm = pf.fedavg(rates[0], batch=pf.Fixed(batch), participation=work, estimator=first)
-    tried = [(name, rate, parts | {"rate": rate * parts["rate"]}) for name, parts in names.items() for rate in rates]
-    settings = [parts for _, _, parts in tried]
-    swept = pf.sweep(
-        problem,
-        algorithm,
-        settings,
-        rounds,
-        theta,
-        seed,
-        repeats,
-        record=pf.Record(every=every, risks=False, theta="all", consensus=False),
-        **QUIET,
-    )
-    right, rate_of = _best(model, [(name, rate) for name, rate, _ in tried], swept.histories, test)
+    settings = {(name, rate): parts | {"rate": rate * parts["rate"]} for name, parts in names.items() for rate in rates}
+    runs = sweep(problem, algorithm, settings, rounds, theta, seed, repeats, theta="all", every=every, dtype="float32")
+    right, rate_of = _best(model, runs, test)
     late = {name: _late(values) for name, values in right.items()}
     numbers: dict[str, Any] = {"least_steps": float(tau.min()), "most_steps": float(tau.max())}
     numbers |= {f"{'_'.join(name).lower().replace(' ', '_')}_rate": rate for name, rate in rate_of.items()}
@@ -124,24 +107,20 @@ def unequal(
         both = ("FedNova", solver) in late
         gain = late["FedNova", solver] - late["FedAvg", solver] if both else np.asarray([np.nan])
         numbers[f"gain_{word}"] = mean(gain)
-    at = swept.histories[0].rounds
-    shown = {f"{rule}, {s}": (at, right[rule, s]) for rule, s in right if s in ("vanilla", "momentum")}
-    return Outcome(
-        numbers,
-        {
-            "accuracy": lay_out(shown),
-            "table": bars({f"{rule}, {s}": late[rule, s] for rule, s in sorted(late, key=lambda n: n[1])}),
-        },
-    )
+    at = next(iter(runs.values())).rounds
+    shown = {f"{rule}, {s}": right[rule, s] for rule, s in right if s in ("vanilla", "momentum")}
+    panels = {
+        "accuracy": over(at, shown),
+        "table": bars({f"{rule}, {s}": late[rule, s] for rule, s in sorted(late, key=lambda n: n[1])}),
+    }
+    return Outcome(numbers, panels)
 
 
-def _best(
-    model: Any, tried: list[tuple[Any, float]], histories: Any, test: Any
-) -> tuple[dict[Any, Any], dict[Any, float]]:
-    """Of (name, rate) that were run: {name: accuracy at its best rate [repeats, records]} and {name: that rate}."""
+def _best(model: Any, runs: dict[Any, Any], test: Any) -> tuple[dict[Any, Any], dict[Any, float]]:
+    """Of runs by (name, rate, ...): {name: accuracy at its best rate [repeats, records]} and {name: that rate}."""
     right: dict[Any, np.ndarray] = {}
     rate_of: dict[Any, float] = {}
-    for (name, rate), history in zip(tried, histories, strict=True):
+    for (name, rate, *_), history in runs.items():
         found = accuracy(model, history.theta, *test)
         if name not in right or _late(found).mean() > _late(right[name]).mean():
             right[name], rate_of[name] = found, rate

@@ -12,8 +12,6 @@ import numpy as np
 
 import performative as pf
 
-QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parabolas:
@@ -23,6 +21,17 @@ class Parabolas:
     level: np.ndarray
     reaction: np.ndarray
     weights: np.ndarray
+
+    @classmethod
+    def of(cls, curvature: Any, level: Any, reaction: Any, weights: Any = None) -> "Parabolas":
+        """From lists; equal weights where none are given."""
+        equal = np.full(len(level), 1.0 / len(level))
+        return cls(
+            *(
+                np.asarray(one, np.float64)
+                for one in (curvature, level, reaction, equal if weights is None else weights)
+            )
+        )
 
     @property
     def slope(self) -> np.ndarray:
@@ -62,15 +71,12 @@ class Parabolas:
         return pf.Problem(pf.losses.ridge(0.0), population, self.weights)
 
 
-def parabolas(
-    clients: int, curvature: list[float], spread: float, reaction: list[float], seed: int, weights: Any = None
-) -> Parabolas:
+def parabolas(clients: int, curvature: list[float], spread: float, reaction: list[float], seed: int) -> Parabolas:
     """Curvatures and reactions uniform on intervals, levels normal with this spread."""
     rng = np.random.default_rng(seed)
-    p = np.full(clients, 1.0 / clients) if weights is None else np.asarray(weights, np.float64)
     (least, most), (low, high) = curvature, reaction
     h = rng.uniform(least, most, clients)
-    return Parabolas(h, spread * rng.standard_normal(clients), rng.uniform(low, high, clients), p)
+    return Parabolas.of(h, spread * rng.standard_normal(clients), rng.uniform(low, high, clients))
 
 
 def rounds_to(values: np.ndarray, level: float) -> float:

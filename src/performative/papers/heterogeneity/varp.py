@@ -10,8 +10,9 @@ import numpy as np
 
 import performative as pf
 from performative.aggregators import ClusterVarp, Mean, Varp
-from performative.papers.heterogeneity.quadratic import QUIET, Parabolas
-from performative.papers.outcome import Outcome, curves, lay_out, mean
+from performative.papers.heterogeneity.quadratic import Parabolas
+from performative.papers.outcome import Outcome, curves, mean, over
+from performative.papers.runs import ends, power, sweep
 from performative.theory.joshi2023.points import client_work
 
 
@@ -39,20 +40,9 @@ def participation(
         "ClusterFedVARP, unlike": ClusterVarp(unlike),
     }
     algorithm = pf.p_fedavg(rate, local_steps=tau, participation=pf.SchemeTwo(k))
-    settings: list[dict[str, Any]] = [{"aggregator": part} for part in parts.values()]
-    swept = pf.sweep(
-        ours.problem(),
-        algorithm,
-        settings,
-        rounds,
-        start,
-        seed,
-        repeats,
-        record=pf.Record(theta="last", consensus=False, risks=False),
-        **QUIET,
-    )
-    runs = dict(zip(parts, swept.histories, strict=True))
-    final = {name: np.asarray(history.final, np.float64) for name, history in runs.items()}
+    settings = {name: {"aggregator": part} for name, part in parts.items()}
+    runs = sweep(ours.problem(), algorithm, settings, rounds, start, seed, repeats)
+    final = {name: ends(run) for name, run in runs.items()}
     members = {"FedAvg": None, "FedVARP": np.arange(clients), "ClusterFedVARP, alike": kind}
     members["ClusterFedVARP, unlike"] = unlike
     stays = {name: _moments(ours, rate, tau, k, member, start, 20000)[1] for name, member in members.items()}
@@ -65,33 +55,29 @@ def participation(
                            / pf.theory.participation_variance(clients, j) for j in range(1, clients)])  # fmt: skip
     stored = {name: _numbers(part, clients) for name, part in parts.items()}
     largest = {name: largest_server_step(ours, rate, tau, k, members[name]) for name in ("FedAvg", "FedVARP")}
-    return Outcome(
-        {
-            "fedavg_variance": mean((final["FedAvg"] - settled) ** 2),
-            "fedavg_variance_exact": stays["FedAvg"],
-            "fedvarp_share": float(final["FedVARP"].var()) / stays["FedAvg"],
-            "fedvarp_exact_share": stays["FedVARP"] / stays["FedAvg"],
-            "cluster_share": stays["ClusterFedVARP, alike"] / stays["FedAvg"],
-            "cluster_share_measured": mean((final["ClusterFedVARP, alike"] - settled) ** 2)[0] / stays["FedAvg"],
-            "unlike_share": stays["ClusterFedVARP, unlike"] / stays["FedAvg"],
-            "fedvarp_error": float(np.median(squares["FedVARP"])),
-            "fedvarp_error_over_drift": float(np.median(squares["FedVARP"])) / drift,
-            "drift_of_full_participation": drift,
-            "fedavg_error": mean(squares["FedAvg"]),
-            "participation_over_drift": float(np.mean(squares["FedAvg"]) - drift) / drift,
-            "exponent_of_step": float(np.polyfit(np.log(steps), np.log(by_step), 1)[0]),
-            "spread_over_shares": float(by_share.max() / by_share.min()),
-            "stored_fedvarp": stored["FedVARP"],
-            "stored_cluster": stored["ClusterFedVARP, alike"],
-            "largest_server_step_fedavg": largest["FedAvg"],
-            "largest_server_step_fedvarp": largest["FedVARP"],
-            "amplified_variance": stays["FedAvg"] / _moments(_still(ours), rate, tau, k, None, start, 20000)[1],
-        },
-        {
-            "distance": curves(runs, "distance_to_stable"),
-            "stays": lay_out({"FedAvg, exact": (steps, by_step)}),
-        },
-    )
+    numbers: dict[str, Any] = {
+        "fedavg_variance": mean((final["FedAvg"] - settled) ** 2),
+        "fedavg_variance_exact": stays["FedAvg"],
+        "fedvarp_share": float(final["FedVARP"].var()) / stays["FedAvg"],
+        "fedvarp_exact_share": stays["FedVARP"] / stays["FedAvg"],
+        "cluster_share": stays["ClusterFedVARP, alike"] / stays["FedAvg"],
+        "cluster_share_measured": mean((final["ClusterFedVARP, alike"] - settled) ** 2)[0] / stays["FedAvg"],
+        "unlike_share": stays["ClusterFedVARP, unlike"] / stays["FedAvg"],
+        "fedvarp_error": float(np.median(squares["FedVARP"])),
+        "fedvarp_error_over_drift": float(np.median(squares["FedVARP"])) / drift,
+        "drift_of_full_participation": drift,
+        "fedavg_error": mean(squares["FedAvg"]),
+        "participation_over_drift": float(np.mean(squares["FedAvg"]) - drift) / drift,
+        "exponent_of_step": power(steps, by_step),
+        "spread_over_shares": float(by_share.max() / by_share.min()),
+        "stored_fedvarp": stored["FedVARP"],
+        "stored_cluster": stored["ClusterFedVARP, alike"],
+        "largest_server_step_fedavg": largest["FedAvg"],
+        "largest_server_step_fedvarp": largest["FedVARP"],
+        "amplified_variance": stays["FedAvg"] / _moments(_still(ours), rate, tau, k, None, start, 20000)[1],
+    }
+    stays_by_step = over(steps, {"FedAvg, exact": by_step})
+    return Outcome(numbers, {"distance": curves(runs, "distance_to_stable"), "stays": stays_by_step})
 
 
 def tuned(clients: int, participants: int, taus: list[int], rounds: list[int]) -> Outcome:
@@ -103,26 +89,24 @@ def tuned(clients: int, participants: int, taus: list[int], rounds: list[int]) -
         return pf.theory.fedavg(given, eta, tau, T, participants, printed=True)
 
     few, many = (terms(tau, rounds[-1]) for tau in taus)
-    over = [terms(taus[0], T) for T in rounds]
+    grown = [terms(taus[0], T) for T in rounds]
     slopes = {
-        name: float(np.diff(np.log([getattr(t, name) for t in over[-2:]]))[0] / np.diff(np.log(rounds[-2:]))[0])
+        name: float(np.diff(np.log([getattr(t, name) for t in grown[-2:]]))[0] / np.diff(np.log(rounds[-2:]))[0])
         for name in ("noise", "participation", "drift")
     }
-    lines = {name: (rounds, [getattr(t, name) for t in over]) for name in ("noise", "participation", "drift")}
-    return Outcome(
-        {
-            "participation_over_noise": over[-1].participation / over[-1].noise,
-            "participation_over_drift": over[-1].participation / over[-1].drift,
-            "participation_exponent": slopes["participation"],
-            "noise_exponent": slopes["noise"],
-            "drift_exponent": slopes["drift"],
-            "drift_ratio_of_local_steps": many.drift / few.drift,
-            "expected_ratio": (taus[1] - 1) / (taus[0] - 1),
-            "participation_ratio_of_local_steps": many.participation / few.participation,
-            "root_ratio_of_local_steps": float(np.sqrt(taus[1] / taus[0])),
-        },
-        {"terms": lay_out(lines)},
-    )
+    lines = {name: [getattr(t, name) for t in grown] for name in ("noise", "participation", "drift")}
+    numbers: dict[str, Any] = {
+        "participation_over_noise": grown[-1].participation / grown[-1].noise,
+        "participation_over_drift": grown[-1].participation / grown[-1].drift,
+        "participation_exponent": slopes["participation"],
+        "noise_exponent": slopes["noise"],
+        "drift_exponent": slopes["drift"],
+        "drift_ratio_of_local_steps": many.drift / few.drift,
+        "expected_ratio": (taus[1] - 1) / (taus[0] - 1),
+        "participation_ratio_of_local_steps": many.participation / few.participation,
+        "root_ratio_of_local_steps": float(np.sqrt(taus[1] / taus[0])),
+    }
+    return Outcome(numbers, {"terms": over(rounds, lines)})
 
 
 def _still(clients: Parabolas) -> Parabolas:

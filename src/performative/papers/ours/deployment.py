@@ -6,8 +6,8 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean
+from performative.papers.runs import distance, ends, sweep
 
-QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
 WHEN = ("step", "round")
 
 
@@ -21,12 +21,10 @@ def step_or_round(
     data = {name: pf.populations.Gaussian(m, eps, scale) for name, eps in cases.items()}
     problems = {name: pf.Problem(pf.losses.squared, population) for name, population in data.items()}
     names = [(name, deploy) for name in cases for deploy in WHEN]
+    settings = {(name, deploy): {"problem": problems[name], "deploy": deploy} for name, deploy in names}
     algorithm = pf.p_fedavg(rate, local_steps=local_steps)
-    settings: list[dict[str, Any]] = [{"problem": problems[name], "deploy": deploy} for name, deploy in names]
-    record = pf.Record(theta="last", consensus=False, risks=False, limit=1e60)
-    swept = pf.sweep(problems["mild"], algorithm, settings, rounds, start, seed, repeats, record=record, **QUIET)
-    ends = {key: np.asarray(h.final, np.float64) for key, h in zip(names, swept.histories, strict=True)}
-    ways = {key: np.asarray(h["distance_to_stable"], np.float64) for key, h in zip(names, swept.histories, strict=True)}
+    runs = sweep(problems["mild"], algorithm, settings, rounds, start, seed, repeats, limit=1e60)
+    ways = {key: distance(run) for key, run in runs.items()}
     steps = np.full(rounds * local_steps, rate)
     exact = {
         (name, deploy): pf.theory.gaussian_moments(
@@ -44,7 +42,7 @@ def step_or_round(
     drifted = pf.theory.quadratic_floor(m, 1 - eps, rate, local_steps).point
     numbers: dict[str, Any] = {"stable_point": stable, "step_point_exact": drifted}
     for name, deploy in names:
-        found, known = ends[name, deploy], exact[name, deploy]
+        found, known = ends(runs[name, deploy]), exact[name, deploy]
         numbers[f"{name}_{deploy}_mean"] = mean(found)
         numbers[f"{name}_{deploy}_mean_exact"] = float(known.mean[-1])
         squares = mean((found - known.mean[-1]) ** 2)

@@ -9,8 +9,8 @@ from performative.aggregators import Mean, Nova
 from performative.channels import ClippedNoise
 from performative.estimators import Filtered, Minibatch, Performative
 from performative.papers.outcome import Outcome, bars, curves, mean
+from performative.papers.runs import sweep, word
 
-QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float32"}
 OPEN = 1e6  # a clip that nothing reaches
 
 
@@ -42,18 +42,8 @@ def private_robust_optimal(
         names["unequal work"] = whole | {"local_steps": 1, "participation": work, "channel": bare}
         names["unequal work, FedNova"] = names["unequal work"] | {"aggregator": Nova()}
     algorithm = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), aggregator=Mean())
-    swept = pf.sweep(
-        problem,
-        algorithm,
-        list(names.values()),
-        rounds,
-        None,
-        seed,
-        repeats,
-        record=pf.Record(stable=stable, optimal=optimal, risks=False, theta="last", consensus=False),
-        **QUIET,
-    )
-    runs = dict(zip(names, swept.histories, strict=True))
+    how: Any = {"stable": stable, "optimal": optimal, "dtype": "float32"}
+    runs = sweep(problem, algorithm, names, rounds, None, seed, repeats, **how)
     # The last quarter of the rounds: one distance would be one draw of the noise.
     away = {name: _late(history["distance_to_optimal"]) for name, history in runs.items()}
     full = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), **whole)
@@ -69,7 +59,7 @@ def private_robust_optimal(
         "noise_alone": float(spread * np.sqrt(2 / np.pi)),
     }
     for name, values in away.items():
-        numbers[name.replace(",", "").replace(" ", "_").lower()] = mean(values)
+        numbers[word(name)] = mean(values)
     base = float(np.mean(away["all three"]))
     numbers["price_of_privacy"] = base - float(np.mean(away["not private"]))
     for part in ("robust", "optimal"):

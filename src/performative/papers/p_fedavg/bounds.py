@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from performative.papers.outcome import Outcome, lay_out
-from performative.papers.p_fedavg.instance import clients_of, exact, gaussian, harmonic_steps, limit_of, steps_to
+from performative.papers.p_fedavg.instance import Study, on_gaussian
 from performative.theory import (
     Assumptions,
     best_local_steps,
@@ -20,25 +20,21 @@ from performative.theory import (
 )
 
 
-def theorems(
-    clients: int, mean_m: float, sensitivity: float, mean_variance: float, sensitivity_variance: float, scale: float,
-    local_steps: int, k: int, start: float, rounds: int, seed: int,
-) -> Outcome:  # fmt: skip
+@on_gaussian
+def theorems(s: Study, k: int) -> Outcome:
     """Theorems 3.1 to 3.3 as printed beside the exact error, with their own steps and constants."""
-    own = clients_of(gaussian(clients, mean_m, sensitivity, mean_variance, sensitivity_variance, scale, seed))
-    given = Assumptions.of_gaussian(**own, start=start)
-    numbers: dict[str, float | tuple[float, float]] = {}
-    for name, (scheme, drawn) in {"full": ("full", None), "one": ("one", k), "two": ("two", k)}.items():
-        beside = gaussian_beside(
-            p_fedavg(given, local_steps, scheme, drawn, printed=True), **own, start=start, rounds=rounds
-        )
+    given = s.given
+    numbers: dict[str, Any] = {}
+    for name in ("full", "one", "two"):
+        theorem = p_fedavg(given, s.local_steps, name, None if name == "full" else k, printed=True)
+        beside = gaussian_beside(theorem, **s.own, start=s.start, rounds=s.rounds)
         numbers[f"exact_over_bound_{name}"] = float(np.max(beside.exact / beside.bound))
         numbers[f"limit_over_bound_{name}"] = beside.exact_limit / beside.bound_limit
         numbers[f"looseness_{name}"] = beside.bound_limit / beside.exact_limit
         numbers[f"v_{name}"] = beside.bound_limit
-    numbers["least_looseness"] = min(float(numbers[f"looseness_{name}"]) for name in ("full", "one", "two"))  # type: ignore[arg-type]  # plain numbers
-    numbers["v_full_over_partial"] = float(numbers["v_full"]) / min(float(numbers["v_one"]), float(numbers["v_two"]))  # type: ignore[arg-type]  # plain numbers
-    one, two = (find(given, local_steps, k, printed=True) for find in (theorem_3_2, theorem_3_3))
+    numbers["least_looseness"] = min(numbers[f"looseness_{name}"] for name in ("full", "one", "two"))
+    numbers["v_full_over_partial"] = numbers["v_full"] / min(numbers["v_one"], numbers["v_two"])
+    one, two = (find(given, s.local_steps, k, printed=True) for find in (theorem_3_2, theorem_3_3))
     numbers["b_one"], numbers["b_two"] = one.constants["B"], two.constants["B"]
     # Lemma B.1 asks for eta_0 <= mu_tilde / c2; with E = 1 nothing else holds the first step down.
     for form in (True, False):
@@ -48,7 +44,7 @@ def theorems(
         # Lemma B.2 divides 2 sigma^2 by the squared distance at the start, Table 2 does not.
         lemma = single.constants["mu_tilde"] * given.distance / (2 * given.sigma**2)
         numbers[f"largest_step_{word}"] = single.constants["eta_0"] / lemma
-    return Outcome(numbers | _calm_clients() | {"a_of_c2": math.nan, "descent": _descent(given, own, seed)})
+    return Outcome(numbers | _calm_clients() | {"a_of_c2": math.nan, "descent": _descent(given, s)})
 
 
 def _calm_clients() -> dict[str, float]:
@@ -62,10 +58,11 @@ def _calm_clients() -> dict[str, float]:
     return worst
 
 
-def _descent(given: Assumptions, own: dict[str, Any], seed: int, draws: int = 2000) -> float:
+def _descent(given: Assumptions, s: Study, draws: int = 2000) -> float:
     """Lemma B.1 with c2 = 4 [...]: largest left side over right side, at random local models of the own example."""
-    rng = np.random.default_rng(seed)
-    p, m, eps, sd = own["weights"], own["mean"], own["sensitivity"], np.broadcast_to(own["scale"], own["mean"].shape)
+    rng = np.random.default_rng(s.seed)
+    p, m, eps = (s.own[name] for name in ("weights", "mean", "sensitivity"))
+    sd = np.broadcast_to(s.own["scale"], m.shape)
     c = theorem_3_1(given, 1).constants
     stable, worst = p @ m / (1 - p @ eps), 0.0
     for _ in range(draws):
@@ -78,16 +75,10 @@ def _descent(given: Assumptions, own: dict[str, Any], seed: int, draws: int = 20
     return worst
 
 
-def design(
-    clients: int, mean_m: float, sensitivity: float, mean_variance: float, sensitivity_variance: float, scale: float,
-    beta: float, gamma: float, k: int, few: int, cost: float, target: float, start: float, most_steps: int,
-    long_steps: int, seed: int,
-) -> Outcome:  # fmt: skip
+@on_gaussian
+def design(s: Study, k: int, few: int, cost: float, target: float, most_steps: int, long_steps: int) -> Outcome:
     """What Section 3.3 reads off the bounds on E and K, and what the exact error says instead."""
-    problem = gaussian(clients, mean_m, sensitivity, mean_variance, sensitivity_variance, scale, seed)
-    given = Assumptions.of_gaussian(**clients_of(problem), start=start)
-    way = abs(start - mean_m / (1 - sensitivity))
-    accuracy = (way * target) ** 2
+    given, accuracy = s.given, (s.way * target) ** 2
 
     def bound(E: int) -> float:
         return steps_to_accuracy(theorem_3_2(given, E, k, printed=True), accuracy)
@@ -99,8 +90,9 @@ def design(
     order = [E**2 * math.log(E) for E in (most_steps // 2, most_steps)]
     seen = {}
     for E in range(1, 11):
-        eta = harmonic_steps(beta, gamma, -(-long_steps // E), E)
-        seen[E] = steps_to(exact(problem, eta, E, start), way * target, E) * (1 + cost / E)
+        own = s.of_steps(E, long_steps)
+        seen[E] = own.steps_to(own.exact(), s.way * target) * (1 + cost / E)
+    of_five = s.of_steps(5, long_steps)
     few_steps, many_steps = (steps_to_accuracy(theorem_3_2(given, 5, n, printed=True), accuracy) for n in (few, k))
     numbers = {
         "b_one_growth": theorem_3_2(given, 50, k, printed=True).constants["B"]
@@ -111,8 +103,7 @@ def design(
         "best_by_bound": float(best_local_steps(bound, cost, most_steps).local_steps),
         "best_exact": float(min(seen, key=seen.__getitem__)),
         "bound_many_over_few": many_steps / few_steps,
-        "exact_many_over_few": limit_of(problem, beta, 5, scheme="one", k=k)
-        / limit_of(problem, beta, 5, scheme="one", k=few),
+        "exact_many_over_few": of_five.limit("one", k) / of_five.limit("one", few),
     }
     return Outcome(numbers, {"rounds": lay_out({"T / E by the bound": (counts, per_round)})})
 
@@ -131,7 +122,7 @@ def scaling(weights: list[float], sensitivity: float, scale: float, mean_m: floa
     theta = stable + np.linspace(-50, 50, 1001)
     gradient = (1 - sensitivity) * (theta - stable)
     gap = np.max(np.abs(gradient - q[:, None] * gradient), axis=0) / np.sqrt(1 + (theta - stable) ** 2)
-    numbers: dict[str, float | tuple[float, float]] = {}
+    numbers: dict[str, float] = {}
     for name, form in forms.items():
         # The gradients of g_i are N p_i times those of f_i.
         numbers[f"noise_over_{name}"] = float(q.max()) * scale / form.sigma

@@ -3,6 +3,7 @@
 The data come through `pf.data`: PERFORMATIVE_DATA, the cache, or a download; where none has them, its error says so.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -12,9 +13,9 @@ import performative as pf
 from performative.batches import AbstractBatch
 from performative.history import History
 from performative.papers.outcome import Outcome, curves, mean
+from performative.papers.p_fedavg.instance import taking_part
+from performative.papers.runs import ends, given, sweep, word
 from performative.types import number, whole
-
-QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)]}
 
 
 class FirstOf(AbstractBatch):
@@ -87,58 +88,57 @@ def solve(effect: str) -> tuple[pf.Problem, np.ndarray, np.ndarray]:
     return problem, points[0], points[1]
 
 
-def simulate(
-    problem: pf.Problem, start: np.ndarray, stable: np.ndarray, schemes: list[str], sizes: list[int], beta: float,
-    gamma: float, local_steps: int, k: int, rounds: int, every: int, points: int, repeats: int, seed: int,
-) -> dict[tuple[str, int], History]:  # fmt: skip
-    """These schemes with these batch sizes: one program a scheme."""
-    parts = {"full": pf.Full(), "Scheme I": pf.SchemeOne(k), "Scheme II": pf.SchemeTwo(k)}
-    algorithm = pf.p_fedavg(pf.schedules.harmonic(beta, gamma), local_steps=local_steps)
-    settings = {
-        (name, n): {"participation": parts[name], "batch": FirstOf(n, max(sizes))} for name in schemes for n in sizes
-    }
-    swept = pf.sweep(
-        problem,
-        algorithm,
-        list(settings.values()),
-        rounds,
-        start,
-        seed,
-        repeats,
-        record=pf.Record(stable=stable, optimal=stable, every=every, risks=points, theta="last", consensus=False),
-        **QUIET,
-    )
-    return dict(zip(settings, swept.histories, strict=True))
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """P-FedAvg with eta_t = beta / (t + gamma), recorded each `every` rounds; risks at so many `points`."""
+
+    beta: float
+    gamma: float
+    local_steps: int
+    k: int
+    rounds: int
+    every: int
+    points: int
+    repeats: int
+    seed: int
+
+    def simulate(
+        self, problem: pf.Problem, start: np.ndarray, stable: np.ndarray, schemes: list[str], sizes: list[int]
+    ) -> dict[tuple[str, int], History]:
+        """These schemes with these batch sizes: one program a scheme."""
+        settings = {
+            (name, n): {"participation": taking_part(name, self.k), "batch": FirstOf(n, max(sizes))}
+            for name in schemes
+            for n in sizes
+        }
+        algorithm = pf.p_fedavg(pf.schedules.harmonic(self.beta, self.gamma), local_steps=self.local_steps)
+        how: Any = {"stable": stable, "optimal": stable, "every": self.every, "risks": self.points, "dtype": None}
+        return sweep(problem, algorithm, settings, self.rounds, start, self.seed, self.repeats, **how)
 
 
-def schemes(
-    effects: list[str], drawn: list[str], batch: int, beta: float, gamma: float, local_steps: int, k: int, rounds: int,
-    every: int, points: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def schemes(run: Runs, effects: list[str], drawn: list[str], batch: int) -> Outcome:
     """Figure 2c, 2d: from the static minimizer, as printed and with a strong reaction."""
-    numbers: dict[str, float | tuple[float, float]] = {}
+    numbers: dict[str, Any] = {}
     data = {}
     for effect in effects:
         problem, static, stable = solve(effect)
-        found = simulate(
-            problem, static, stable, drawn, [batch], beta, gamma, local_steps, k, rounds, every, points, repeats, seed
-        )
+        found = run.simulate(problem, static, stable, drawn, [batch])
         runs = {name: history for (name, _), history in found.items()}
-        way = stable - static
+        way, first = stable - static, field(problem, static).risk
         numbers[f"gap_{effect}"] = float(np.linalg.norm(way))
-        numbers[f"loss_static_{effect}"] = field(problem, static).risk
+        numbers[f"loss_static_{effect}"] = first
         numbers[f"loss_stable_{effect}"] = field(problem, stable).risk
         losses = []
         for name, history in runs.items():
-            word = f"{name.lower().replace(' ', '_')}_{effect}"
-            numbers[f"distance_{word}"] = mean(history["distance_to_stable"][:, -1])
-            ends = np.asarray(history.final, np.float64)
-            risks = [field(problem, end).risk for end in ends]
-            numbers[f"loss_{word}"] = mean(risks)
-            numbers[f"fall_{word}"] = 1 - float(np.mean(risks)) / field(problem, static).risk
+            key, last = f"{word(name)}_{effect}", ends(history)
+            risks = [field(problem, end).risk for end in last]
             losses.append(np.mean(risks))
+            numbers[f"distance_{key}"] = mean(history["distance_to_stable"][:, -1])
+            numbers[f"loss_{key}"] = mean(risks)
+            numbers[f"fall_{key}"] = 1 - float(np.mean(risks)) / first
             # Where the runs end on the line from static (0) to stable (1).
-            numbers[f"place_{word}"] = mean((ends - static) @ way / (way @ way))
+            numbers[f"place_{key}"] = mean((last - static) @ way / (way @ way))
         numbers[f"spread_of_loss_{effect}"] = float(max(losses) / min(losses) - 1)
         data[f"distance_{effect}"] = curves(runs, "distance_to_stable")
         data[f"loss_{effect}"] = curves(runs, "performative_risk")

@@ -13,6 +13,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, bars, lay_out
+from performative.papers.runs import sweep
 
 
 def reweighted(
@@ -35,21 +36,11 @@ def reweighted(
         deploy="round",
         estimator=pf.estimators.Preconditioned(pf.estimators.Minibatch(), pf.optimizers.Momentum(momentum)),
     )
-    settings = [{"problem": _at(problem, temperature)} for temperature in temperatures]
-    swept = pf.sweep(
-        problem,
-        algorithm,
-        settings,
-        rounds,
-        theta,
-        seed,
-        repeats,
-        record=pf.Record(theta="last", consensus=False, risks=False),
-        callbacks=[pf.callbacks.Progress(False)],
-    )
-    numbers: dict[str, float | tuple[float, float]] = {}
+    settings = {temperature: {"problem": _at(problem, temperature)} for temperature in temperatures}
+    runs = sweep(problem, algorithm, settings, rounds, theta, seed, repeats, dtype=None)
+    numbers: dict[str, float] = {}
     lines, worst = {}, {}
-    for temperature, history in zip(temperatures, swept.histories, strict=True):
+    for temperature, history in runs.items():
         moved = np.asarray(history["tv_distance"], np.float64)
         name = f"t{temperature:g}"
         # Row 0 is the start, and row 1 leads from even weights to those of the untrained network.

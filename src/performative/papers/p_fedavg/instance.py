@@ -1,81 +1,147 @@
 """The Gaussian problem that both versions of the paper measure on, and its exact error."""
 
+import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import performative as pf
-from performative.theory import Moments, gaussian_moments, gaussian_rate
+from performative.history import History
+from performative.papers.outcome import curves, thinned
+from performative.papers.runs import distance, given, sweep
+from performative.theory import Assumptions, Moments, gaussian_moments, gaussian_rate
 
-# No run of these figures needs models on the way, or how far clients end from each other.
-QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)], "dtype": "float64"}
+# As the figures name them, and as `pf.theory` does.
+SCHEMES = {"full": "full", "Scheme I": "one", "Scheme II": "two"}
+NAMES = {scheme: name for name, scheme in SCHEMES.items()}
 
 
-def gaussian(
-    clients: int, mean: float, sensitivity: float, mean_variance: float, sensitivity_variance: float, scale: float,
-    seed: int, weights: np.ndarray | None = None,
-) -> pf.Problem:  # fmt: skip
-    """z ~ N(m_i + eps_i theta, scale^2), l = (theta - z)^2 / 2; m_i, eps_i uniform, with exactly these moments.
+def taking_part(scheme: str, k: int) -> Any:
+    """Full participation, Scheme I or Scheme II with k clients, by either name."""
+    kinds: dict[str, Any] = {"one": pf.SchemeOne, "two": pf.SchemeTwo}
+    scheme = SCHEMES.get(scheme, scheme)
+    return pf.Full() if scheme == "full" else kinds[scheme](k)
 
-    Moments are weighted by p_i (equal where none are given), so that theta_PS = mean / (1 - sensitivity) exactly.
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Study:
+    """z ~ N(m_i + eps_i theta, scale^2), l = (theta - z)^2 / 2, under P-FedAvg with eta_t = beta / (t + gamma).
+
+    m_i, eps_i are uniform with exactly these moments, weighted by p_i (equal where none are given), so that theta_PS =
+    mean_m / (1 - sensitivity) exactly. Simulated for `rounds`; the exact recursion goes on to `long_rounds`.
     """
-    rng = np.random.default_rng(seed)
-    m, eps = rng.uniform(size=(2, clients))
-    p = np.full(clients, 1 / clients) if weights is None else np.asarray(weights)
-    population = pf.populations.Gaussian(
-        _with_moments(m, p, mean, mean_variance), _with_moments(eps, p, sensitivity, sensitivity_variance), scale
-    )
-    return pf.Problem(pf.losses.squared, population, weights)
+
+    clients: int
+    mean_m: float
+    sensitivity: float
+    scale: float
+    seed: int
+    mean_variance: float = 0.0
+    sensitivity_variance: float = 0.0
+    start: float = 0.0
+    beta: float = 1.0
+    gamma: float = 1.0
+    local_steps: int = 1
+    rounds: int = 1
+    long_rounds: int = 1
+    repeats: int = 1
+    weights: np.ndarray | None = None
+
+    @functools.cached_property
+    def problem(self) -> pf.Problem:
+        m, eps = np.random.default_rng(self.seed).uniform(size=(2, self.clients))
+        p = np.full(self.clients, 1 / self.clients) if self.weights is None else np.asarray(self.weights)
+        m = _with_moments(m, p, self.mean_m, self.mean_variance)
+        eps = _with_moments(eps, p, self.sensitivity, self.sensitivity_variance)
+        return pf.Problem(pf.losses.squared, pf.populations.Gaussian(m, eps, self.scale), self.weights)
+
+    @functools.cached_property
+    def own(self) -> dict[str, Any]:
+        """m_i, eps_i, scale and p_i, as the functions of `pf.theory` take them."""
+        population: Any = self.problem.population
+        read = {name: np.asarray(getattr(population, name), np.float64) for name in ("mean", "sensitivity", "scale")}
+        return read | {"weights": np.asarray(self.problem.client_weights, np.float64)}
+
+    @property
+    def given(self) -> Assumptions:
+        return Assumptions.of_gaussian(**self.own, start=self.start)
+
+    @property
+    def stable(self) -> float:
+        return self.mean_m / (1 - self.sensitivity)
+
+    @property
+    def way(self) -> float:
+        """From the start to the stable point."""
+        return abs(self.start - self.stable)
+
+    @property
+    def rate(self) -> Any:
+        return pf.schedules.harmonic(self.beta, self.gamma)
+
+    @property
+    def t(self) -> np.ndarray:
+        """Local steps at the end of every round of the exact recursion."""
+        return np.arange(self.long_rounds + 1) * self.local_steps
+
+    @property
+    def eta(self) -> np.ndarray:
+        """The step of every local step of the exact recursion."""
+        return self.beta / (np.arange(self.long_rounds * self.local_steps) + self.gamma)
+
+    def of_steps(self, E: int, steps: int) -> "Study":
+        """With E local steps a round, and rounds for so many steps at least."""
+        return dataclasses.replace(self, local_steps=E, long_rounds=-(-steps // E))
+
+    def exact(self, scheme: str = "full", k: int | None = None, eta: np.ndarray | None = None) -> Moments:
+        """Mean, variance and squared error after each round, without sampling."""
+        steps, drawn = self.eta if eta is None else eta, None if scheme == "full" else k
+        how: Any = {"local_steps": self.local_steps, "start": self.start, "scheme": scheme, "k": drawn}
+        return gaussian_moments(**self.own, eta=steps, **how)
+
+    def limit(self, scheme: str = "full", k: int | None = None) -> float:
+        """lim t MSE_t in closed form."""
+        how: Any = {"local_steps": self.local_steps, "scheme": scheme, "k": None if scheme == "full" else k}
+        return gaussian_rate(**self.own, beta=self.beta, **how)
+
+    def steps_to(self, moments: Moments, level: float) -> float:
+        """Local steps after which the root mean square error stays below `level`; infinite where it does not.
+
+        The last exit, not the first hit: with many local steps the way overshoots.
+        """
+        outside = np.flatnonzero(np.sqrt(moments.mse) > level)
+        if len(outside) and outside[-1] == len(moments.mse) - 1:
+            return float("inf")
+        return float((outside[-1] + 1) * self.local_steps if len(outside) else 0)
+
+    def line(self, moments: Moments, t: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The root mean square error for a figure."""
+        return thinned(self.t if t is None else t, np.sqrt(moments.mse))
+
+    def sweep(self, settings: Mapping[Any, Mapping[str, Any]], **how: Any) -> dict[Any, History]:
+        """P-FedAvg under each setting."""
+        algorithm = pf.p_fedavg(self.rate, local_steps=self.local_steps)
+        return sweep(self.problem, algorithm, settings, self.rounds, self.start, self.seed, self.repeats, **how)
 
 
-def clients_of(problem: pf.Problem) -> dict[str, Any]:
-    """m_i, eps_i, scale and p_i, as the functions of `pf.theory` take them."""
-    population: Any = problem.population
-    read = {name: np.asarray(getattr(population, name), np.float64) for name in ("mean", "sensitivity", "scale")}
-    return read | {"weights": np.asarray(problem.client_weights, np.float64)}
+on_gaussian = given(Study)
 
 
-def harmonic_steps(beta: float, gamma: float, rounds: int, local_steps: int) -> np.ndarray:
-    """eta_t = beta / (t + gamma) of every local step."""
-    return beta / (np.arange(rounds * local_steps) + gamma)
-
-
-def exact(problem: pf.Problem, eta: np.ndarray, local_steps: int, start: float, **how: Any) -> Moments:
-    """Mean, variance and squared error after each round, without sampling; how: scheme, k, deploy."""
-    return gaussian_moments(**clients_of(problem), eta=eta, local_steps=local_steps, start=start, **how)
-
-
-def limit_of(problem: pf.Problem, beta: float, local_steps: int, **how: Any) -> float:
-    """lim t MSE_t in closed form."""
-    return gaussian_rate(**clients_of(problem), beta=beta, local_steps=local_steps, **how)
-
-
-def steps_to(moments: Moments, level: float, local_steps: int) -> float:
-    """Local steps after which the root mean square error stays below `level`; infinite where it does not.
-
-    The last exit, not the first hit: with many local steps the way overshoots.
-    """
-    outside = np.flatnonzero(np.sqrt(moments.mse) > level)
-    if len(outside) and outside[-1] == len(moments.mse) - 1:
-        return float("inf")
-    return float((outside[-1] + 1) * local_steps if len(outside) else 0)
-
-
-def thinned(x: np.ndarray, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """About 200 points of the root mean square error for a figure: even on a plain and on a logarithmic axis."""
-    last = min(len(x), len(moments.mse)) - 1
-    kept = np.unique(np.concatenate([np.linspace(0, last, 100), np.geomspace(1, last, 100)]).astype(int))
-    return x[kept], np.sqrt(moments.mse[kept])
-
-
-def square(distance: np.ndarray, expected: float) -> tuple[float, float]:
-    """Mean over repeats of distance^2, and the standard error that it should have.
+def square(history: History, expected: float) -> tuple[float, float]:
+    """Mean over repeats of the last distance^2, and the standard error that it should have.
 
     The error of theta is near to normal, so that distance^2 has variance 2 expected^2: that is known better than from
     a handful of repeats.
     """
-    values = np.asarray(distance, np.float64) ** 2
+    values = distance(history)[:, -1] ** 2
     return float(values.mean()), float(expected * np.sqrt(2 / len(values)))
+
+
+def by_step(runs: Mapping[str, History]) -> Any:
+    """Distances from the stable point over local steps."""
+    return curves(runs, "distance_to_stable", "step")
 
 
 def _with_moments(x: np.ndarray, p: np.ndarray, mean: float, variance: float) -> np.ndarray:

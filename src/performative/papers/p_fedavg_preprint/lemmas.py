@@ -7,21 +7,17 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome
-from performative.papers.p_fedavg.instance import clients_of, gaussian
+from performative.papers.p_fedavg.instance import Study, on_gaussian
 from performative.theory import Assumptions, gaussian_beside, theorem_3_1, theorem_b_4, theorem_d_5
 from performative.theory.gaussian import local_maps
 
 
-def appendices(
-    clients: int, mean_m: float, sensitivity: float, mean_variance: float, sensitivity_variance: float, scale: float,
-    local_steps: int, start: float, rounds: int, seed: int,
-) -> Outcome:  # fmt: skip
+@on_gaussian
+def appendices(s: Study) -> Outcome:
     """Appendix A on pricing, B on the paper's own example, B.4 and D.5 on one client, the rest on two or three."""
-    own = clients_of(gaussian(clients, mean_m, sensitivity, mean_variance, sensitivity_variance, scale, seed))
-    numbers = _contraction() | _best_responses(seed) | _any_steps(rounds) | _bounded_gradients(rounds)
+    numbers = _contraction() | _best_responses(s.seed) | _any_steps(s.rounds) | _bounded_gradients(s.rounds)
     numbers |= _spread_of_clients() | _smooth_constant() | _sampling()
-    numbers["consensus_over_bound"] = _consensus(own, local_steps, start)
-    return Outcome(numbers)
+    return Outcome(numbers | {"consensus_over_bound": _consensus(s)})
 
 
 def _contraction() -> dict[str, float]:
@@ -45,15 +41,20 @@ def _best_responses(seed: int) -> dict[str, float]:
     return {"best_responses_end": float(abs(far[-1] - stable)), "nobody_moves": float(np.max(np.abs(stays - stable)))}
 
 
+def _worst(forms: dict[str, Any], m: float, eps: float, start: float, rounds: int) -> dict[str, Any]:
+    """The exact error and its largest ratio to each form of a bound, one client without spread."""
+    found = {}
+    for name, theorem in forms.items():
+        beside = gaussian_beside(theorem, m, eps, 1.0, start=start, rounds=rounds)
+        found[name] = beside.exact, float(np.max(beside.exact / beside.bound))
+    return found
+
+
 def _any_steps(rounds: int) -> dict[str, float]:
     """Theorem B.4 with beta = 1000: t MSE goes to beta^2 / (beta - 1), far above 4 B / mu_tilde^2 = 128."""
     given = Assumptions.of_gaussian(1.0, 0.5, 1.0, start=2.01)
     forms = {"printed": theorem_b_4(given, 1, 1000.0, 2e4, printed=True), "corrected": theorem_b_4(given, 1, 1e3, 52e3)}
-    found = {}
-    for name, theorem in forms.items():
-        beside = gaussian_beside(theorem, 1.0, 0.5, 1.0, start=2.01, rounds=rounds)
-        found[f"b4_{name}"] = float(np.max(beside.exact / beside.bound))
-    return found
+    return {f"b4_{name}": ratio for name, (_, ratio) in _worst(forms, 1.0, 0.5, 2.01, rounds).items()}
 
 
 def _bounded_gradients(rounds: int) -> dict[str, float]:
@@ -63,13 +64,10 @@ def _bounded_gradients(rounds: int) -> dict[str, float]:
         "printed": theorem_d_5(given, 1, 21.0, 90.0, printed=True),
         "corrected": theorem_d_5(given, 1, 21.0, 21 * 4 * (1 + 1.9**2) / 0.05),
     }
-    found = {}
-    for name, theorem in forms.items():
-        beside = gaussian_beside(theorem, 1.0, 0.9, 1.0, start=10.0, rounds=rounds)
-        found[f"d5_{name}"] = float(np.max(beside.exact / beside.bound))
+    found = {"far_gradient": (1.0 + 0.1**2 * 1e6**2) / 1.2**2}
+    for name, (exact, ratio) in _worst(forms, 1.0, 0.9, 10.0, rounds).items():
         # The second moment of a gradient, sigma^2 + (1 - eps)^2 E(theta - theta_PS)^2, at all that is visited.
-        found[f"visited_{name}"] = float(np.max(1.0 + 0.1**2 * beside.exact)) / 1.2**2
-    found["far_gradient"] = (1.0 + 0.1**2 * 1e6**2) / 1.2**2
+        found |= {f"d5_{name}": ratio, f"visited_{name}": float(np.max(1.0 + 0.1**2 * exact)) / 1.2**2}
     return found
 
 
@@ -118,16 +116,16 @@ def _sampling() -> dict[str, float]:
     }
 
 
-def _consensus(own: dict[str, Any], local_steps: int, start: float) -> float:
+def _consensus(s: Study) -> float:
     """Lemma B.2: the spread of local models in the first round over its bound, with the theorem's own steps."""
-    given = Assumptions.of_gaussian(**own, start=start)
-    found = theorem_3_1(given, local_steps)
-    p, noise = own["weights"], np.broadcast_to(own["scale"] ** 2, own["mean"].shape)
+    found = theorem_3_1(s.given, s.local_steps)
+    p, m, eps = (s.own[name] for name in ("weights", "mean", "sensitivity"))
+    noise = np.broadcast_to(s.own["scale"] ** 2, m.shape)
     worst = 0.0
-    for e in range(1, local_steps):
+    for e in range(1, s.local_steps):
         eta = np.asarray(found.eta(np.arange(e)))[None, :]
-        A, B, S = local_maps(own["mean"], own["sensitivity"], noise, eta, "step", start)
-        models = A[0] * start + B[0]
+        A, B, S = local_maps(m, eps, noise, eta, "step", s.start)
+        models = A[0] * s.start + B[0]
         spread = p @ (models - p @ models) ** 2 + S[0] @ (p - p**2)
         worst = max(worst, spread / (4 * float(found.eta(e)) ** 2 * found.constants["drift"] * found.constants["c5"]))
     return float(worst)

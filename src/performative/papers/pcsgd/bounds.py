@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from performative.papers.outcome import Outcome, lay_out
-from performative.papers.pcsgd.watching import thinned
+from performative.papers.outcome import Outcome, lay_out, over, thinned
+from performative.papers.pcsgd.watching import Runs
+from performative.papers.runs import given, power
 from performative.theory import (
     ClippedAssumptions,
     ClippedQuadratic,
@@ -58,36 +59,28 @@ def lower_bound(
         "stable_distance": abs(q.stable),
         "radius_printed": q.radius(clip, printed=True),
         "radius_corrected": q.radius(clip),
-        "power_of_the_bias": _power(gap, biases),
-        "power_of_the_bound": _power(gap, uppers),
+        "power_of_the_bias": power(gap, biases),
+        "power_of_the_bound": power(gap, uppers),
         "deterministic_end": theta,
         "slope_of_the_risk": abs(risk(q.stable + h) - risk(q.stable - h)) / (2 * h),
         "bias_without_clipping": q.squared_bias(q.mu_tilde * 10 + a * b),
     }
-    lines = {"squared bias, exactly": (betas, biases[None]), "8 C1 / mu~^2 at G = 15": (betas, uppers[None])}
-    return Outcome(numbers, {"bias": lay_out(lines)})
+    return Outcome(numbers, {"bias": over(betas, {"squared bias, exactly": biases, "8 C1 / mu~^2 at G = 15": uppers})})
 
 
-def _power(x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def upper_bound(
-    p: float, a: float, b: float, beta: float, clip: float, box: float, start: float, scale: float, offset: float,
-    sigma: float, rounds: int, repeats: int, horizon: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def upper_bound(s: Runs, box: float, horizon: int) -> Outcome:
     """Theorem 3.4 against runs, its lemmas at every model, Corollary 3.7 against a minimizer."""
-    q = ClippedQuadratic(p, a, b, beta)
-    given = q.assumptions(box, start)
-    eta = scale / (offset + 1 + np.arange(rounds))
-    square = simulate(q, start, eta, clip, sigma, box, repeats, seed)
-    measured, error = square.mean(axis=1), square.std(axis=1, ddof=1) / math.sqrt(repeats)
-    printed, ours = (pcsgd(given, clip, eta, sigma, form=form).total for form in ("printed", "closed"))
-    sharp = pcsgd(given, clip, eta, sigma, q.excess(clip, box)).total
-    tuned = optimal_step(given, clip, horizon, sigma, printed=True).step or 0.0
+    q, eta, clip, sigma = s.quadratic(s.beta), s.eta, s.clip, s.sigma
+    known = q.assumptions(box, s.start)
+    square = simulate(q, s, box)
+    measured, error = square.mean(axis=1), square.std(axis=1, ddof=1) / math.sqrt(s.repeats)
+    printed, ours = (pcsgd(known, clip, eta, sigma, form=form).total for form in ("printed", "closed"))
+    sharp = pcsgd(known, clip, eta, sigma, q.excess(clip, box)).total
+    tuned = optimal_step(known, clip, horizon, sigma, printed=True).step or 0.0
     best = minimize_scalar(
-        lambda g: (1 - q.mu_tilde * g) ** horizon * given.distance
-        + 2 * (2 * (clip**2 + given.G**2) + sigma**2) / q.mu_tilde * g,
+        lambda g: (1 - q.mu_tilde * g) ** horizon * known.distance
+        + 2 * (2 * (clip**2 + known.G**2) + sigma**2) / q.mu_tilde * g,
         bounds=(0, 0.1), method="bounded", options={"xatol": 1e-12},
     ).x  # fmt: skip
     numbers = {
@@ -101,11 +94,11 @@ def upper_bound(
         "room_of_lemma_a_2": _change(q, box),
         **_lemmas(q, clip, box),
     }
-    t = np.arange(1, rounds + 1)
+    t = np.arange(1, s.rounds + 1)
     lines = {
         "measured": measured, "(12), as printed": printed, "with C1, not 8 C1": ours, "with E max(|g| - c, 0)": sharp
     }  # fmt: skip
-    return Outcome(numbers, {"bound": lay_out({name: thinned(t, line[None, 1:]) for name, line in lines.items()})})
+    return Outcome(numbers, {"bound": lay_out({name: thinned(t, line[1:]) for name, line in lines.items()})})
 
 
 def _change(q: ClippedQuadratic, box: float) -> float:
@@ -121,16 +114,16 @@ def _lemmas(q: ClippedQuadratic, clip: float, box: float) -> dict[str, float]:
     first, second, printed = [], [], []
     for radius in (box, abs(q.stable) / 2):
         stable = max(q.stable, -radius)
-        given = ClippedAssumptions(1.0, q.a, q.beta, q.mu_tilde * radius + q.a * q.b, 1.0)
+        known = ClippedAssumptions(1.0, q.a, q.beta, q.mu_tilde * radius + q.a * q.b, 1.0)
         theta, gamma = np.linspace(-radius, radius, 2001), 0.3
         square, after = (theta - stable) ** 2, np.zeros_like(theta)
         for share, value in ((q.p, q.a * q.b), (1 - q.p, 0.0)):
             moved = np.clip(theta - gamma * np.clip(q.mu_tilde * theta + value, -clip, clip), -radius, radius)
             after = after + share * (moved - stable) ** 2
         pull = (theta - stable) * (q.mean_clipped(theta, clip) - theta - q.a * (q.p * q.b - q.beta * stable))
-        first.append(np.min(one_step(given, clip, gamma, square, pull) - after))
-        second.append(np.min(clip_pull(given, clip, gamma, square) + 2 * gamma * pull))
-        printed.append(np.min(clip_pull(given, clip, gamma, square, printed=True) + 2 * gamma * pull))
+        first.append(np.min(one_step(known, clip, gamma, square, pull) - after))
+        second.append(np.min(clip_pull(known, clip, gamma, square) + 2 * gamma * pull))
+        printed.append(np.min(clip_pull(known, clip, gamma, square, printed=True) + 2 * gamma * pull))
     return {
         "room_of_lemma_5_1": float(min(first)),
         "room_of_lemma_5_2": float(min(printed)),
@@ -138,16 +131,14 @@ def _lemmas(q: ClippedQuadratic, clip: float, box: float) -> dict[str, float]:
     }
 
 
-def simulate(
-    q: ClippedQuadratic, start: float, eta: np.ndarray, clip: float, sigma: float, box: float, repeats: int, seed: int
-) -> np.ndarray:
+def simulate(q: ClippedQuadratic, s: Runs, box: float) -> np.ndarray:
     """Squared gaps of PCSGD, [T + 1, repeats], in plain NumPy: (9) as it stands."""
-    rng = np.random.default_rng(seed)
-    theta = np.full(repeats, start)
+    rng = np.random.default_rng(s.seed)
+    theta = np.full(s.repeats, s.start)
     rows = [theta]
-    for gamma in eta:
-        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(repeats) < q.p)
-        noisy = np.clip(gradient, -clip, clip) + sigma * rng.standard_normal(repeats)
+    for gamma in s.eta:
+        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
+        noisy = np.clip(gradient, -s.clip, s.clip) + s.sigma * rng.standard_normal(s.repeats)
         theta = np.clip(theta - gamma * noisy, -box, box)
         rows.append(theta)
     return (np.stack(rows) - q.stable) ** 2
@@ -178,16 +169,15 @@ def optimal_clips(
     rarely = optimal_clip_limit(high, small_phi, 1.0, printed=True)
     # What the printed clip minimizes is (G - c)^2 / mu~^2 + phi c^2 / mu~.
     there = (G - rarely.clip) ** 2 / m**2 + small_phi * rarely.clip**2 / m
-    given = [optimal_clip(one, eta, multiplier).clip for one in (low, high)]
-    return Outcome(
-        {
-            "clip_printed": optimal_clip_limit(high, phi, kappa, printed=True).clip,
-            "clip_of_the_printed_bound": least(printed_limit),
-            "clip_corrected": optimal_clip_limit(high, phi, kappa).clip,
-            "clip_of_the_recursion": least(bound),
-            "bias_over_printed": there / rarely.total,
-            "bias_over_corrected": there / (G**2 * small_phi / (m * (1 + m * small_phi))),
-            "clip_at_low_beta": given[0],
-            "clip_at_high_beta": given[1],
-        }
-    )
+    clips = [optimal_clip(one, eta, multiplier).clip for one in (low, high)]
+    numbers = {
+        "clip_printed": optimal_clip_limit(high, phi, kappa, printed=True).clip,
+        "clip_of_the_printed_bound": least(printed_limit),
+        "clip_corrected": optimal_clip_limit(high, phi, kappa).clip,
+        "clip_of_the_recursion": least(bound),
+        "bias_over_printed": there / rarely.total,
+        "bias_over_corrected": there / (G**2 * small_phi / (m * (1 + m * small_phi))),
+        "clip_at_low_beta": clips[0],
+        "clip_at_high_beta": clips[1],
+    }
+    return Outcome(numbers)

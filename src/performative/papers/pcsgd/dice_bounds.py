@@ -4,29 +4,27 @@ import math
 
 import numpy as np
 
-from performative.papers.outcome import Outcome, lay_out
-from performative.papers.pcsgd.watching import thinned
+from performative.papers.outcome import Outcome, lay_out, thinned
+from performative.papers.pcsgd.watching import Runs
+from performative.papers.runs import given
 from performative.theory import ClippedQuadratic, DiceAssumptions, dice_model_error, dicesgd
 
 
-def dice_bound(
-    p: float, a: float, b: float, beta: float, clip: float, start: float, scale: float, offset: float, sigma: float,
-    rounds: int, repeats: int, horizon: int, elsewhere: float, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def dice_bound(s: Runs, horizon: int, elsewhere: float) -> Outcome:
     """DiceSGD in plain NumPy against (18), and what (18) rests on."""
-    q = ClippedQuadratic(p, a, b, beta)
-    eta = scale / (offset + 1 + np.arange(rounds))
-    gap, lagged, memory = simulate(q, start, eta, clip, sigma, repeats, seed)
+    q, eta = s.quadratic(s.beta), s.eta
+    gap, lagged, memory = simulate(q, s)
     (model, _), (shifted, error) = _moments(gap), _moments(lagged)
-    given = q.dice_assumptions(start, math.sqrt(np.max(_moments(memory)[0] + 4 * _moments(memory)[1])))
-    printed, ours = (dicesgd(given, eta, sigma, form) for form in ("printed", "recursion"))
-    long = scale / (offset + 1 + np.arange(horizon))
+    known = q.dice_assumptions(s.start, math.sqrt(np.max(_moments(memory)[0] + 4 * _moments(memory)[1])))
+    printed, ours = (dicesgd(known, eta, s.sigma, form) for form in ("printed", "recursion"))
+    long = s.steps(horizon)
     steps = {"printed": _largest(long, 2), "corrected": _largest(long, 1)}
     numbers = {
         "least_room": float(np.min(printed.total[1:] / (shifted + 4 * error)[1:])),
         "least_room_corrected": float(np.min(ours.total[1:] / (shifted + 4 * error)[1:])),
         "looseness": float(printed.total[-1] / shifted[-1]),
-        "memory": given.M,
+        "memory": known.M,
         **{f"b_bar_{form}_early": values[0] for form, values in steps.items()},
         **{f"b_bar_{form}_late": values[1] for form, values in steps.items()},
         **{f"b_bar_{form}_growth": values[1] / values[0] for form, values in steps.items()},
@@ -35,12 +33,12 @@ def dice_bound(
         **_one_step(q),
         **_second_moment(q, elsewhere),
     }
-    t = np.arange(1, rounds + 1)
+    t = np.arange(1, s.rounds + 1)
     lines = {
-        "measured": model, "(18), as printed": dice_model_error(printed, given, eta),
-        "corrected recursion": dice_model_error(ours, given, eta),
+        "measured": model, "(18), as printed": dice_model_error(printed, known, eta),
+        "corrected recursion": dice_model_error(ours, known, eta),
     }  # fmt: skip
-    return Outcome(numbers, {"bound": lay_out({name: thinned(t, line[None, 1:]) for name, line in lines.items()})})
+    return Outcome(numbers, {"bound": lay_out({name: thinned(t, line[1:]) for name, line in lines.items()})})
 
 
 def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,18 +114,16 @@ def _second_moment(q: ClippedQuadratic, elsewhere: float) -> dict[str, float]:
     return {"moment_elsewhere": ratio(theta, np.full_like(theta, elsewhere)), "moment_here": ratio(theta, theta)}
 
 
-def simulate(
-    q: ClippedQuadratic, start: float, eta: np.ndarray, clip: float, sigma: float, repeats: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulate(q: ClippedQuadratic, s: Runs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Squares of theta - theta_PS, of theta - gamma e - theta_PS and of e, [T + 1, repeats]: Algorithm 1, C2 = C1."""
-    rng = np.random.default_rng(seed)
-    theta, e = np.full(repeats, start), np.zeros(repeats)
+    rng, clip = np.random.default_rng(s.seed), s.clip
+    theta, e = np.full(s.repeats, s.start), np.zeros(s.repeats)
     rows = [(theta, theta, e)]
-    for gamma in eta:
-        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(repeats) < q.p)
+    for gamma in s.eta:
+        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
         v = np.clip(gradient, -clip, clip) + np.clip(e, -clip, clip)
         e = e + gradient - v
-        theta = theta - gamma * (v + sigma * rng.standard_normal(repeats))
+        theta = theta - gamma * (v + s.sigma * rng.standard_normal(s.repeats))
         rows.append((theta, theta - gamma * e, e))
     models, shifted, memories = (np.stack(column) for column in zip(*rows, strict=True))
     return (models - q.stable) ** 2, (shifted - q.stable) ** 2, memories**2

@@ -1,5 +1,6 @@
 """Figures 2, 3 and 4: a lender learns from clipped gradients of people who evade it."""
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -9,64 +10,46 @@ import numpy as np
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean
 from performative.papers.pcsgd.borrowers import Borrowers, read
-from performative.papers.pcsgd.quadratic import QUIET, slope
-from performative.papers.pcsgd.watching import growth, memory_of, thirds, watched
-from performative.privacy.printed import corollary_3_6_as_printed
+from performative.papers.pcsgd.quadratic import slope
+from performative.papers.pcsgd.watching import Runs, growth, memory_of, thirds
+from performative.papers.runs import given, models
 
 # Repeats whose risk is measured, which takes longest and varies least.
 _FEW = 4
 
 
-def credit(
-    betas: list[float], judged: float, clip: float, epsilon: float, sample: int, scale: float, offset: float,
-    rounds: int, records: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def credit(s: Runs, betas: list[float], judged: float, sample: int) -> Outcome:
     """PCSGD and DiceSGD from zero on one table, people going 0.001, 0.01 and 0.1 far."""
-    noise = corollary_3_6_as_printed(epsilon, 1 / sample, rounds, sample, clip).noise_multiplier
-    rate = pf.schedules.harmonic(scale, offset + 1)  # the paper's clock begins at t = 1
-    algorithms = {
-        "PCSGD": pf.pcsgd(rate, clip, noise),
-        "DiceSGD": watched(pf.dicesgd(rate, clip, clip, math.sqrt(96) * noise)),
+    s = dataclasses.replace(s, rows=sample)
+    algorithms = {"PCSGD": s.pcsgd(), "DiceSGD": s.dicesgd(s.clip)}
+    tables = {beta: pf.cases.strategic_credit("pcsgd", strength=beta, rows=sample) for beta in betas}
+    settings = {
+        (name, beta): {"problem": tables[beta].problem, "algorithm": algorithm}
+        for beta in betas
+        for name, algorithm in algorithms.items()
     }
-    tables, settings = {}, {}
-    for beta in betas:
-        tables[beta] = pf.cases.strategic_credit("pcsgd", strength=beta, rows=sample)
-        for name, algorithm in algorithms.items():
-            settings[name, beta] = {"problem": tables[beta].problem, "algorithm": algorithm}
     start = np.zeros(read(tables[betas[0]].problem).x.shape[1])
-    first, over = tables[betas[0]].problem, list(settings.values())
-    swept = pf.sweep(
-        first,
-        algorithms["PCSGD"],
-        over,
-        rounds,
-        start,
-        seed,
-        repeats,
-        record=pf.Record(every=rounds // records, risks=False, consensus=False),
-        **QUIET,
-    )
-
-    numbers: dict[str, Any] = {"clip": clip}
+    runs = s.sweep(settings, start=start)
+    numbers: dict[str, Any] = {"clip": s.clip}
     lines: dict[str, dict[str, Any]] = {
         name: {} for name in ("gap", "test_negative", "test_positive", "memory", "risk", "train_positive")
     }
     told: dict[str, dict[tuple[str, float], np.ndarray]] = {"tests": {}, "trains": {}, "unrests": {}}
-    eta = scale / (offset + 1 + np.arange(rounds))
     for beta, (problem, held_out) in tables.items():
         people, others = read(problem), read(held_out)
-        stable, limit = people.settle(), people.settle(clip)
+        stable, limit = people.settle(), people.settle(s.clip)
         bias = (limit - stable) / np.linalg.norm(limit - stable)
-        numbers |= _points(people, stable, limit, clip)
-        numbers[f"drift_{beta:g}"] = float((people.drift(start, float(eta.sum()), clip) - stable) @ bias)
+        numbers |= _points(people, stable, limit, s.clip)
+        numbers[f"drift_{beta:g}"] = float((people.drift(start, float(s.eta.sum()), s.clip) - stable) @ bias)
         # The slowest way back to theta_PS: the squared gap falls as 1 / t or, if this is below 1, as t to minus this.
-        numbers[f"exponent_{beta:g}"] = 2 * scale * float(np.linalg.eigvals(people.slopes(stable)).real.min())
+        numbers[f"exponent_{beta:g}"] = 2 * s.scale * float(np.linalg.eigvals(people.slopes(stable)).real.min())
         if beta == judged:
-            sigma = math.sqrt(96) * noise * clip
-            numbers["unbiased_gap"] = people.unbiased_square(start, stable, eta, sigma)
+            sigma = math.sqrt(96) * s.noise * s.clip
+            numbers["unbiased_gap"] = people.unbiased_square(start, stable, s.eta, sigma)
         for name in algorithms:
-            history = swept.histories[list(settings).index((name, beta))]
-            theta, at = np.asarray(history.theta, np.float64), history.rounds[1:]
+            history = runs[name, beta]
+            theta, at = models(history), history.rounds[1:]
             square = np.sum((theta - stable) ** 2, axis=-1)
             values = _measure(people, others, theta)
             label, key = f"{name}, beta = {beta:g}", f"{name.lower()}_{beta:g}"
@@ -78,7 +61,7 @@ def credit(
             told["trains"][name, beta] = values["train_positive"][:, late].mean(axis=1)
             told["unrests"][name, beta] = _unrest(values["test_positive"][:, late])
             numbers |= {
-                f"{key}_slope": slope(history.rounds, square, offset),
+                f"{key}_slope": slope(history.rounds, square, s.offset),
                 f"{key}_gap": mean(square[:, -1]),
                 f"{key}_along_the_bias": mean((theta[:, -1] - stable) @ bias),
                 f"{key}_risk": mean(values["risk"][:, -1]),
@@ -86,8 +69,7 @@ def credit(
             }
             numbers |= {f"{key}_{quantity[:-1]}": mean(each[name, beta]) for quantity, each in told.items()}
             if name == "DiceSGD":
-                steps, memory = memory_of(history)
-                lines["memory"][f"beta = {beta:g}"] = (steps, memory)
+                lines["memory"][f"beta = {beta:g}"] = _, memory = memory_of(history)
                 size = math.sqrt(memory[:, late].mean())
                 numbers |= {f"memory_growth_{beta:g}": growth(memory), f"memory_{beta:g}": size}
     for quantity, each in told.items():

@@ -9,7 +9,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out
-from performative.papers.pcsgd.quadratic import QUIET
+from performative.papers.runs import ends, sweep
 from performative.privacy.printed import corollary_3_6_as_printed
 from performative.theory import ClippedQuadratic, optimal_clip_limit, optimal_step, printed_noise_share
 
@@ -47,22 +47,9 @@ def tradeoff(
                         step = float(optimal_step(known, c, T, noise.sigma, printed=True).step or 0.0)
                         into[key] = mean_square(q, start, step, c, noise.sigma, T)
                     settings[key] = {"problem": problem, "algorithm": pf.pcsgd(step, c, noise.noise_multiplier)}
-    over = list(settings.values())
-    swept = pf.sweep(
-        over[0]["problem"],
-        over[0]["algorithm"],
-        over,
-        rounds,
-        start,
-        seed,
-        repeats,
-        record=pf.Record(every=rounds, theta="last", risks=False, consensus=False),
-        **QUIET,
-    )
-    found = {
-        key: (np.asarray(history.final, np.float64) - ClippedQuadratic(p, a, b, key[0]).stable) ** 2
-        for key, history in zip(settings, swept.histories, strict=True)
-    }
+    first = next(iter(settings.values()))
+    runs = sweep(first["problem"], first["algorithm"], settings, rounds, start, seed, repeats, every=rounds)
+    found = {key: (ends(run) - ClippedQuadratic(p, a, b, key[0]).stable) ** 2 for key, run in runs.items()}
 
     shown = list(itertools.product(shown_betas, shown_epsilons))
     gains = [found[*at, "2.32", STEPS[1]] - found[*at, "2.32", STEPS[0]] for at in shown]
@@ -97,14 +84,12 @@ def tradeoff(
             lines[f"{label} = {other:g}, {name}"] = (values, np.stack([found[*k, which, name] for k in keys], 1))
         return lines
 
-    return Outcome(
-        numbers,
-        {
-            "by_epsilon": lay_out(by(1, "2.32", epsilons, shown_betas, "beta")),
-            "by_beta": lay_out(by(0, "2.32", betas, shown_epsilons, "eps")),
-            "by_beta_own_clip": lay_out(by(0, "c*", betas, shown_epsilons, "eps")),
-        },
-    )
+    data = {
+        "by_epsilon": lay_out(by(1, "2.32", epsilons, shown_betas, "beta")),
+        "by_beta": lay_out(by(0, "2.32", betas, shown_epsilons, "eps")),
+        "by_beta_own_clip": lay_out(by(0, "c*", betas, shown_epsilons, "eps")),
+    }
+    return Outcome(numbers, data)
 
 
 def _gain(exact: dict[Any, float], at: tuple[float, float], which: str) -> float:

@@ -1,11 +1,17 @@
-"""What figures of PCSGD and DiceSGD look at: the error memory, which a run keeps to itself, and thinned curves."""
+"""What figures of PCSGD and DiceSGD look at: the error memory, which a run keeps to itself."""
 
 import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 import performative as pf
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.papers.runs import sweep
+from performative.privacy.printed import corollary_3_6_as_printed
+from performative.theory import ClippedQuadratic
 from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, squared_norm
 
 
@@ -18,11 +24,6 @@ class Watched(AbstractWrapper):
         out = self.inner.estimate(noise, theta, batch, local, memory)
         metrics = out.metrics | {"memory": squared_norm(out.memory.error)}  # type: ignore[attr-defined]  # DiceMemory
         return Estimate(out.direction, out.memory, metrics, out.facts)
-
-
-def watched(algorithm: pf.Algorithm) -> pf.Algorithm:
-    """The same algorithm, its memory in sight."""
-    return dataclasses.replace(algorithm, estimator=Watched(algorithm.estimator))
 
 
 def memory_of(history: pf.History) -> tuple[np.ndarray, np.ndarray]:
@@ -39,15 +40,71 @@ def growth(memory: np.ndarray) -> tuple[float, float]:
     return float(ratio), float(error)
 
 
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """Steps scale / (offset + t), t = 1, 2, ..., along clipped gradients; p, a, b: Theorem 3.5's instance.
+
+    The noise is what Corollary 3.6 prints for `epsilon` and one of `rows` people, delta = 1 / rows.
+    """
+
+    clip: float
+    scale: float
+    offset: float
+    rounds: int
+    repeats: int
+    seed: int
+    p: float = 0.0
+    a: float = 0.0
+    b: float = 0.0
+    beta: float = 0.0
+    sigma: float = 0.0
+    start: Any = 0.0
+    epsilon: float = 0.0
+    rows: int = 1
+    records: int = 1
+
+    def quadratic(self, beta: float) -> ClippedQuadratic:
+        return ClippedQuadratic(self.p, self.a, self.b, beta)
+
+    def steps(self, rounds: int) -> np.ndarray:
+        return self.scale / (self.offset + 1 + np.arange(rounds))
+
+    @property
+    def eta(self) -> np.ndarray:
+        return self.steps(self.rounds)
+
+    @property
+    def noise(self) -> float:
+        """In units of the clip."""
+        printed = corollary_3_6_as_printed(self.epsilon, 1 / self.rows, self.rounds, self.rows, self.clip)
+        return printed.noise_multiplier
+
+    def pcsgd(self) -> pf.Algorithm:
+        return pf.pcsgd(pf.schedules.harmonic(self.scale, self.offset + 1), self.clip, self.noise)
+
+    def dicesgd(self, memory_clip: float) -> pf.Algorithm:
+        """With sqrt(96) times the noise, its memory in sight."""
+        rate = pf.schedules.harmonic(self.scale, self.offset + 1)
+        made = pf.dicesgd(rate, self.clip, memory_clip, math.sqrt(96) * self.noise)
+        return dataclasses.replace(made, estimator=Watched(made.estimator))
+
+    def sweep(
+        self, settings: Mapping[Any, Mapping[str, Any]], problem: Any = None, start: Any = None
+    ) -> dict[Any, Any]:
+        """Every setting brings its algorithm, and its problem where none is given."""
+        first, start = next(iter(settings.values())), self.start if start is None else start
+        here, algorithm = first["problem"] if problem is None else problem, first["algorithm"]
+        how: dict[str, Any] = {"every": self.rounds // self.records, "theta": "all"}
+        return sweep(here, algorithm, settings, self.rounds, start, self.seed, self.repeats, **how)
+
+
 def thirds(count: int) -> tuple[slice, slice]:
     """The middle and the last third."""
     return slice(count // 3, 2 * count // 3), slice(2 * count // 3, count)
 
 
-def thinned(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A curve, [points] and [repeats, points], with at most 300 of them: half even, half even on a logarithmic axis."""
-    if len(x) <= 300:
-        return x, values
-    even, logarithmic = np.linspace(0, len(x) - 1, 150), np.geomspace(1, len(x), 150) - 1
-    kept = np.unique(np.concatenate([even, logarithmic]).round().astype(int))
-    return x[kept], values[:, kept]
+def memory_numbers(history: pf.History, value: float) -> dict[str, Any]:
+    """How the memory grows, and its size in the last third of the run."""
+    _, memory = memory_of(history)
+    size = math.sqrt(memory[:, thirds(memory.shape[1])[1]].mean())
+    return {f"memory_growth_{value:g}": growth(memory), f"memory_{value:g}": size}

@@ -5,31 +5,24 @@ from typing import Any
 import numpy as np
 
 import performative as pf
-from performative.papers.outcome import Outcome, lay_out, mean
-from performative.papers.profl.runs import late, models, sweep
+from performative.papers.outcome import Outcome, mean, over
+from performative.papers.profl.runs import Runs, first_below
+from performative.papers.runs import given, late, models
 
 
-def synthetic(
-    kind: str, clients: int, rate: float, local_steps: int, window: int, samples: int, rounds: int, repeats: int,
-    seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def synthetic(s: Runs, kind: str) -> Outcome:
     """PFL and PROFL on normal classes; accuracy under what each model brings about, in closed form."""
-    problem = pf.cases.strategic_classes(kind, clients)
-    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
-    settings = {
-        "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
-        "PROFL": {"algorithm": pf.profl(rate, window, **common)},
-    }
-    runs = sweep(problem, settings, rounds, None, seed, repeats)
+    problem = pf.cases.strategic_classes(kind, s.clients)
+    runs = s.sweep(problem, s.both)
     right = {name: 100.0 * _normal_accuracy(problem.population, models(history)) for name, history in runs.items()}
-    numbers: dict[str, float | tuple[float, float]] = {}
+    numbers: dict[str, Any] = {}
     for name, values in right.items():
         last = late(values)
         numbers[name.lower()] = mean(last.mean(axis=1))
         numbers[f"{name.lower()}_spread"] = mean(last.std(axis=1))
     numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
-    shown = {name: (np.asarray(runs[name].rounds), values) for name, values in right.items()}
-    return Outcome(numbers, {"accuracy": lay_out(shown)})
+    return Outcome(numbers, {"accuracy": over(runs["PFL"].rounds, right)})
 
 
 def _normal_accuracy(population: Any, theta: np.ndarray) -> np.ndarray:
@@ -48,31 +41,27 @@ def _normal_accuracy(population: Any, theta: np.ndarray) -> np.ndarray:
     return found
 
 
-def table(
-    data: str, clients: int, moves: bool, columns: list[int], rate: float, local_steps: int, window: int, samples: int,
-    rounds: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def table(s: Runs, data: str, moves: bool, columns: list[int]) -> Outcome:
     """PFL and PROFL on a real table; accuracy on people who were not seen and who react as well.
 
     `columns` takes some of the table's, an empty list all; `moves` False turns the reaction off.
     """
     load = {"credit": pf.cases.strategic_credit, "adult": pf.cases.strategic_adult}[data]
-    given: dict[str, Any] = {} if moves else {"strength": np.zeros((clients, 2))}
-    train, unseen = (_cut(problem, columns) for problem in load("profl", clients=clients, seed=seed, **given))
-    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
-    settings = {
-        "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
-        "PROFL": {"algorithm": pf.profl(rate, window, **common)},
-    }
-    runs = sweep(train, settings, rounds, None, seed, repeats)
+    how: dict[str, Any] = {} if moves else {"strength": np.zeros((s.clients, 2))}
+    train, unseen = (_cut(problem, columns) for problem in load("profl", clients=s.clients, seed=s.seed, **how))
+    runs = s.sweep(train, s.both)
     people = _People(unseen.population)
-    kept = np.unique(np.concatenate([np.arange(min(20, rounds + 1)), np.linspace(0, rounds, 60).round()]).astype(int))
+    kept = np.unique(
+        np.concatenate([np.arange(min(20, s.rounds + 1)), np.linspace(0, s.rounds, 60).round()]).astype(int)
+    )
     right = {name: people.accuracy(models(history)[:, kept]) for name, history in runs.items()}
     losses = {name: people.loss(models(history)[:, kept]) for name, history in runs.items()}
     ends = {name: late(models(history)).mean(axis=1) for name, history in runs.items()}
-    numbers: dict[str, float | tuple[float, float]] = {
-        "majority": people.majority, "majority_and_a_point": people.majority + 1.0,
-    }  # fmt: skip
+    numbers: dict[str, Any] = {
+        "majority": people.majority,
+        "majority_and_a_point": people.majority + 1.0,
+    }
     for name in runs:
         numbers[name.lower()] = mean(late(right[name]).mean(axis=1))
         numbers[f"{name.lower()}_loss"] = mean(late(losses[name]).mean(axis=1))
@@ -82,16 +71,11 @@ def table(
     # One level for both: where PFL has 1/e of its fall still to come.
     end = late(losses["PFL"]).mean()
     level = end + (losses["PFL"][:, 0].mean() - end) / np.e
-    reached = {name: _first_below(kept, values, level) for name, values in losses.items()}
+    reached = {name: first_below(kept, values, level) for name, values in losses.items()}
     numbers |= {f"{name.lower()}_rounds": mean(values) for name, values in reached.items()}
     numbers["rounds_pfl_over_profl"] = float(reached["PFL"].mean() / max(1.0, reached["PROFL"].mean()))
-    return Outcome(
-        numbers,
-        {
-            "accuracy": lay_out({name: (kept, values) for name, values in right.items()}),
-            "loss": lay_out({name: (kept, values) for name, values in losses.items()}),
-        },
-    )
+    shown = {"accuracy": right, "loss": losses}
+    return Outcome(numbers, {key: over(kept, each) for key, each in shown.items()})
 
 
 def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
@@ -101,12 +85,6 @@ def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
     old: Any = problem.population
     x = np.asarray(old.x)[..., columns]
     return pf.Problem(problem.loss, pf.populations.Strategic(x, old.y, old.strength, count=old.count), problem.weights)
-
-
-def _first_below(rounds: np.ndarray, loss: np.ndarray, level: float) -> np.ndarray:
-    """First round at or below a level, one a repeat; the last one where there is none."""
-    below = loss <= level
-    return np.where(below.any(axis=1), rounds[np.argmax(below, axis=1)], rounds[-1]).astype(float)
 
 
 class _People:

@@ -1,12 +1,14 @@
 """Pricing with dynamic contribution: Figures 1b, 1c and 2."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 import performative as pf
-from performative.papers.outcome import Outcome, lay_out, mean
-from performative.papers.profl.runs import label, late, models, sweep, traces
+from performative.papers.outcome import Outcome, lay_out, mean, thinned
+from performative.papers.profl.runs import Runs, first_below
+from performative.papers.runs import given, label, late, models, traces
 
 DEMAND = (1.0, 3.0)  # of the two groups, as in `pf.cases.pricing_contribution`
 
@@ -38,122 +40,94 @@ def best_price(clients: int) -> float:
     return float(found.x)
 
 
-def server_side(
-    clients: int, samples: int, rate: float, window: int, local_steps: int, memory: int, start: float, rounds: int,
-    repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def server_side(s: Runs, memory: int) -> Outcome:
     """df/dtheta learnt by every client for itself, or by the server from all of them."""
-    problem = pf.cases.pricing_contribution(clients)
-    optimal = best_price(clients)
-    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
+    problem, optimal = pf.cases.pricing_contribution(s.clients), best_price(s.clients)
+    pooled = pf.aggregators.PooledJacobian(memory=memory, alike=True)
     settings = {
-        "local": {"algorithm": pf.pofl(rate, window, **common)},
-        "server": {
-            "algorithm": pf.pofl(
-                rate, window, aggregator=pf.aggregators.PooledJacobian(memory=memory, alike=True), **common
-            )
-        },
+        "local": pf.pofl(s.rate, s.window, **s.common),
+        "server": pf.pofl(s.rate, s.window, aggregator=pooled, **s.common),
     }
-    runs = sweep(problem, settings, rounds, start, seed, repeats, record=pf.Record(optimal=optimal, risks=False))
-    floor = float(revenue_loss(optimal, clients))
-    paths = {name: revenue_loss(models(history), clients) for name, history in runs.items()}
+    runs = s.sweep(problem, settings, optimal=optimal)
+    floor = float(revenue_loss(optimal, s.clients))
+    paths = {name: revenue_loss(models(history), s.clients) for name, history in runs.items()}
     losses = {name: late(values).mean(axis=1) for name, values in paths.items()}
-    return Outcome(
-        {
-            "saved_over_the_run": mean((paths["local"] - paths["server"]).mean(axis=1)),
-            "local_loss": mean(losses["local"]),
-            "server_loss": mean(losses["server"]),
-            "optimal_loss": floor,
-            "local_excess": mean(losses["local"] - floor),
-            "server_excess": mean(losses["server"] - floor),
-            "saved_at_the_end": mean(losses["local"] - losses["server"]),
-        },
-        {"loss": traces(runs, lambda history: revenue_loss(models(history), clients))},
-    )
+    numbers: dict[str, Any] = {
+        "saved_over_the_run": mean((paths["local"] - paths["server"]).mean(axis=1)),
+        "local_loss": mean(losses["local"]),
+        "server_loss": mean(losses["server"]),
+        "optimal_loss": floor,
+        "local_excess": mean(losses["local"] - floor),
+        "server_excess": mean(losses["server"] - floor),
+        "saved_at_the_end": mean(losses["local"] - losses["server"]),
+    }
+    return Outcome(numbers, {"loss": traces(runs, lambda history: revenue_loss(models(history), s.clients))})
 
 
-def adaptive(
-    clients: int, samples: int, rate: float, window: int, local_steps: int, tolerances: list[float], loose: float,
-    start: float, rounds: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def adaptive(s: Runs, tolerances: list[float], loose: float) -> Outcome:
     """As many samples as a tolerance asks for, at the tolerances of the text and at one that binds."""
-    problem = pf.cases.pricing_contribution(clients)
-    optimal = best_price(clients)
-    inner = pf.estimators.Performative(window)
-    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
-
-    def sized(tolerance: float) -> Any:
-        return pf.p_fedavg(rate, estimator=pf.estimators.AdaptiveSize(inner, tolerance=tolerance), **common)
-
+    inner = pf.estimators.Performative(s.window)
     # A tolerance that nothing meets draws all samples at every step: the run without adaptation.
     named = {"all samples": 1e-12, **{f"tolerance {t:g}": t for t in (*tolerances, loose)}}
-    settings = {name: {"algorithm": sized(tolerance)} for name, tolerance in named.items()}
-    runs = sweep(problem, settings, rounds, start, seed, repeats, record=pf.Record(optimal=optimal, risks=False))
-    losses = {name: late(revenue_loss(models(history), clients)).mean(axis=1) for name, history in runs.items()}
-    most = rounds * local_steps * clients * samples
+    sized = {name: pf.estimators.AdaptiveSize(inner, tolerance=t) for name, t in named.items()}
+    settings = {name: pf.p_fedavg(s.rate, estimator=one, **s.common) for name, one in sized.items()}
+    runs = s.sweep(pf.cases.pricing_contribution(s.clients), settings, optimal=best_price(s.clients))
+    losses = {name: late(revenue_loss(models(history), s.clients)).mean(axis=1) for name, history in runs.items()}
+    most = s.rounds * s.local_steps * s.clients * s.samples
     drawn = {name: np.asarray(history["samples"], np.float64)[:, -1] / most for name, history in runs.items()}
-    numbers: dict[str, float | tuple[float, float]] = {"loss_all": mean(losses["all samples"])}
+    numbers: dict[str, Any] = {"loss_all": mean(losses["all samples"])}
     for name, tolerance in named.items():
         mark = "all" if name == "all samples" else f"tolerance_{label(tolerance)}"
         numbers[f"share_drawn_{mark}"] = mean(drawn[name])
         numbers[f"loss_difference_{mark}"] = mean(np.abs(losses[name] - losses["all samples"]))
     return Outcome(numbers, {
-        "loss": traces(runs, lambda history: revenue_loss(models(history), clients)),
-        "samples": traces(runs, lambda history: np.asarray(history["samples"], np.float64) / (clients * samples)),
+        "loss": traces(runs, lambda history: revenue_loss(models(history), s.clients)),
+        "samples": traces(runs, lambda history: np.asarray(history["samples"], np.float64) / (s.clients * s.samples)),
     })  # fmt: skip
 
 
-def vary(
-    clients: int, samples: int, rate: float, window: int, local_steps: int, what: str, values: list[float],
-    start: float, rounds: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def vary(s: Runs, what: str, values: list[float]) -> Outcome:
     """The performative gradient in contribution pricing while n, eta or H changes; first value against last.
 
     Plain NumPy: what a client needs of its n samples is how many come from each group and the two groups' means, which
     are drawn as such (binomial, normal). So n costs nothing.
     """
-    optimal = best_price(clients)
-    paths = {}
-    for value in values:
-        given = {"samples": samples, "rate": rate, "window": window} | {what: value}
-        paths[f"{what} {value:g}"] = _walk(
-            clients, int(given["samples"]), given["rate"], int(given["window"]), local_steps, start, rounds, repeats,
-            seed,
-        )  # fmt: skip
-    numbers: dict[str, float | tuple[float, float]] = {"optimal_point": optimal}
+    optimal, whole = best_price(s.clients), ("samples", "window")
+    changes: dict[str, Any] = {f"{what} {v:g}": {what: int(v) if what in whole else v} for v in values}
+    paths = {name: _walk(dataclasses.replace(s, **change)) for name, change in changes.items()}
+    numbers: dict[str, Any] = {"optimal_point": optimal}
     ends, calm, speed = [], [], []
     for name, path in paths.items():
         gap = np.abs(path - optimal)
-        near = gap <= abs(start - optimal) / np.e
         ends.append(late(gap).mean(axis=1))
         calm.append(np.diff(late(path), axis=1).std(axis=1))
-        speed.append(np.where(near.any(axis=1), np.argmax(near, axis=1), rounds).astype(float))
+        speed.append(first_below(np.arange(s.rounds + 1), gap, abs(s.start - optimal) / np.e))
         mark = label(float(name.split()[1]))
         numbers[f"distance_{mark}"], numbers[f"wobble_{mark}"] = mean(ends[-1]), mean(calm[-1])
         numbers[f"rounds_{mark}"], numbers[f"offset_{mark}"] = mean(speed[-1]), mean(late(path).mean(axis=1) - optimal)
     numbers["wobble_first_over_last"] = float(calm[0].mean() / calm[-1].mean())
     numbers["rounds_first_over_last"] = float(speed[0].mean() / max(1.0, speed[-1].mean()))
     numbers["distance_last_over_first"] = float(ends[-1].mean() / ends[0].mean())
-    kept = np.unique(np.linspace(0, rounds, 250).round().astype(int))
-    return Outcome(numbers, {"model": lay_out({name: (kept, path[:, kept]) for name, path in paths.items()})})
+    lines = {name: thinned(np.arange(s.rounds + 1), path) for name, path in paths.items()}
+    return Outcome(numbers, {"model": lay_out(lines)})
 
 
-def _walk(
-    clients: int, samples: int, rate: float, window: int, local_steps: int, start: float, rounds: int, repeats: int,
-    seed: int,
-) -> np.ndarray:  # fmt: skip
+def _walk(s: Runs) -> np.ndarray:
     """Algorithm 2 with everyone present, [repeats, rounds + 1]."""
-    rng, budget = np.random.default_rng(seed), budgets(clients)
-    theta = np.full(repeats, start)
-    local = np.repeat(theta[:, None], clients, axis=1)
-    path, past, seen = [theta], np.zeros((window + 1, repeats, clients)), np.zeros((window + 1, repeats, clients))
-    for step in range(rounds * local_steps):
+    rng, budget, window = np.random.default_rng(s.seed), budgets(s.clients), s.window
+    theta = np.full(s.repeats, s.start)
+    local = np.repeat(theta[:, None], s.clients, axis=1)
+    path, (past, seen) = [theta], np.zeros((2, window + 1, s.repeats, s.clients))
+    for step in range(s.rounds * s.local_steps):
         left = [np.maximum(budget - local * mu, 0.0) for mu in DEMAND]
-        count = rng.binomial(samples, left[0] / (left[0] + left[1]))
-        share = count / samples
+        count = rng.binomial(s.samples, left[0] / (left[0] + left[1]))
+        share = count / s.samples
         means = [
             mu + 0.5 * rng.standard_normal(local.shape) / np.sqrt(np.maximum(of, 1))
-            for mu, of in zip(DEMAND, (count, samples - count), strict=True)
+            for mu, of in zip(DEMAND, (count, s.samples - count), strict=True)
         ]
         g = -(share * means[0] + (1.0 - share) * means[1])
         if step > window:  # H past models, the present one and the one that has left the window
@@ -162,10 +136,10 @@ def _walk(
             slope = np.sum(apart * change, axis=0) / np.sum(apart**2, axis=0)
             g = g - slope * local * (means[0] - means[1])
         past[step % (window + 1)], seen[step % (window + 1)] = local, share
-        local = np.clip(local - rate * g, 0.0, 3.0)
-        if step % local_steps == local_steps - 1:
+        local = np.clip(local - s.rate * g, 0.0, 3.0)
+        if step % s.local_steps == s.local_steps - 1:
             theta = local.mean(axis=1)
-            local = np.repeat(theta[:, None], clients, axis=1)
+            local = np.repeat(theta[:, None], s.clients, axis=1)
             path.append(theta)
     return np.stack(path, axis=1)
 
@@ -175,14 +149,12 @@ def no_interior_point(clients: int, rate: float, start: float, steps: int) -> Ou
     prices, path = np.linspace(0.0, 3.0, 301), [start]
     for _ in range(steps):
         path.append(min(3.0, path[-1] + rate * float(mean_demand(path[-1], clients))))
-    kept, demand = np.unique(np.linspace(0, steps, 300).round().astype(int)), mean_demand(prices, clients)
-    return Outcome(
-        {
-            "least_mean_demand": float(demand.min()), "final_price": path[-1], "highest_price": 3.0,
-            "optimal_price": best_price(clients),
-        },
-        {
-            "price": lay_out({"retraining": (kept, np.asarray(path)[None, kept])}),
-            "demand": lay_out({"mean demand": (prices, demand[None])}),
-        },
-    )  # fmt: skip
+    demand = mean_demand(prices, clients)
+    numbers: dict[str, Any] = {
+        "least_mean_demand": float(demand.min()),
+        "final_price": path[-1],
+        "highest_price": 3.0,
+        "optimal_price": best_price(clients),
+    }
+    lines = lay_out({"retraining": thinned(np.arange(steps + 1), path)})
+    return Outcome(numbers, {"price": lines, "demand": lay_out({"mean demand": (prices, demand)})})

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from performative.papers.outcome import Outcome, lay_out
+from performative.papers.outcome import Outcome, over
 from performative.theory import PricingDescent, corollary_5_11, lemma_c_1, mixture_sensitivity, theorem_5_10
 from performative.theory.zheng2024 import PerformativeAssumptions, location_smoothness
 
@@ -22,26 +22,18 @@ def residual(
     corrected = theorem_5_10(given, eta, steps, error=bias**2).total
     clean = shop.gaps(eta, steps, begin)
     linear = given.gap * (1.0 - given.rho * eta) ** np.arange(steps + 1)
-    return Outcome(
-        {
-            "gap_over_printed_bound": float(np.max(exact / printed)),
-            "gap_over_corrected_bound": float(np.max(exact / corrected)),
-            "final_gap": float(exact[-1]),
-            "printed_residual": float(printed[-1] - linear[-1]),
-            "clean_gap_over_linear_rate": float(np.max(clean / linear)),
-            **_local_work(shop, begin, local_steps),
-            **_smallest_gradient(shop, begin, eta, steps, bias, relative),
-        },
-        {
-            "gap": lay_out(
-                {
-                    "exact": (np.arange(1, steps + 1), exact[None, 1:]),
-                    "bound, printed": (np.arange(1, steps + 1), printed[None, 1:]),
-                    "bound, corrected": (np.arange(1, steps + 1), corrected[None, 1:]),
-                }
-            )
-        },
-    )
+    numbers = {
+        "gap_over_printed_bound": float(np.max(exact / printed)),
+        "gap_over_corrected_bound": float(np.max(exact / corrected)),
+        "final_gap": float(exact[-1]),
+        "printed_residual": float(printed[-1] - linear[-1]),
+        "clean_gap_over_linear_rate": float(np.max(clean / linear)),
+        **_local_work(shop, begin, local_steps),
+        **_smallest_gradient(shop, begin, eta, steps, bias, relative),
+    }
+    lines = {"exact": exact, "bound, printed": printed, "bound, corrected": corrected}
+    shown = {name: values[1:] for name, values in lines.items()}
+    return Outcome(numbers, {"gap": over(np.arange(1, steps + 1), shown)})
 
 
 def _local_work(shop: PricingDescent, begin: float, local_steps: int) -> dict[str, float]:
@@ -97,18 +89,17 @@ def assumptions(gamma: float, demand: float, eta: float, alpha: list[float], str
     shop = PricingDescent([6.0, 7.0, 6.5], [1.0, 3.0, 2.0], [0.5, 0.2, 0.3])
     theta = shop.optimum + np.linspace(-5.0, 5.0, 1000)  # never the optimum itself
     slope, gap = 2.0 * shop.gamma_bar * (theta - shop.optimum), shop.gamma_bar * (theta - shop.optimum) ** 2
-    return Outcome(
-        {
-            "above_with_printed_smoothness": above(1.0 + gamma),
-            "above_with_two_gamma": above(float(location_smoothness(gamma, cross=1.0))),
-            **_local_pl(),
-            "pl_of_the_mean_over_rho": float(np.min(slope**2 / 2.0 / gap)) / (2.0 * shop.gamma_bar),
-            "apart": apart,
-            "lemma_c_1_printed": lemma_c_1(given, 1.0, 2, printed=True).total,
-            "lemma_c_1_corrected": lemma_c_1(given, 1.0, 2).total,
-            **_mixture(),
-        }
-    )
+    numbers = {
+        "above_with_printed_smoothness": above(1.0 + gamma),
+        "above_with_two_gamma": above(float(location_smoothness(gamma, cross=1.0))),
+        **_local_pl(),
+        "pl_of_the_mean_over_rho": float(np.min(slope**2 / 2.0 / gap)) / (2.0 * shop.gamma_bar),
+        "apart": apart,
+        "lemma_c_1_printed": lemma_c_1(given, 1.0, 2, printed=True).total,
+        "lemma_c_1_corrected": lemma_c_1(given, 1.0, 2).total,
+        **_mixture(),
+    }
+    return Outcome(numbers)
 
 
 def _revenue_loss(theta: float, demand: float, gamma: float) -> float:
@@ -161,13 +152,14 @@ def contamination(clients: int, shares: list[float], outliers: list[float]) -> O
         return gamma * (e * q / (2.0 * (1.0 - e) * gamma)) ** 2
 
     e, q = np.asarray(shares), np.asarray(outliers)
+    numbers = {
+        "gap_few": gap(shares[0], outliers[0]),
+        "gap_more": gap(shares[1], outliers[0]),
+        "gap_farther": gap(shares[0], outliers[1]),
+        "least_step_in_share": float(np.min(np.diff([gap(one, outliers[0]) for one in e]))),
+        "least_step_in_distance": float(np.min(np.diff([gap(shares[0], one) for one in q]))),
+    }
     return Outcome(
-        {
-            "gap_few": gap(shares[0], outliers[0]),
-            "gap_more": gap(shares[1], outliers[0]),
-            "gap_farther": gap(shares[0], outliers[1]),
-            "least_step_in_share": float(np.min(np.diff([gap(one, outliers[0]) for one in e]))),
-            "least_step_in_distance": float(np.min(np.diff([gap(shares[0], one) for one in q]))),
-        },
-        {"gap": lay_out({f"outliers at {one:g}": (e, np.asarray([[gap(share, one) for share in e]])) for one in q})},
+        numbers,
+        {"gap": over(e, {f"outliers at {one:g}": [gap(share, one) for share in e] for one in q})},
     )

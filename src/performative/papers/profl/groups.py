@@ -5,42 +5,32 @@ from typing import Any
 import numpy as np
 
 import performative as pf
-from performative.papers.outcome import Outcome, lay_out, mean
-from performative.papers.profl.runs import late, models, rounds_until, settled, sweep, traces, wobble
+from performative.papers.outcome import Outcome, mean, over
+from performative.papers.profl.runs import Runs, rounds_until, settled, wobble
+from performative.papers.runs import given, late, models, traces
 
 
-def two_groups(
-    clients: int, first: float, second: float, even: float, rate: float, local_steps: int, window: int, samples: int,
-    start: float, edge: float, rounds: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def two_groups(s: Runs, first: float, second: float, even: float, edge: float) -> Outcome:
     """Shares (1 + theta) / 2 and the rest: the paper's demands, those turned round, and two that do not cancel."""
     instances = {"printed": (even, -even), "turned": (-even, even), "uneven": (first, second)}
     share = pf.populations.shares.Linear(level=(0.5, 0.5), slope=(0.5, -0.5))
 
     def problem(demands: tuple[float, float]) -> pf.Problem:
-        groups = tuple(pf.populations.Gaussian(np.full(clients, mu), 0.0, 0.5) for mu in demands)
+        groups = tuple(pf.populations.Gaussian(np.full(s.clients, mu), 0.0, 0.5) for mu in demands)
         return pf.Problem(pf.losses.negative_revenue, pf.populations.Mixture(groups, share), domain=pf.Box(-edge, edge))
 
-    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
-    algorithms = {"PFL": pf.p_fedavg(rate, **common), "PROFL": pf.profl(rate, window, **common)}
+    algorithms = s.both
     settings = {
         f"{name}, {which}": {"algorithm": algorithm, "problem": problem(demands)}
         for name, algorithm in algorithms.items()
         for which, demands in instances.items()
     }
-    runs = sweep(
-        problem(instances["turned"]),
-        settings,
-        rounds,
-        start,
-        seed,
-        repeats,
-        record=pf.Record(stable=0.0, optimal=0.0, risks=False),
-    )
+    runs = s.sweep(problem(instances["turned"]), settings, stable=0.0, optimal=0.0)
     a1, a2 = instances["uneven"]
     stable = -(a1 + a2) / (a1 - a2)
     points = {"PFL": stable, "PROFL": stable / 2.0}
-    numbers: dict[str, float | tuple[float, float]] = {"uneven_stable": stable, "uneven_optimal": stable / 2.0}
+    numbers: dict[str, Any] = {"uneven_stable": stable, "uneven_optimal": stable / 2.0}
     for name in algorithms:
         low = name.lower()
         for which in ("printed", "turned"):
@@ -56,43 +46,33 @@ def two_groups(
     return Outcome(numbers, {"model": traces(runs)})
 
 
-def regression(
-    clients: int, rate: float, local_steps: int, window: int, samples: int, start: float, rounds: int, repeats: int,
-    seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def regression(s: Runs) -> Outcome:
     """Regression with dynamic contribution: PFL and PROFL, and what the risk looks like."""
-    problem = pf.cases.regression_contribution(clients)
     theta = np.linspace(-1.0, 5.0, 24_001)
-    risk, slope, curvature = _leaving(theta, clients)
-    stable, optimal = _settles(clients), float(theta[np.argmin(risk)])
-    common: dict[str, Any] = {"local_steps": local_steps, "batch": pf.Fixed(samples)}
-    settings = {
-        "PFL": {"algorithm": pf.p_fedavg(rate, **common)},
-        "PROFL": {"algorithm": pf.profl(rate, window, **common)},
-    }
-    runs = sweep(
-        problem, settings, rounds, start, seed, repeats, record=pf.Record(stable=stable, optimal=optimal, risks=False)
-    )
+    risk, slope, curvature = _leaving(theta, s.clients)
+    stable, optimal = _settles(s.clients), float(theta[np.argmin(risk)])
+    problem = pf.cases.regression_contribution(s.clients)
+    runs = s.sweep(problem, s.both, stable=stable, optimal=optimal)
     apart = abs(stable - optimal)
     pfl, profl = runs["PFL"], runs["PROFL"]
     inside = risk - risk.min() > 1e-6
-    return Outcome(
-        {
-            "stable_point": stable,
-            "optimal_point": optimal,
-            "pfl_from_stable": mean(settled(pfl, stable) / apart),
-            "pfl_from_optimal": mean(settled(pfl, optimal) / apart),
-            "profl_from_optimal": mean(settled(profl, optimal) / apart),
-            "profl_gap": abs(float(late(models(profl)).mean()) - optimal) / apart,
-            "rounds_pfl_over_profl": float(
-                rounds_until(pfl, stable).mean() / max(1.0, rounds_until(profl, optimal).mean())
-            ),
-            "wobble_pfl_over_profl": float(wobble(pfl).mean() / wobble(profl).mean()),
-            "least_curvature": float(curvature.min()),
-            "pl_constant": float(np.min(slope[inside] ** 2 / 2.0 / (risk - risk.min())[inside])),
-        },
-        {"model": traces(runs), "risk": lay_out({"performative risk": (theta[::80], risk[None, ::80])})},
-    )
+    numbers: dict[str, Any] = {
+        "stable_point": stable,
+        "optimal_point": optimal,
+        "pfl_from_stable": mean(settled(pfl, stable) / apart),
+        "pfl_from_optimal": mean(settled(pfl, optimal) / apart),
+        "profl_from_optimal": mean(settled(profl, optimal) / apart),
+        "profl_gap": abs(float(late(models(profl)).mean()) - optimal) / apart,
+        "rounds_pfl_over_profl": float(
+            rounds_until(pfl, stable).mean() / max(1.0, rounds_until(profl, optimal).mean())
+        ),
+        "wobble_pfl_over_profl": float(wobble(pfl).mean() / wobble(profl).mean()),
+        "least_curvature": float(curvature.min()),
+        "pl_constant": float(np.min(slope[inside] ** 2 / 2.0 / (risk - risk.min())[inside])),
+    }
+    shown = over(theta[::80], {"performative risk": risk[::80]})
+    return Outcome(numbers, {"model": traces(runs), "risk": shown})
 
 
 def _moments(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

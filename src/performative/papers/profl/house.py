@@ -6,8 +6,9 @@ import numpy as np
 
 import performative as pf
 from performative.history import History
-from performative.papers.outcome import Outcome, lay_out, mean
-from performative.papers.profl.runs import label, models, rounds_until, settled, sweep, traces, wobble
+from performative.papers.outcome import Outcome, lay_out, mean, thinned
+from performative.papers.profl.runs import Runs, rounds_until, settled, wobble
+from performative.papers.runs import given, label, models, traces
 
 NOISE, SLOPE, PENALTY, SECOND = 61 / 30, 5 / 3, 10 / 3, 34 / 9  # SECOND is E x^2 of x ~ N(5/3, 1)
 
@@ -36,30 +37,25 @@ def grid(center: float, alpha: float, clients: int) -> np.ndarray:
     return center - alpha + 2.0 * alpha * (np.arange(clients) + 0.5) / clients
 
 
-def table(
-    clients: int, alphas: list[float], center: float, printed_center: float, rate: float, local_steps: int, window: int,
-    samples: int, rounds: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def table(s: Runs, alphas: list[float], center: float, printed_center: float) -> Outcome:
     """PROFL on the clients, and one performative gradient for all their data in one place."""
-    profl = pf.profl(rate, window, local_steps=local_steps, batch=pf.Fixed(samples))
-    pg = pf.pg(rate, window, batch=pf.Fixed(samples * clients))
+    pg = pf.pg(s.rate, s.window, batch=pf.Fixed(s.samples * s.clients))
     settings: dict[str, dict[str, Any]] = {}
     for alpha in alphas:
-        problem = pf.cases.house_pricing(alpha, clients, center)
-        settings[f"PROFL {alpha:g}"] = {"algorithm": profl, "problem": problem}
-        settings[f"PG {alpha:g}"] = {"algorithm": pg, "problem": problem.pooled(), "rounds": rounds * local_steps}
-    start = pf.cases.house_pricing(0.0, clients, center)
-    runs = sweep(start, settings, rounds, 0.0, seed, repeats)
-    numbers: dict[str, float | tuple[float, float]] = {"optimum_of_text": best(-grid(printed_center, 0.0, clients))[1]}
+        problem = pf.cases.house_pricing(alpha, s.clients, center)
+        settings[f"PROFL {alpha:g}"] = {"algorithm": s.both["PROFL"], "problem": problem}
+        settings[f"PG {alpha:g}"] = {"algorithm": pg, "problem": problem.pooled(), "rounds": s.rounds * s.local_steps}
+    runs = s.sweep(pf.cases.house_pricing(0.0, s.clients, center), settings, 0.0)
+    numbers: dict[str, Any] = {"optimum_of_text": best(-grid(printed_center, 0.0, s.clients))[1]}
     lines, losses = {}, {}
     for alpha in alphas:
-        gamma = grid(center, alpha, clients)
+        gamma = grid(center, alpha, s.clients)
         numbers[f"optimum_{label(alpha)}"] = best(gamma)[1]
         for name in ("PROFL", "PG"):
             loss = risk(models(runs[f"{name} {alpha:g}"]), gamma)
-            steps = np.linspace(0, rounds * local_steps, loss.shape[1])
-            kept = slice(None, None, max(1, loss.shape[1] // 300))
-            lines[f"{name}, alpha {alpha:g}"] = (steps[kept], loss[:, kept] - best(gamma)[1])
+            steps = np.linspace(0, s.rounds * s.local_steps, loss.shape[1])
+            lines[f"{name}, alpha {alpha:g}"] = thinned(steps, loss - best(gamma)[1])
             losses[name, alpha] = loss[:, -max(1, loss.shape[1] // 20) :].mean(axis=1)
             numbers[f"{name.lower()}_{label(alpha)}"] = mean(losses[name, alpha])
     for alpha in alphas:
@@ -67,29 +63,29 @@ def table(
     return Outcome(numbers, {"excess": lay_out(lines)})
 
 
+@given(Runs)
 def vary(
-    clients: int, center: float, alpha: float, pfl_rate: float, profl_rate: float, window: int, local_steps: int,
-    samples: int, what: str, values: list[float], rounds: int, repeats: int, seed: int,
-) -> Outcome:  # fmt: skip
+    s: Runs, center: float, alpha: float, pfl_rate: float, profl_rate: float, what: str, values: list[float]
+) -> Outcome:
     """PFL and PROFL while one thing changes: who takes part, how much clients differ, samples, or local work."""
     settings, targets, gammas = {}, {}, {}
     for value in values:
         spread = value if what == "alpha" else alpha
-        problem = pf.cases.house_pricing(spread, clients, center)
+        problem = pf.cases.house_pricing(spread, s.clients, center)
         parts: dict[str, Any] = {
-            "local_steps": int(value) if what == "local_steps" else local_steps,
-            "batch": pf.Fixed(int(value) if what == "samples" else samples),
-            "participation": _enrolled(value, clients) if what == "enrolment" else pf.Full(),
+            "local_steps": int(value) if what == "local_steps" else s.local_steps,
+            "batch": pf.Fixed(int(value) if what == "samples" else s.samples),
+            "participation": _enrolled(value, s.clients) if what == "enrolment" else pf.Full(),
         }
         for name, algorithm in (
-            ("PFL", pf.p_fedavg(pfl_rate, **parts)), ("PROFL", pf.profl(profl_rate, window, **parts))
+            ("PFL", pf.p_fedavg(pfl_rate, **parts)), ("PROFL", pf.profl(profl_rate, s.window, **parts))
         ):  # fmt: skip
             key = f"{name} {value:g}"
-            work = parts["local_steps"] / local_steps  # the same local steps in all, whatever R
-            settings[key] = {"algorithm": algorithm, "problem": problem, "rounds": max(20, round(rounds / work))}
-            gammas[key] = grid(center, spread, clients)
+            work = parts["local_steps"] / s.local_steps  # the same local steps in all, whatever R
+            settings[key] = {"algorithm": algorithm, "problem": problem, "rounds": max(20, round(s.rounds / work))}
+            gammas[key] = grid(center, spread, s.clients)
             targets[key] = (stable(gammas[key]), best(gammas[key])[0])
-    runs = sweep(pf.cases.house_pricing(0.0, clients, center), settings, rounds, 0.0, seed, repeats)
+    runs = s.sweep(pf.cases.house_pricing(0.0, s.clients, center), settings, 0.0)
     return Outcome(_read(runs, targets, gammas), {"model": traces(runs)})
 
 
@@ -108,7 +104,7 @@ def _read(
             "rounds": rounds_until(history, own),
         }  # fmt: skip
         found[name.lower()] |= {f"{value.replace('.', '_')}_{kind}": rows for kind, rows in quantities.items()}
-    numbers: dict[str, float | tuple[float, float]] = {
+    numbers: dict[str, Any] = {
         f"{name}_{kind}": mean(rows) for name, those in found.items() for kind, rows in those.items()
     }
     plain = {name: {kind: float(np.mean(rows)) for kind, rows in those.items()} for name, those in found.items()}
@@ -131,35 +127,32 @@ def _enrolled(share: float, clients: int) -> Any:
     return pf.Full() if share >= 1 else pf.SchemeTwo(max(1, round(share * clients)))
 
 
-def server_rule(
-    clients: int, center: float, alpha: float, rate: float, local_steps: int, enrolled: int, rounds: int, repeats: int,
-    seed: int,
-) -> Outcome:  # fmt: skip
+@given(Runs)
+def server_rule(s: Runs, center: float, alpha: float, enrolled: int) -> Outcome:
     """Algorithm 1, line 17, with part of the clients: models times alpha_i added up, against a mean of updates.
 
     Exact performative gradients, no sampling: what is seen is the server alone.
     """
-    rng = np.random.default_rng(seed)
-    gamma = grid(center, alpha, clients)
+    rng = np.random.default_rng(s.seed)
+    gamma = grid(center, alpha, s.clients)
     theta_po, _ = best(gamma)
     start, lines, ends = 0.5 * theta_po, {}, {}
     for name in ("models, as printed", "updates"):
-        theta, path = np.full(repeats, start), []
-        for _ in range(rounds):
-            chosen = np.stack([rng.permutation(clients)[:enrolled] for _ in range(repeats)])
+        theta, path = np.full(s.repeats, start), []
+        for _ in range(s.rounds):
+            chosen = np.stack([rng.permutation(s.clients)[:enrolled] for _ in range(s.repeats)])
             local, g = np.repeat(theta[:, None], enrolled, axis=1), gamma[chosen]
-            for _ in range(local_steps):
+            for _ in range(s.local_steps):
                 a = 1.0 - g
-                local = local - rate * (SECOND * a * (a * local - SLOPE) + PENALTY * local)
-            theta = local.sum(axis=1) / clients if name != "updates" else theta + (local - theta[:, None]).mean(axis=1)
+                local = local - s.rate * (SECOND * a * (a * local - SLOPE) + PENALTY * local)
+            moved = theta + (local - theta[:, None]).mean(axis=1)
+            theta = moved if name == "updates" else local.sum(axis=1) / s.clients
             path.append(theta)
-        lines[name] = (np.arange(1, rounds + 1), np.stack(path, axis=1))
-        ends[name] = np.abs(np.stack(path, axis=1)[:, rounds // 2 :] - theta_po).mean(axis=1) / abs(theta_po)
-    return Outcome(
-        {
-            "optimal_point": theta_po,
-            "printed_relative_distance": mean(ends["models, as printed"]),
-            "updates_relative_distance": mean(ends["updates"]),
-        },
-        {"model": lay_out(lines)},
-    )
+        lines[name] = (np.arange(1, s.rounds + 1), np.stack(path, axis=1))
+        ends[name] = np.abs(lines[name][1][:, s.rounds // 2 :] - theta_po).mean(axis=1) / abs(theta_po)
+    numbers: dict[str, Any] = {
+        "optimal_point": theta_po,
+        "printed_relative_distance": mean(ends["models, as printed"]),
+        "updates_relative_distance": mean(ends["updates"]),
+    }
+    return Outcome(numbers, {"model": lay_out(lines)})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.papers.outcome import Outcome, lay_out, mean
+from performative.papers.outcome import Outcome, mean, over
 from performative.theory import exact_jacobian_error, lemma_5_6, lemma_5_7, lemma_5_8, lemma_5_9
 from performative.theory.zheng2024 import PerformativeAssumptions
 from performative.theory.zheng2024 import sample_size as size_for
@@ -45,28 +45,27 @@ def jacobian(window: int, samples: int, eta: float, steps: int, seed: int) -> Ou
     bends, noise = [straight(size) for size in sizes], [sampled(size) for size in sizes]
     phi = 0.05
     lines = {
-        "curvature": np.asarray(bends), "sampling": np.asarray(noise),
-        "bound on sampling, printed": np.asarray([bound(size, True) for size in sizes]),
-        "bound on sampling, corrected": np.asarray([bound(size, False) for size in sizes]),
-    }  # fmt: skip
-    return Outcome(
-        {
-            "curvature_error_long_steps": bends[0],
-            "curvature_error_short_steps": bends[-1],
-            "curvature_error_short_window": straight(sizes[0], 3),
-            "sampling_error_long_steps": noise[0],
-            "sampling_error_short_steps": noise[-1],
-            "growth_of_error": noise[1] / noise[0],
-            "growth_printed": bound(sizes[1], True) / bound(sizes[0], True),
-            "growth_corrected": bound(sizes[1], False) / bound(sizes[0], False),
-            "error_over_corrected_bound": max(e / bound(s, False) for e, s in zip(noise, sizes, strict=True)),
-            "linear_map_error_many_samples": exact_jacobian_error(eta * moves.T, 1.0, 10**9),
-            "allowed_share": phi,
-            "share_beyond_printed": 2.0 * float(norm.sf(math.sqrt(math.log(2.0 / phi)))),
-            "share_beyond_corrected": 2.0 * float(norm.sf(math.sqrt(2.0 * math.log(2.0 / phi)))),
-        },
-        {"error": lay_out({name: (sizes, values[None]) for name, values in lines.items()})},
-    )
+        "curvature": bends,
+        "sampling": noise,
+        "bound on sampling, printed": [bound(size, True) for size in sizes],
+        "bound on sampling, corrected": [bound(size, False) for size in sizes],
+    }
+    numbers = {
+        "curvature_error_long_steps": bends[0],
+        "curvature_error_short_steps": bends[-1],
+        "curvature_error_short_window": straight(sizes[0], 3),
+        "sampling_error_long_steps": noise[0],
+        "sampling_error_short_steps": noise[-1],
+        "growth_of_error": noise[1] / noise[0],
+        "growth_printed": bound(sizes[1], True) / bound(sizes[0], True),
+        "growth_corrected": bound(sizes[1], False) / bound(sizes[0], False),
+        "error_over_corrected_bound": max(e / bound(s, False) for e, s in zip(noise, sizes, strict=True)),
+        "linear_map_error_many_samples": exact_jacobian_error(eta * moves.T, 1.0, 10**9),
+        "allowed_share": phi,
+        "share_beyond_printed": 2.0 * float(norm.sf(math.sqrt(math.log(2.0 / phi)))),
+        "share_beyond_corrected": 2.0 * float(norm.sf(math.sqrt(2.0 * math.log(2.0 / phi)))),
+    }
+    return Outcome(numbers, {"error": over(sizes, lines)})
 
 
 def terms(
@@ -90,23 +89,22 @@ def terms(
     learnt, slope_known = ((slope * score - gamma * theta) ** 2, (-gamma * score - gamma * theta) ** 2)
     step = 1e-3
     risk = [-t * (demand - gamma * t) for t in (theta - step, theta + step)]
-    return Outcome(
-        {
-            "first_plus_second": -level + gamma * theta,
-            "slope_of_the_risk": (risk[1] - risk[0]) / (2 * step),
-            "second_term_seen": mean(-gamma * known),
-            "second_term": gamma * theta,
-            "error_first": mean(first),
-            "error_second": mean(learnt),
-            "error_second_slope_known": mean(slope_known),
-            "error_second_over_first": float(learnt.mean() / first.mean()),
-            "share_of_error_from_slope": 1.0 - float(slope_known.mean() / learnt.mean()),
-            **_score_and_path(demand, gamma, seed),
-            **_first_term(samples),
-            **_outliers(seed),
-            **_extremes(),
-        }
-    )
+    numbers = {
+        "first_plus_second": -level + gamma * theta,
+        "slope_of_the_risk": (risk[1] - risk[0]) / (2 * step),
+        "second_term_seen": mean(-gamma * known),
+        "second_term": gamma * theta,
+        "error_first": mean(first),
+        "error_second": mean(learnt),
+        "error_second_slope_known": mean(slope_known),
+        "error_second_over_first": float(learnt.mean() / first.mean()),
+        "share_of_error_from_slope": 1.0 - float(slope_known.mean() / learnt.mean()),
+        **_score_and_path(demand, gamma, seed),
+        **_first_term(samples),
+        **_outliers(seed),
+        **_extremes(),
+    }
+    return Outcome(numbers)
 
 
 def _score_and_path(
@@ -196,18 +194,17 @@ def sample_size(
     names = {"printed": True, "corrected": False}
     sizes = {name: size_for(linear, tolerance, reach=reach, printed=p, **common) for name, p in names.items()}
     close = {name: size_for(given, tolerance, reach=small_reach, printed=p, **common) for name, p in names.items()}
-    return Outcome(
-        {
-            "samples_printed": sizes["printed"],
-            "samples_corrected": sizes["corrected"],
-            "error_printed_over_tolerance": error(sizes["printed"], reach, 0.0) / tolerance,
-            "error_corrected_over_tolerance": error(sizes["corrected"], reach, 0.0) / tolerance,
-            "close_models_samples_printed": close["printed"],
-            "close_models_samples_needed": close["corrected"],
-            "close_models_error_over_tolerance": error(close["printed"], small_reach) / tolerance,
-            "close_models_error_any_n_over_tolerance": error(math.inf, small_reach) / tolerance,
-        }
-    )
+    numbers = {
+        "samples_printed": sizes["printed"],
+        "samples_corrected": sizes["corrected"],
+        "error_printed_over_tolerance": error(sizes["printed"], reach, 0.0) / tolerance,
+        "error_corrected_over_tolerance": error(sizes["corrected"], reach, 0.0) / tolerance,
+        "close_models_samples_printed": close["printed"],
+        "close_models_samples_needed": close["corrected"],
+        "close_models_error_over_tolerance": error(close["printed"], small_reach) / tolerance,
+        "close_models_error_any_n_over_tolerance": error(math.inf, small_reach) / tolerance,
+    }
+    return Outcome(numbers)
 
 
 def two_groups(first: float, second: float, even: float) -> Outcome:
@@ -227,17 +224,16 @@ def two_groups(first: float, second: float, even: float) -> Outcome:
     flat = float(optimize.brentq(lambda t: demand(t, even, -even) + t * even, -1.0, 0.9))  # slope of the revenue
     lost = [t * demand(t, even, -even) for t in (drawn, 0.5)]
     turned = [t * demand(t, -even, even) for t in (drawn, 0.5)]
-    return Outcome(
-        {
-            "stable_point": stable,
-            "stable_printed": formula,
-            "stable_corrected": -formula,
-            "optimal_point": float(best.x),
-            "optimal_printed": formula / 2.0,
-            "optimal_corrected": -formula / 2.0,
-            "stable_minus_optimal": abs(stable - float(best.x)),
-            "even_stable_minus_optimal": abs(drawn - flat),
-            "revenue_there_above_elsewhere": lost[0] - lost[1],
-            "revenue_there_above_elsewhere_turned": turned[0] - turned[1],
-        }
-    )
+    numbers = {
+        "stable_point": stable,
+        "stable_printed": formula,
+        "stable_corrected": -formula,
+        "optimal_point": float(best.x),
+        "optimal_printed": formula / 2.0,
+        "optimal_corrected": -formula / 2.0,
+        "stable_minus_optimal": abs(stable - float(best.x)),
+        "even_stable_minus_optimal": abs(drawn - flat),
+        "revenue_there_above_elsewhere": lost[0] - lost[1],
+        "revenue_there_above_elsewhere_turned": turned[0] - turned[1],
+    }
+    return Outcome(numbers)

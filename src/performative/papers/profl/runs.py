@@ -1,55 +1,58 @@
 """What the measured figures share: how runs are made, and what is read off a trajectory."""
 
+import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import performative as pf
 from performative.history import History
-from performative.papers.outcome import lay_out
-
-if TYPE_CHECKING:
-    import xarray
+from performative.papers.runs import late, models, sweep
 
 FAR = 1e6
-QUIET: dict[str, Any] = {"callbacks": [pf.callbacks.Progress(False)]}
 
 
-def sweep(
-    problem: pf.Problem, settings: Mapping[str, Mapping[str, Any]], rounds: int, theta: Any, seed: int, repeats: int,
-    **record: Any,
-) -> dict[str, History]:  # fmt: skip
-    """One history for each named setting; every setting brings its own algorithm. The rest is for `pf.Record`."""
-    first = next(iter(settings.values()))["algorithm"]
-    swept = pf.sweep(
-        problem,
-        first,
-        list(settings.values()),
-        rounds,
-        theta,
-        seed,
-        repeats,
-        record=pf.Record(consensus=False, risks=False, **record),
-        **QUIET,
-    )
-    return dict(zip(settings, swept.histories, strict=True))
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """Clients with so many samples and local steps, and an estimator that looks back on a window of models."""
 
+    clients: int
+    local_steps: int
+    rounds: int
+    repeats: int
+    seed: int
+    samples: int = 1
+    window: int = 1
+    rate: float = 0.0
+    start: Any = None
 
-def models(history: History) -> np.ndarray:
-    """Every model that was recorded, [repeats, records] for one parameter, [repeats, records, d] for more."""
-    return np.asarray(history.theta, np.float64)
+    @property
+    def common(self) -> dict[str, Any]:
+        return {"local_steps": self.local_steps, "batch": pf.Fixed(self.samples)}
+
+    @property
+    def both(self) -> dict[str, pf.Algorithm]:
+        """PFL heads for the stable point, PROFL for the optimal one."""
+        return {
+            "PFL": pf.p_fedavg(self.rate, **self.common),
+            "PROFL": pf.profl(self.rate, self.window, **self.common),
+        }
+
+    def sweep(
+        self, problem: pf.Problem, settings: Mapping[str, Any], start: Any = None, **record: Any
+    ) -> dict[str, History]:
+        """One history for each named algorithm, or setting that brings its own."""
+        over = {name: one if isinstance(one, dict) else {"algorithm": one} for name, one in settings.items()}
+        first, start = next(iter(over.values()))["algorithm"], self.start if start is None else start
+        how = {"theta": "all", "dtype": None} | record
+        return sweep(problem, first, over, self.rounds, start, self.seed, self.repeats, **how)
 
 
 def away(history: History, point: Any) -> np.ndarray:
     """|theta - point|, [repeats, records]."""
     gap = models(history) - np.asarray(point, np.float64)
     return np.abs(gap) if gap.ndim == 2 else np.linalg.norm(gap, axis=-1)
-
-
-def late(values: np.ndarray, share: float = 0.2) -> np.ndarray:
-    """The last fifth of each trajectory, [repeats, records]."""
-    return values[:, -max(1, round(values.shape[1] * share)) :]
 
 
 def settled(history: History, point: Any) -> np.ndarray:
@@ -66,20 +69,10 @@ def wobble(history: History) -> np.ndarray:
 def rounds_until(history: History, point: Any, share: float = 1 / np.e) -> np.ndarray:
     """First round with at most a share of the first distance from a point; the last one where there is none."""
     gap = away(history, point)
-    near = gap <= share * gap[:, :1]
-    rounds = np.asarray(history.rounds, np.float64)
-    return np.where(near.any(axis=1), rounds[np.argmax(near, axis=1)], rounds[-1])
+    return first_below(np.asarray(history.rounds, np.float64), gap, share * gap[:, :1])
 
 
-def traces(runs: Mapping[str, History], of: Any = models, points: int = 250) -> "xarray.DataArray":
-    """What a function makes of each history, [repeats, records], over the rounds, thinned."""
-    lines = {}
-    for name, history in runs.items():
-        kept = np.unique(np.linspace(0, len(history.rounds) - 1, points).round().astype(int))
-        lines[name] = (np.asarray(history.rounds)[kept], np.asarray(of(history))[:, kept])
-    return lay_out(lines)
-
-
-def label(value: float) -> str:
-    """A value as part of a number's name: 0.25 is 0_25."""
-    return f"{value:g}".replace(".", "_").replace("-", "minus_")
+def first_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarray:
+    """First round at or below a level, one a repeat; the last one where there is none."""
+    below = values <= level
+    return np.where(below.any(axis=1), rounds[np.argmax(below, axis=1)], rounds[-1]).astype(float)
