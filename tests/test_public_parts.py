@@ -1,6 +1,7 @@
 """Parts are found in the package, each with an example; what is missing is said with what to do about it."""
 
 import inspect
+import typing
 
 import pytest
 from part_examples import declarations, examples, examples_of, first_examples, guess, scope, without_example
@@ -95,3 +96,12 @@ def test_a_part_of_no_slot_says_what_holds_it(export):
     export(Homeless)
     (said,) = without_example()
     assert "Homeless has no example" in said and '"inside": what holds it' in said
+
+
+@pytest.mark.parametrize("slot", ["population", "batch", "estimator", "participation", "channel", "aggregator"])
+def test_parts_say_what_they_remember(slot):
+    """`AbstractChannel[None]`, not `AbstractChannel`: a checker then knows what `init` gives and `memory` is."""
+    for name, part in public_parts().items():
+        if slot_of(part) == slot:
+            bases = [base for kind in part.__mro__ for base in vars(kind).get("__orig_bases__", ())]
+            assert any(inspect.isclass(o := typing.get_origin(b)) and issubclass(o, BASES[slot]) for b in bases), name

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from performative._base.describe import shown
 from performative._deprecated import new_value
@@ -18,7 +18,7 @@ from performative.errors import check_counts, check_fields, is_one_of
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
 from performative.schedules import Constant, as_schedule
-from performative.types import as_words, is_concrete, whole
+from performative.types import Numbers, as_words, is_concrete, whole
 
 __all__ = ["Algorithm"]
 
@@ -75,7 +75,7 @@ class Algorithm(eqx.Module):
         check_fields(self.rate)
         self.participation.local_steps(self.local_steps)
 
-    def eta(self, t: Any) -> Float[Array, ""]:
+    def eta(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         """The step size of local step t, whatever kind of number the schedule gives."""
         return jnp.asarray(self.rate(t)).astype(jnp.result_type(float))
 
@@ -100,7 +100,7 @@ class Parts(TypedDict, total=False):
     from_data: tuple[str, ...]
 
 
-def check_rate(value: Any) -> None:
+def check_rate(value: Numbers) -> None:
     """Refuse a constant step that is no number >= 0."""
     if not is_concrete(value):
         return

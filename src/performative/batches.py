@@ -1,7 +1,7 @@
 """How a client picks the samples of each local step."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Generic, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +9,29 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from performative._base.sampling import distinct, shuffled_positions
-from performative.draws import Epochs, Everyone, PoissonSampling, WithoutReplacement, WithReplacement
+from performative.draws import Epochs, Everyone, Law, PoissonSampling, WithoutReplacement, WithReplacement
 from performative.errors import check_number
 from performative.facts import AbstractPart, one_number
+from performative.populations.base import AbstractPopulation
 from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole
 
 __all__ = ["AbstractBatch", "Fixed", "Poisson", "Shuffled", "Uniform", "Whole"]
 
+Drawn = tuple[Noise, Bool[Array, "E n"] | None]
 
-class AbstractBatch(AbstractPart):
+
+@runtime_checkable
+class Table(Protocol):
+    """What the size of a batch may depend on; a population has it."""
+
+    @property
+    def capacity(self) -> Any: ...
+
+    @property
+    def rows(self) -> Any: ...
+
+
+class AbstractBatch(AbstractPart, Generic[Memory]):
     """One draw serves all E steps of a client's round: noise [E, n, ...] and a mask [E, n] or None.
 
     `key` is new each round; `standing_key` is the client's own and stays the same throughout the run.
@@ -25,32 +39,27 @@ class AbstractBatch(AbstractPart):
 
     def init(self) -> Memory:
         """A client's memory at the start."""
-        return None
+        return None  # type: ignore[return-value]
 
     @abstractmethod
     def draw(
-        self,
-        key: PRNGKeyArray,
-        standing_key: PRNGKeyArray,
-        population: Any,
-        theta: Theta,
-        steps: int,
+        self, key: PRNGKeyArray, standing_key: PRNGKeyArray, population: AbstractPopulation, theta: Theta, steps: int,
         memory: Memory,
-    ) -> tuple[Noise, Bool[Array, "E n"] | None]:
+    ) -> Drawn:  # fmt: skip
         """Theta-free randomness of `steps` batches for one client."""
 
     @abstractmethod
-    def expected(self, population: Any) -> Array | float:
+    def expected(self, population: Table) -> Array | float:
         """The expected number of samples a step: a constant of the sampler, which no draw can change.
 
         `population.rows` is infinite where how many there are is not known.
         """
 
-    def largest(self, population: Any) -> int:
+    def largest(self, population: Table) -> int:
         """The most samples that a step can hold."""
         return population.capacity or 1
 
-    def sampling(self, rows: int | None) -> Any:
+    def sampling(self, rows: int | None) -> Law | None:
         """By which law of `performative.draws` a step draws from a table of so many rows, whatever they hold.
 
         None where it looks at data, or that is not known. `rows` is None where their number is not known: what is told
@@ -66,12 +75,12 @@ class AbstractBatch(AbstractPart):
         """Refuse a client that cannot serve such a batch (capacity: its number of rows, None if unlimited)."""
 
 
-def _check_size(name: str, n: Any) -> None:
+def _check_size(name: str, n: object) -> None:
     if isinstance(n, bool) or not (isinstance(n, int) and n >= 1):
         raise ValueError(f"{name}(n={n!r}) needs a whole number of samples, n >= 1.")
 
 
-class Fixed(AbstractBatch):
+class Fixed(AbstractBatch[None]):
     """n samples a step, independent of each other (with replacement where there is a table)."""
 
     references = ()
@@ -81,20 +90,23 @@ class Fixed(AbstractBatch):
     def __check_init__(self) -> None:
         _check_size("Fixed", self.n)
 
-    def largest(self, population: Any) -> int:
+    def largest(self, population: Table) -> int:
         return self.n
 
     def sampling(self, rows: int | None) -> WithReplacement:
         return WithReplacement(self.n, rows)
 
-    def expected(self, population: Any) -> float:
+    def expected(self, population: Table) -> float:
         return float(self.n)
 
-    def draw(self, key, standing_key, population, theta, steps, memory):
+    def draw(
+        self, key: PRNGKeyArray, standing_key: PRNGKeyArray, population: AbstractPopulation, theta: Theta, steps: int,
+        memory: None,
+    ) -> Drawn:  # fmt: skip
         return population.draw(key, (steps, self.n), theta), None
 
 
-class Uniform(AbstractBatch):
+class Uniform(AbstractBatch[None]):
     """n different rows of the client's table a step, every subset equally likely.
 
     Where the population has no table the samples are independent, as with `Fixed`.
@@ -107,13 +119,13 @@ class Uniform(AbstractBatch):
     def __check_init__(self) -> None:
         _check_size("Uniform", self.n)
 
-    def largest(self, population: Any) -> int:
+    def largest(self, population: Table) -> int:
         return self.n
 
     def sampling(self, rows: int | None) -> WithoutReplacement | Everyone:
         return Everyone() if rows is None else WithoutReplacement(self.n, rows)
 
-    def expected(self, population: Any) -> float:
+    def expected(self, population: Table) -> float:
         return float(self.n)
 
     def check(self, capacity: int | None) -> None:
@@ -122,16 +134,22 @@ class Uniform(AbstractBatch):
                 f"Uniform(n={self.n}) draws different rows, but a client has only {capacity}; use a smaller n."
             )
 
-    def draw(self, key, standing_key, population, theta, steps, memory):
+    def draw(
+        self, key: PRNGKeyArray, standing_key: PRNGKeyArray, population: AbstractPopulation, theta: Theta, steps: int,
+        memory: None,
+    ) -> Drawn:  # fmt: skip
         if population.capacity is None:
             return population.draw(key, (steps, self.n), theta), None
         key_rows, key_rest = jax.random.split(key)
-        pick = jax.vmap(lambda k: distinct(k, self.n, population.rows, population.capacity))
-        rows = pick(jax.random.split(key_rows, steps))
+
+        def pick(key: PRNGKeyArray) -> Array:
+            return distinct(key, self.n, population.rows, population.capacity)
+
+        rows = jax.vmap(pick)(jax.random.split(key_rows, steps))
         return population.draw(key_rest, (steps, self.n), theta, rows), None
 
 
-class Shuffled(AbstractBatch):
+class Shuffled(AbstractBatch[Int[Array, ""]]):
     """Epochs: every row once in a random order, n a step; then a new order. The last, short batch is left out.
 
     The memory is the client's count of steps; the order itself is computed, not stored.
@@ -144,19 +162,19 @@ class Shuffled(AbstractBatch):
     def __check_init__(self) -> None:
         _check_size("Shuffled", self.n)
 
-    def largest(self, population: Any) -> int:
+    def largest(self, population: Table) -> int:
         return self.n
 
     def sampling(self, rows: int | None) -> Epochs | Everyone:
         return Everyone() if rows is None else Epochs(self.n, rows)
 
-    def expected(self, population: Any) -> float:
+    def expected(self, population: Table) -> float:
         return float(self.n)
 
-    def init(self) -> Memory:
+    def init(self) -> Int[Array, ""]:
         return jnp.zeros((), jnp.int32)
 
-    def advance(self, memory: Memory, steps: Int[Array, ""]) -> Memory:
+    def advance(self, memory: Int[Array, ""], steps: Int[Array, ""]) -> Int[Array, ""]:
         return memory + steps
 
     def check(self, capacity: int | None) -> None:
@@ -165,7 +183,10 @@ class Shuffled(AbstractBatch):
         if self.n > capacity:
             raise ValueError(f"Shuffled(n={self.n}): a client has only {capacity} rows; use a smaller n.")
 
-    def draw(self, key, standing_key, population, theta, steps, memory):
+    def draw(
+        self, key: PRNGKeyArray, standing_key: PRNGKeyArray, population: AbstractPopulation, theta: Theta, steps: int,
+        memory: Int[Array, ""],
+    ) -> Drawn:  # fmt: skip
         batches = jnp.maximum(jnp.asarray(population.rows, jnp.int32) // self.n, 1)
 
         def rows(step: Array) -> Array:
@@ -177,7 +198,7 @@ class Shuffled(AbstractBatch):
         return population.draw(key, (steps, self.n), theta, picked), None
 
 
-class Whole(AbstractBatch):
+class Whole(AbstractBatch[None]):
     """Every row of the client's table at each step: local gradient descent.
 
     Clients with fewer rows than the largest are masked; a step costs as many samples as the largest table has.
@@ -188,7 +209,7 @@ class Whole(AbstractBatch):
     def sampling(self, rows: int | None) -> Everyone:
         return Everyone()
 
-    def expected(self, population: Any) -> Array | float:
+    def expected(self, population: Table) -> Array | float:
         rows = population.rows
         return float(rows) if isinstance(rows, int) else jnp.asarray(rows).astype(jnp.result_type(float))
 
@@ -196,9 +217,12 @@ class Whole(AbstractBatch):
         if capacity is None:
             raise ValueError("Whole() needs a population with a finite table of rows; use Fixed(n) here.")
 
-    def draw(self, key, standing_key, population, theta, steps, memory):
-        every = jnp.arange(population.capacity, dtype=jnp.int32)
-        shape, mask = (steps, population.capacity), None
+    def draw(
+        self, key: PRNGKeyArray, standing_key: PRNGKeyArray, population: AbstractPopulation, theta: Theta, steps: int,
+        memory: None,
+    ) -> Drawn:  # fmt: skip
+        every = jnp.arange(self.largest(population), dtype=jnp.int32)
+        shape, mask = (steps, len(every)), None
         if not isinstance(population.rows, int):
             here = every < population.rows
             # Row 0 stands in the places that do not count: every table has one.
@@ -206,7 +230,7 @@ class Whole(AbstractBatch):
         return population.draw(key, shape, theta, jnp.broadcast_to(every, shape)), mask
 
 
-class Poisson(AbstractBatch):
+class Poisson(AbstractBatch[None]):
     """Each row of the client's table enters a step with chance `rate`, whatever the others do.
 
         count ~ Binomial(rows, rate),      min(count, n_max) different rows, every set of that size equally likely
@@ -230,13 +254,13 @@ class Poisson(AbstractBatch):
                 f"Poisson: n_max must be a whole number >= 1, the most rows that a step can hold; got {self.n_max!r}."
             )
 
-    def largest(self, population: Any) -> int:
+    def largest(self, population: Table) -> int:
         return self.n_max
 
     def sampling(self, rows: int | None) -> PoissonSampling | Everyone:
         return Everyone() if rows is None else PoissonSampling(one_number(self.rate, "Poisson: rate"), rows, self.n_max)
 
-    def expected(self, population: Any) -> Array | float:
+    def expected(self, population: Table) -> Array | float:
         rate = jnp.asarray(self.rate)
         return rate * jnp.asarray(population.rows, rate.dtype)
 
@@ -244,13 +268,21 @@ class Poisson(AbstractBatch):
         if capacity is None:
             raise ValueError("Poisson(rate, n_max) needs a population with a finite table of rows; use Fixed(n) here.")
 
-    def draw(self, key, standing_key, population, theta, steps, memory):
+    def draw(
+        self, key: PRNGKeyArray, standing_key: PRNGKeyArray, population: AbstractPopulation, theta: Theta, steps: int,
+        memory: None,
+    ) -> Drawn:  # fmt: skip
         key_rows, key_rest = jax.random.split(key)
-        pick = jax.vmap(lambda k: self._pick(k, population.rows, population.capacity))
-        rows, mask = pick(jax.random.split(key_rows, steps))
+
+        def pick(key: PRNGKeyArray) -> tuple[Array, Array]:
+            return self._pick(key, population.rows, population.capacity or 1)
+
+        rows, mask = jax.vmap(pick)(jax.random.split(key_rows, steps))
         return population.draw(key_rest, (steps, self.n_max), theta, rows), mask
 
-    def _pick(self, key: PRNGKeyArray, rows: Any, capacity: int) -> tuple[Int[Array, " n_max"], Bool[Array, " n_max"]]:
+    def _pick(
+        self, key: PRNGKeyArray, rows: Array | int, capacity: int
+    ) -> tuple[Int[Array, " n_max"], Bool[Array, " n_max"]]:
         """The rows of one batch and which places they fill. Row 0 stands in the others: every table has one."""
         key_picked, key_cut = jax.random.split(key)
         rows = jnp.asarray(rows, jnp.int32)

@@ -58,7 +58,7 @@ class Every(AbstractPart):
 _NAMED = {"step": Deployment(True, 1), "round": Deployment(False, 1), "never": Deployment(False, 0)}
 
 
-def as_deployment(deploy: Any) -> Deployment:
+def as_deployment(deploy: object) -> Deployment:
     """Read `deploy=`: "step", "round", "never" or Every(k)."""
     if isinstance(deploy, Deployment):
         return deploy

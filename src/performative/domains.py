@@ -2,14 +2,13 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from performative.facts import AbstractPart
-from performative.types import Numbers, Theta, is_concrete, number, squared_norm
+from performative.types import ArrayLike, Numbers, Theta, is_concrete, number, squared_norm
 
 __all__ = ["AbstractDomain", "Ball", "Box"]
 
@@ -33,13 +32,13 @@ class AbstractDomain(AbstractPart):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     if not isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return repr(value)
     return np.array2string(np.asarray(value), precision=4, threshold=8, edgeitems=2, separator=", ")
 
 
-def _check_bounds(owner: str, **bounds: Any) -> None:
+def _check_bounds(owner: str, **bounds: ArrayLike) -> None:
     """Refuse what is no number; infinity is one here."""
     for name, value in bounds.items():
         kind = None if value is None else np.asarray(value).dtype.kind if is_concrete(value) else "f"
@@ -52,8 +51,8 @@ class Box(AbstractDomain):
 
     references = ()
 
-    lo: Any = number()
-    hi: Any = number()
+    lo: Numbers = number()
+    hi: Numbers = number()
 
     def __check_init__(self) -> None:
         _check_bounds("Box", lo=self.lo, hi=self.hi)

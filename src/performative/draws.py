@@ -4,9 +4,10 @@ A batch, or a participation scheme, says by which of these it draws (`sampling`)
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
+
+from performative.types import Unchecked
 
 __all__ = ["Epochs", "Everyone", "PoissonSampling", "WithReplacement", "WithoutReplacement"]
 
@@ -20,7 +21,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-class _Law:
+class Law:
     """What all laws tell, with what holds for most.
 
     neighbors:    the relation that an accountant takes: one unit is replaced, or added or removed
@@ -41,7 +42,7 @@ class _Law:
 
 
 @dataclasses.dataclass(frozen=True)
-class Everyone(_Law):
+class Everyone(Law):
     """Every unit is in every release. One is replaced: the sum swings by two clips, so half the multiplier counts."""
 
     def chances(self) -> np.ndarray | None:
@@ -49,16 +50,16 @@ class Everyone(_Law):
 
 
 @dataclasses.dataclass(frozen=True)
-class PoissonSampling(_Law):
+class PoissonSampling(Law):
     """Each unit joins with probability `rate`, on its own. One unit is added or removed: a swing of one clip.
 
     With `rows` and `most`, at most `most` of them are kept, drawn at random; `rows` counts the larger of the two
     neighbors. A unit can then push another out, which the library bounds by a swing of two clips each way.
     """
 
-    rate: Any
-    rows: Any = None
-    most: Any = None
+    rate: Unchecked[float]
+    rows: Unchecked[int | None] = None
+    most: Unchecked[int | None] = None
 
     neighbors = ADD_OR_REMOVE
     fixed_size = False
@@ -81,7 +82,7 @@ class PoissonSampling(_Law):
 
 
 @dataclasses.dataclass(frozen=True)
-class WithoutReplacement(_Law):
+class WithoutReplacement(Law):
     """`n` of `rows` units, drawn uniformly without replacement. One unit is replaced: a swing of two clips.
 
     With P = N(2, z^2), Q = N(0, z^2) and q = n / rows one release is dominated by
@@ -92,8 +93,8 @@ class WithoutReplacement(_Law):
     by four clips; the first line alone (Poisson at half the multiplier) is attained, see `epsilon_bounds`.
     """
 
-    n: Any
-    rows: Any
+    n: Unchecked[int]
+    rows: Unchecked[int]
 
     def __post_init__(self) -> None:
         if not (is_whole(self.n) and is_whole(self.rows) and 1 <= self.n <= self.rows):
@@ -106,17 +107,19 @@ class WithoutReplacement(_Law):
 
 
 @dataclasses.dataclass(frozen=True)
-class WithReplacement(_Law):
+class WithReplacement(Law):
     """`n` independent draws from `rows` units, each as likely as any other; `rows` is None where it is not known."""
 
-    n: Any
-    rows: Any
+    n: Unchecked[int]
+    rows: Unchecked[int | None]
 
     @property
     def times(self) -> int:
         return int(self.n)
 
     def chances(self) -> np.ndarray | None:
+        if self.rows is None:
+            return None
         from scipy import stats
 
         chances = stats.binom.pmf(np.arange(self.n + 1), self.n, 1 / self.rows)
@@ -124,11 +127,11 @@ class WithReplacement(_Law):
 
 
 @dataclasses.dataclass(frozen=True)
-class Epochs(_Law):
+class Epochs(Law):
     """Every unit once in an epoch of rows // n steps, in an order that is drawn anew; the rest is left out."""
 
-    n: Any
-    rows: Any
+    n: Unchecked[int]
+    rows: Unchecked[int]
 
     @property
     def steps(self) -> int:

@@ -8,12 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._base.messages import coded
-from performative.types import as_array, is_concrete
+from performative.types import ArrayLike, Theta, as_array, is_concrete
 
 
-def check_finite(owner: str, **arrays: Any) -> None:
+def check_finite(owner: str, **arrays: ArrayLike) -> None:
     """Refuse NaN and infinity, naming the parameter and the first bad entry."""
     for name, array in arrays.items():
         if not is_concrete(array):
@@ -31,20 +32,20 @@ def check_finite(owner: str, **arrays: Any) -> None:
             )
 
 
-def is_one_of(value: Any, *choices: str) -> bool:
+def is_one_of(value: object, *choices: str) -> bool:
     """Whether the value is one of these words; an array, which compares entry by entry, is not."""
     return isinstance(value, str) and value in choices
 
 
-def check_number(owner: str, **values: Any) -> None:
+def check_number(owner: str, **values: ArrayLike) -> None:
     """Refuse what is not one finite number, naming the parameter."""
     for name, value in values.items():
-        if (as_array(value) if is_concrete(value) else value).ndim:
+        if np.ndim(as_array(value) if is_concrete(value) else value):
             raise ValueError(f"{owner}: {name} must be one number; got shape {np.shape(value)}.")
         check_finite(owner, **{name: value})
 
 
-def check_flags(owner: str, **flags: Any) -> None:
+def check_flags(owner: str, **flags: object) -> None:
     """Refuse what is neither True nor False: of other values nobody can tell what was meant."""
     for name, value in flags.items():
         if not isinstance(value, (bool, np.bool_)):
@@ -56,7 +57,7 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def check_fields(part: Any) -> None:
+def check_fields(part: PyTree) -> None:
     """Refuse whole numbers in plain fields: as leaves they are traced, and `range(self.k)` ends in a message of JAX."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(part):
         if isinstance(leaf, (bool, np.bool_)) or not isinstance(leaf, (int, np.integer)):
@@ -89,7 +90,7 @@ def check_room(owner: str, numbers: int, **counts: int) -> None:
         raise ValueError(coded("far-too-large", text))
 
 
-def check_like(owner: str, got: Any, theta: Any) -> None:
+def check_like(owner: str, got: PyTree, theta: Theta) -> None:
     """Refuse what should be shaped like the model and is not; a shape that broadcasts would change the model's."""
     expected: Any = jax.tree.structure(theta)
     given: Any = jax.tree.structure(got)
@@ -110,7 +111,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f" Did you mean {lowered[close[0]]!r}?" if close else f" Choose one of: {', '.join(choices)}."
 
 
-def check_counts(**counts: Any) -> None:
+def check_counts(**counts: object) -> None:
     """Refuse what is not a whole number of at least 1, naming the parameter."""
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:

@@ -19,6 +19,7 @@ import numpy as np
 
 from performative._base.describe import shown
 from performative._deprecated import rename_hooks
+from performative.types import ArrayLike
 
 __all__ = ["AbstractPart", "Bound", "Uncertified", "chain", "cites", "declared", "relying", "states"]
 
@@ -68,13 +69,13 @@ class Bound:
     owner:            the name of the part that clips, for messages
     """
 
-    clip: Any
-    noise_multiplier: Any
-    memory_clip: Any = None
+    clip: ArrayLike
+    noise_multiplier: ArrayLike
+    memory_clip: ArrayLike | None = None
     owner: str = "the part"
 
 
-def one_number(value: Any, name: str) -> float:
+def one_number(value: ArrayLike, name: str) -> float:
     """A fact as a number; a promise is for one value, not for several."""
     array = np.asarray(value, float)
     if array.ndim:
@@ -82,7 +83,7 @@ def one_number(value: Any, name: str) -> float:
     return float(array)
 
 
-def declared(part: Any, fact: str, *arguments: Any) -> Any:
+def declared(part: object, fact: str, *arguments: object) -> Any:
     """What the part's own class declares of `fact`, None where it declares nothing.
 
     A method is called with `arguments`. A function (a loss) declares by its attributes. Within `relying()` it is noted
@@ -125,7 +126,7 @@ def is_ours(kind: Any) -> bool:
     return here is kind
 
 
-def said(part: Any, fact: str, *arguments: Any) -> Any:
+def said(part: object, fact: str, *arguments: object) -> Any:
     """What a part tells by a method, be it its base class's word: good for a hint or an attack, for no promise."""
     try:
         return getattr(part, fact)(*arguments)
@@ -133,13 +134,13 @@ def said(part: Any, fact: str, *arguments: Any) -> Any:
         return None
 
 
-def said_bound(part: Any) -> Bound | None:
+def said_bound(part: eqx.Module) -> Bound | None:
     """The outermost `bound` that a part tells, or one of its slot that it holds."""
     found = (said(one, "bound") for one in chain(part) if hasattr(one, "bound"))
     return next((bound for bound in found if bound is not None), None)
 
 
-def chain(part: Any, kind: Any = AbstractPart) -> list[Any]:
+def chain(part: Any, kind: type = AbstractPart) -> list[Any]:
     """The part and all that it holds in its fields, in tuples and lists too; the outermost first.
 
     Only those of `kind`: parts, unless it says otherwise (the base class of a slot, or `object` for every record).

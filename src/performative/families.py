@@ -5,12 +5,11 @@ fitted, how the log-density answers to f (`score`), and how a sample moves with 
 """
 
 from abc import abstractmethod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from performative.errors import check_counts, check_finite
 from performative.facts import AbstractPart
@@ -35,7 +34,7 @@ class AbstractFamily(AbstractPart):
         """(d z_j / d f)^T slope_j, for each sample, with slope_j = d loss / d z_j shaped like z."""
 
 
-def _check_scale(owner: str, name: str, value: Any) -> None:
+def _check_scale(owner: str, name: str, value: Numbers | None) -> None:
     if value is None:
         return
     check_finite(owner, **{name: value})
@@ -46,7 +45,11 @@ def _check_scale(owner: str, name: str, value: Any) -> None:
 
 
 def _normal_score(
-    name: str, rows: Float[Array, "n m"], mean: Float[Array, " m"], scale: Any, mask: Any
+    name: str,
+    rows: Float[Array, "n m"],
+    mean: Float[Array, " m"],
+    scale: Numbers | None,
+    mask: Bool[Array, " n"] | None,
 ) -> Float[Array, "n m"]:
     """(z - mean) / scale^2, the variance taken from the rows that count where `scale` is None.
 
@@ -73,7 +76,7 @@ def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
 
 
-def _pair(z: PyTree, owner: str) -> tuple[Array, Any]:
+def _pair(z: PyTree, owner: str) -> tuple[Array, Array]:
     """Features [n, d] and labels [n] of samples z = (x, y)."""
     if not (isinstance(z, tuple) and len(z) == 2):
         raise ValueError(f"{owner} needs samples (x, y); this population's have another structure.")

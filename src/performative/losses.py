@@ -3,7 +3,8 @@
 import functools
 import operator
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float
 
 from performative.errors import check_finite, check_number, given
 from performative.facts import AbstractPart, states
-from performative.types import Numbers, Theta, is_concrete, number, squared_norm, whole
+from performative.types import ArrayLike, Numbers, Sample, Theta, Unchecked, is_concrete, number, squared_norm, whole
 
 __all__ = [
     "CrossEntropy",
@@ -29,6 +30,9 @@ __all__ = [
     "squared",
     "zero_one",
 ]
+
+# Class scores of features x.
+Scores = Callable[[Theta, Array], Array]
 
 
 class AbstractLoss(AbstractPart):
@@ -53,18 +57,18 @@ class AbstractLoss(AbstractPart):
         return None
 
     @abstractmethod
-    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+    def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
         """The loss of one sample."""
 
 
 @states(convex=True, affine_gradient=True, curvature=(1.0, 1.0, 1.0))
-def squared(theta: Theta, z: Any) -> Float[Array, ""]:
+def squared(theta: Theta, z: Sample) -> Float[Array, ""]:
     """|theta - z|^2 / 2, the loss of mean estimation."""
     return 0.5 * squared_norm(jax.tree.map(jnp.subtract, theta, z))
 
 
 @states(convex=True, affine_gradient=True, curvature=(0.0, 0.0, 1.0))
-def negative_revenue(theta: Theta, z: Any) -> Float[Array, ""]:
+def negative_revenue(theta: Theta, z: Sample) -> Float[Array, ""]:
     """-theta . z: the price theta, the demand z. It has no minimizer in theta unless the domain is bounded."""
     revenue = (jnp.sum(p * d) for p, d in zip(jax.tree.leaves(theta), jax.tree.leaves(z), strict=True))
     return -functools.reduce(operator.add, revenue)
@@ -75,7 +79,7 @@ def inner(theta: Array, x: Array) -> Array:
     return jnp.sum(theta * x)
 
 
-def zero_one(theta: Theta, z: Any) -> Float[Array, ""]:
+def zero_one(theta: Theta, z: Sample) -> Float[Array, ""]:
     """0 where the linear classifier (1 if theta . x > 0, else 0) is right about y in {0, 1}, else 1.
 
     One minus its risk is the accuracy. It is for reporting: its gradient is 0 everywhere.
@@ -84,7 +88,7 @@ def zero_one(theta: Theta, z: Any) -> Float[Array, ""]:
     return jnp.where((inner(theta, x) > 0) == (y > 0), 0, 1).astype(x.dtype)
 
 
-def _check_penalty(owner: str, penalty: Any) -> None:
+def _check_penalty(owner: str, penalty: Numbers) -> None:
     check_number(owner, penalty=penalty)
     if is_concrete(penalty) and penalty < 0:
         raise ValueError(f"{owner}: penalty must not be negative; got {penalty}.")
@@ -106,7 +110,7 @@ class Quadratic(AbstractLoss):
     def curvature(self) -> tuple[float, float, float]:
         return 1.0, 1.0, abs(float(self.scale))
 
-    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+    def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
         return 0.5 * squared_norm(jax.tree.map(lambda v, data: v + self.scale * data, theta, z))
 
 
@@ -123,7 +127,7 @@ class Ridge(AbstractLoss):
     def convex(self) -> bool:
         return bool(np.all(np.asarray(self.penalty) >= 0))
 
-    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+    def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
         x, y = z
         miss = inner(theta, x) - jnp.asarray(y).astype(x.dtype)
         return 0.5 * (jnp.square(miss) + self.penalty * jnp.sum(jnp.square(theta)))
@@ -153,7 +157,7 @@ class Logistic(AbstractLoss):
     def convex(self) -> bool:
         return True
 
-    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+    def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
         x, y = z
         score = inner(theta, x)
         label = jnp.asarray(y).astype(score.dtype)
@@ -167,7 +171,7 @@ class Logistic(AbstractLoss):
 class CrossEntropy(AbstractLoss):
     """-log softmax(model(theta, x))_y for any model that maps (theta, x) to class scores."""
 
-    model: Any = eqx.field(static=True)
+    model: Unchecked[Scores] = eqx.field(static=True)
 
     def __check_init__(self) -> None:
         if not callable(self.model):
@@ -176,27 +180,27 @@ class CrossEntropy(AbstractLoss):
     def convex(self) -> bool:
         return self.model is linear_scores
 
-    def __call__(self, theta: Theta, z: Any) -> Float[Array, ""]:
+    def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
         x, y = z
         return -jax.nn.log_softmax(self.model(theta, x))[jnp.asarray(y).astype(int)]
 
 
-def quadratic(scale: Any) -> Quadratic:
+def quadratic(scale: ArrayLike) -> Quadratic:
     """|theta + scale z|^2 / 2."""
     return Quadratic(scale)
 
 
-def ridge(penalty: Any = 0.0) -> Ridge:
+def ridge(penalty: ArrayLike = 0.0) -> Ridge:
     """((theta . x - y)^2 + penalty |theta|^2) / 2."""
     return Ridge(penalty)
 
 
-def logistic(penalty: Any = 0.0, class_weight: Any = None, intercept: int | None = None) -> Logistic:
+def logistic(penalty: ArrayLike = 0.0, class_weight: ArrayLike | None = None, intercept: int | None = None) -> Logistic:
     """The logistic loss with an L2 penalty; see `Logistic`."""
     return Logistic(penalty, class_weight, intercept)
 
 
-def cross_entropy(model: Any) -> CrossEntropy:
+def cross_entropy(model: Unchecked[Scores]) -> CrossEntropy:
     """The loss of a classifier `model(theta, x) -> scores`."""
     return CrossEntropy(model)
 

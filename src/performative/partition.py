@@ -13,7 +13,7 @@ from jaxtyping import Int
 from performative._base.arguments import checked
 from performative.errors import check_counts
 from performative.facts import cites
-from performative.types import as_array
+from performative.types import ArrayLike, Unchecked, as_array
 
 __all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
 
@@ -32,7 +32,7 @@ def iid(rows: int, clients: int, seed: int = 0) -> Parts:
 
 @cites("yurochkin2019bayesian")
 @checked
-def dirichlet(labels: Any, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
+def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
     """Each label's rows are shared out among clients in proportions drawn anew for it.
 
         q_c ~ Dirichlet(alpha, ..., alpha) over clients, for each label c
@@ -54,7 +54,7 @@ def dirichlet(labels: Any, clients: int, alpha: float, seed: int = 0, least: int
 
 @cites("mcmahan2017communication")
 @checked
-def by_label(labels: Any, clients: int, labels_each: int, seed: int = 0) -> Parts:
+def by_label(labels: ArrayLike, clients: int, labels_each: int, seed: int = 0) -> Parts:
     """Each client holds rows of exactly `labels_each` labels; a label's rows are split evenly among its holders.
 
     Which labels a client holds is random; each label has as many holders as any other, or one more.
@@ -109,7 +109,7 @@ def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int
 
 
 @checked
-def counts_of(labels: Any, parts: Sequence[Any]) -> Int[np.ndarray, "N C"]:
+def counts_of(labels: ArrayLike, parts: Sequence[ArrayLike]) -> Int[np.ndarray, "N C"]:
     """How many rows of each label (in sorted order) each client holds."""
     kinds, kind = np.unique(_read_labels("counts_of", labels), return_inverse=True)
     hands = [_read_part("counts_of", client, part, len(kind)) for client, part in enumerate(parts)]
@@ -119,7 +119,9 @@ def counts_of(labels: Any, parts: Sequence[Any]) -> Int[np.ndarray, "N C"]:
 
 
 @checked
-def tables(x: Any, y: Any, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, Int[np.ndarray, " N"]]:
+def tables(
+    x: ArrayLike, y: ArrayLike, parts: Sequence[ArrayLike]
+) -> tuple[np.ndarray, np.ndarray, Int[np.ndarray, " N"]]:
     """Each client's rows as one array: x [N, m, ...], y [N, m, ...], and how many rows of it are real [N].
 
     m is the largest client's number of rows; the others are padded, with NaN in x and y, or NO_LABEL = -2^31 where y
@@ -165,7 +167,7 @@ def _blank(dtype: np.dtype, labels: bool) -> tuple[np.dtype, Any]:
     return dtype, np.nan if dtype.kind in "fcO" else np.zeros((), dtype)[()]
 
 
-def _read_part(owner: str, client: int, part: Any, rows: int) -> np.ndarray:
+def _read_part(owner: str, client: int, part: ArrayLike, rows: int) -> np.ndarray:
     """Row numbers: whole, at least one, and each in the table."""
     hand = as_array(part)
     if hand.ndim != 1 or not hand.size or hand.dtype.kind not in "iu":
@@ -219,7 +221,7 @@ def _parts(owner: np.ndarray, clients: int) -> Parts:
     return np.split(order, np.cumsum(np.bincount(owner, minlength=clients))[:-1])
 
 
-def _read_labels(owner: str, labels: Any) -> np.ndarray:
+def _read_labels(owner: str, labels: ArrayLike) -> np.ndarray:
     array = as_array(labels)
     if array.ndim != 1:
         raise ValueError(f"{owner}: labels must be one label a row; got shape {array.shape}.")
@@ -228,7 +230,7 @@ def _read_labels(owner: str, labels: Any) -> np.ndarray:
     return array
 
 
-def _check_sizes(owner: str, rows: Any, clients: Any, least: Any = 1) -> None:
+def _check_sizes(owner: str, rows: Unchecked[int], clients: Unchecked[int], least: Unchecked[int] = 1) -> None:
     check_counts(**{f"{owner}: rows": rows, f"{owner}: clients": clients})
     if isinstance(least, bool) or not isinstance(least, (int, np.integer)) or least < 0:
         raise ValueError(f"{owner}: least must be a whole number of rows >= 0; got {least!r}.")
@@ -236,7 +238,7 @@ def _check_sizes(owner: str, rows: Any, clients: Any, least: Any = 1) -> None:
         raise ValueError(f"{owner}: {rows} rows are too few for {clients} clients with at least {least} each.")
 
 
-def _check_alpha(owner: str, alpha: Any) -> None:
+def _check_alpha(owner: str, alpha: Unchecked[float]) -> None:
     number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
     if not (number and np.isfinite(alpha) and alpha > 0):
         raise ValueError(f"{owner}: alpha must be a number above 0; got {alpha!r}.")

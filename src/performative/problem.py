@@ -1,7 +1,7 @@
 """What is to be learnt: a loss, clients whose data react, their weights, and where theta may be."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -17,7 +17,11 @@ from performative.populations import AbstractPopulation, Strategic
 from performative.populations.pooled import Pooled
 from performative.populations.rows import check_own_tables, labels_in
 from performative.tables.frames import Columns, read_frame
-from performative.types import Loss, as_numbers, as_words, is_concrete
+from performative.tables.scaling import Standardize
+from performative.types import ArrayLike, Loss, Numbers, Unchecked, as_numbers, as_words, is_concrete
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Problem"]
 
@@ -37,7 +41,7 @@ class Problem(eqx.Module):
 
     loss: Loss
     population: AbstractPopulation
-    weights: Any = eqx.field(converter=as_numbers, default=None)
+    weights: Unchecked[Numbers | None] = eqx.field(converter=as_numbers, default=None)
     domain: AbstractDomain | None = None
     columns: Columns | None = eqx.field(static=True, default=None)
     from_data: tuple[str, ...] = eqx.field(static=True, converter=as_words, default=())
@@ -89,15 +93,15 @@ class Problem(eqx.Module):
     @old_keywords
     def from_frame(
         cls,
-        frame: Any,
+        frame: Unchecked["pd.DataFrame"],
         *,
         client: str,
         label: str,
-        positive: Any = None,
-        strategic: Any = None,
-        strength: Any = 1.0,
-        penalty: Any = None,
-        standardize: Any = True,
+        positive: Hashable = None,
+        strategic: Unchecked[Sequence[str] | None] = None,
+        strength: ArrayLike | Mapping[Hashable, float] = 1.0,
+        penalty: ArrayLike | None = None,
+        standardize: Unchecked[Standardize] = True,
         intercept: bool = True,
     ) -> "Problem":
         """A strategic logistic problem from a pandas table: one row per person.
@@ -138,7 +142,7 @@ def _inside(population: AbstractPopulation) -> Iterator[AbstractPopulation]:
             yield from _inside(part)
 
 
-def _check_labels(loss: Loss, population: Any) -> None:
+def _check_labels(loss: Loss, population: AbstractPopulation) -> None:
     """The logistic loss reads 0 and 1; other codings would train without a word."""
     found = labels_in(population) if isinstance(loss, Logistic) else None
     if found is not None and not np.all(np.isin(found, (0, 1))):

@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
+import numpy as np
+
 from performative._base.messages import warn
 from performative.aggregators import (
     AbstractAggregator,
@@ -31,6 +33,8 @@ from performative.estimators import (
 )
 from performative.facts import chain, cites
 from performative.participation import Full
+from performative.schedules import Rate
+from performative.types import ArrayLike
 
 __all__ = [
     "cluster_fedvarp",
@@ -63,7 +67,7 @@ def _recipe(function: R) -> R:
     return function
 
 
-def _combine(name: str, rate: Any, defaults: dict[str, Any], parts: Mapping[str, Any]) -> Algorithm:
+def _combine(name: str, rate: Rate, defaults: dict[str, Any], parts: Mapping[str, Any]) -> Algorithm:
     """A recipe's record: its own parts, replaced by those given."""
     known = [field.name for field in dataclasses.fields(Algorithm) if field.name != "rate"]
     for slot in parts:
@@ -74,7 +78,7 @@ def _combine(name: str, rate: Any, defaults: dict[str, Any], parts: Mapping[str,
 
 @_recipe
 @cites("jin2024performative", "perdomo2020performative")
-def p_fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
+def p_fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """P-FedAvg: E local steps on data that react, then a mean of updates. Settles at the stable point.
 
     Jin et al. 2024, Section 2.4.
@@ -84,7 +88,7 @@ def p_fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
 
 @_recipe
 @cites("mcmahan2017communication")
-def fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
+def fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """FedAvg as a static learner: the world is taken to be what the first model made of it.
 
     All data come from D(theta_0), so it settles at the minimizer of that risk: the baseline that ignores the shift.
@@ -95,7 +99,7 @@ def fedavg(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
 
 @_recipe
 @cites("li2022multiagent", "perdomo2020performative")
-def multi_agent_pp(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
+def multi_agent_pp(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """Multi-agent performative prediction on a complete graph: P-FedAvg with E = 1 and everyone present.
 
     Li, Yau and Wai 2022.
@@ -105,7 +109,7 @@ def multi_agent_pp(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
 
 @_recipe
 @cites("izzo2021learn", "miller2021outside", "perdomo2020performative")
-def pg(rate: Any, window: int, **parts: Unpack[Parts]) -> Algorithm:
+def pg(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """PerfGD as a central learner does it: one df/dtheta for all, E = 1, everyone present.
 
     `problem.pooled()` gives it the data as one client's, as in Izzo, Ying and Zou 2021. On a federation the server
@@ -118,7 +122,7 @@ def pg(rate: Any, window: int, **parts: Unpack[Parts]) -> Algorithm:
 
 @_recipe
 @cites("zheng2024profl", "perdomo2020performative")
-def pofl(rate: Any, window: int, **parts: Unpack[Parts]) -> Algorithm:
+def pofl(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """POFL: every client steps along its own performative gradient. Reaches the optimal point on clean data.
 
     `window` is H, the past models that df/dtheta is learnt from. Zheng et al. 2024, Algorithm 2.
@@ -128,7 +132,7 @@ def pofl(rate: Any, window: int, **parts: Unpack[Parts]) -> Algorithm:
 
 @_recipe
 @cites("zheng2024profl", "perdomo2020performative")
-def profl(rate: Any, window: int, tolerance: Any = None, **parts: Unpack[Parts]) -> Algorithm:
+def profl(rate: Rate, window: int, tolerance: ArrayLike | None = None, **parts: Unpack[Parts]) -> Algorithm:
     """PROFL: POFL on contaminated data, each client leaving out the gradients that do not belong.
 
     With `tolerance`, the expected squared error that is allowed, clients draw only as many samples as it asks for.
@@ -143,7 +147,7 @@ def profl(rate: Any, window: int, tolerance: Any = None, **parts: Unpack[Parts])
 
 @_recipe
 @cites("li2024clipped", "perdomo2020performative")
-def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Unpack[Parts]) -> Algorithm:
+def pcsgd(rate: Rate, clip: ArrayLike, noise_multiplier: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
     """PCSGD: each sample's gradient clipped, noise added, the model projected onto the problem's domain.
 
     The clip moves the point that it settles at. Li, Yemini and Wai 2024, Eq. (9); their gamma_{t+1} is rate(t).
@@ -153,24 +157,27 @@ def pcsgd(rate: Any, clip: Any, noise_multiplier: Any, **parts: Unpack[Parts]) -
 
 @_recipe
 @cites("li2024clipped", "perdomo2020performative")
-def dicesgd(rate: Any, clip: Any, memory_clip: Any, noise_multiplier: Any, **parts: Unpack[Parts]) -> Algorithm:
+def dicesgd(
+    rate: Rate, clip: ArrayLike, memory_clip: ArrayLike, noise_multiplier: ArrayLike, **parts: Unpack[Parts]
+) -> Algorithm:
     """DiceSGD: PCSGD with an error memory, which brings the stable point back. Its privacy costs far more.
 
     Li, Yemini and Wai 2024, Algorithm 1, which has no domain.
     """
-    return _combine("dicesgd", rate, {"estimator": Dice(clip, memory_clip, noise_multiplier)}, parts)
+    private = Dice(clip=clip, memory_clip=memory_clip, noise_multiplier=noise_multiplier)
+    return _combine("dicesgd", rate, {"estimator": private}, parts)
 
 
 @_recipe
 @cites("li2020fedprox")
-def fedprox(rate: Any, mu: Any, **parts: Unpack[Parts]) -> Algorithm:
+def fedprox(rate: Rate, mu: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
     """FedProx: local steps that are pulled back to the server's model. Li et al. 2020."""
     return _combine("fedprox", rate, {}, _wrapped(parts, "estimator", lambda inner: Prox(inner, mu)))
 
 
 @_recipe
 @cites("karimireddy2020scaffold")
-def scaffold(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
+def scaffold(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020."""
     inside = _wrapped(parts, "estimator", ControlVariate)
     return _combine("scaffold", rate, {"aggregator": Scaffold()}, inside)
@@ -178,28 +185,28 @@ def scaffold(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
 
 @_recipe
 @cites("wang2020tackling")
-def fednova(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
+def fednova(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """FedNova: clients that do unequal work count by their gradients, not by their steps. Wang et al. 2020."""
     return _combine("fednova", rate, {}, _wrapped(parts, "aggregator", Nova))
 
 
 @_recipe
 @cites("jhunjhunwala2023fedexp")
-def fedexp(rate: Any, cap: Any = None, **parts: Unpack[Parts]) -> Algorithm:
+def fedexp(rate: Rate, cap: ArrayLike | None = None, **parts: Unpack[Parts]) -> Algorithm:
     """FedExP: the server steps further the less clients agree, at most `cap` times. Jhunjhunwala et al. 2023."""
     return _combine("fedexp", rate, {}, _wrapped(parts, "aggregator", lambda inner: Extrapolate(inner, cap=cap)))
 
 
 @_recipe
 @cites("jhunjhunwala2022fedvarp")
-def fedvarp(rate: Any, **parts: Unpack[Parts]) -> Algorithm:
+def fedvarp(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """FedVARP: the last known update stands in for clients that sit out. Jhunjhunwala et al. 2022."""
     return _combine("fedvarp", rate, {"aggregator": Varp()}, parts)
 
 
 @_recipe
 @cites("jhunjhunwala2022fedvarp")
-def cluster_fedvarp(rate: Any, clusters: Any, **parts: Unpack[Parts]) -> Algorithm:
+def cluster_fedvarp(rate: Rate, clusters: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
     """ClusterFedVARP: one remembered update for each cluster of clients. Jhunjhunwala et al. 2022."""
     return _combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)
 
@@ -207,7 +214,8 @@ def cluster_fedvarp(rate: Any, clusters: Any, **parts: Unpack[Parts]) -> Algorit
 def _told(algorithm: Algorithm) -> Algorithm:
     """The algorithm, after a warning where clients that work more would count for more."""
     evened = any(part.evens_work for part in chain(algorithm.aggregator, AbstractAggregator))
-    if not evened and algorithm.participation.unequal_work:
+    work = algorithm.participation.steps_of(1, algorithm.local_steps)
+    if not evened and work is not None and len(np.unique(work)) > 1:
         warn(
             "unequal-work",
             f"{algorithm.name}: clients that take more local steps count for more, so that it settles at the optimal "
@@ -216,7 +224,7 @@ def _told(algorithm: Algorithm) -> Algorithm:
     return algorithm
 
 
-def _wrapped(parts: Mapping[str, Any], slot: str, wrap: Any) -> dict[str, Any]:
+def _wrapped(parts: Mapping[str, Any], slot: str, wrap: Callable[[Any], Any]) -> dict[str, Any]:
     """The parts with a wrapper around what is given for a slot, or around its default."""
     default: Any = {"estimator": Minibatch(), "aggregator": Mean()}[slot]
     return {**parts, slot: wrap(parts.get(slot, default))}

@@ -6,12 +6,12 @@ from typing import Any, NoReturn
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from performative.algorithm import Algorithm
 from performative.errors import check_counts, check_flags, is_one_of
 from performative.problem import Problem
-from performative.types import Cohort, Numbers, Theta, Upload
+from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload
 
 __all__ = ["Change", "Metric", "Record", "Unseen", "View"]
 
@@ -22,8 +22,8 @@ RISK_POINTS = 20
 class Change(eqx.Module):
     """A memory before a round and after it."""
 
-    before: Any
-    after: Any
+    before: PyTree
+    after: PyTree
 
 
 class View(eqx.Module):
@@ -64,7 +64,7 @@ class Unseen(ValueError):
 class Published:
     """A view of what the world sees alone: theta, deployed and round. All else is refused, with the reason."""
 
-    def __init__(self, theta: Any, deployed: Any, round: Any, why: str):
+    def __init__(self, theta: Theta, deployed: Theta, round: ArrayLike, why: str):
         self.theta, self.deployed, self.round, self._why = theta, deployed, round, why
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -164,7 +164,7 @@ class Record:
         return (*found, *(["who took part is recorded"] if self.cohorts else []))
 
 
-def _metric(name: Any, metric: Any) -> Metric:
+def _metric(name: object, metric: object) -> Metric:
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"metrics: a name must be a word such as 'gap'; got {name!r}.")
     if isinstance(metric, Metric):

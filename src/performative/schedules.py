@@ -1,7 +1,7 @@
 """Step sizes eta(t), with t = round * E + e the global count of local steps, t = 0, 1, ..."""
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -10,7 +10,7 @@ from performative._base.arguments import checked
 from performative.errors import check_number
 from performative.facts import AbstractPart
 from performative.theory import Assumptions, p_fedavg
-from performative.types import Numbers, is_concrete, number
+from performative.types import ArrayLike, Numbers, is_concrete, number
 
 __all__ = ["AbstractSchedule", "Constant", "Harmonic", "constant", "harmonic", "theorem"]
 
@@ -21,6 +21,10 @@ class AbstractSchedule(AbstractPart):
     @abstractmethod
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         """The step size of local step t."""
+
+
+Schedule = Callable[[Int[Array, ""] | int], Array]
+Rate = Schedule | ArrayLike
 
 
 class Constant(AbstractSchedule):
@@ -52,12 +56,12 @@ class Harmonic(AbstractSchedule):
         return jnp.asarray(self.scale) / (jnp.asarray(t).astype(offset.dtype) + offset)
 
 
-def constant(value: Any) -> Constant:
+def constant(value: ArrayLike) -> Constant:
     """eta(t) = value."""
     return Constant(value)
 
 
-def harmonic(scale: Any, offset: Any) -> Harmonic:
+def harmonic(scale: ArrayLike, offset: ArrayLike) -> Harmonic:
     """eta(t) = scale / (t + offset)."""
     return Harmonic(scale, offset)
 
@@ -82,6 +86,6 @@ def theorem(
     return harmonic(found.beta, found.gamma)
 
 
-def as_schedule(rate: Any) -> Any:
+def as_schedule(rate: Rate) -> Schedule:
     """A number means a constant step; a schedule, or any function of t, stays what it is."""
     return rate if callable(rate) else Constant(rate)

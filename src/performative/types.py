@@ -4,13 +4,14 @@ import functools
 import operator
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
+from typing_extensions import TypeVar
 
 # For authors of parts.
 __all__ = [
@@ -26,11 +27,29 @@ __all__ = [
     "Upload",
 ]
 
+# Trees of arrays: a model, what parts draw, one sample z. A checker that reads text takes a `PyTree` for anything.
 Theta = PyTree
-Memory = PyTree
-World = PyTree
 Noise = PyTree
-Loss = Callable[[Any, Any], Any]
+Sample = PyTree
+Loss = Callable[[Theta, Sample], Array]
+# Table rows to draw, by number.
+RowNumbers = Int[Array | np.ndarray, "..."]
+# What a part, or a client's data, remember from one round to the next: None where there is nothing. A part says which
+# (`AbstractChannel[None]`); one that does not may remember anything.
+Memory = TypeVar("Memory", default=Any)
+World = TypeVar("World", default=Any)
+# What users hand in has a type to those who read the text, none at run time: our own checks say more than a TypeError.
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as ArrayLike
+
+    T = TypeVar("T")
+    Unchecked = Annotated[T, "refused by our own checks"]
+else:
+    ArrayLike = Any
+
+    class Unchecked:
+        def __class_getitem__(cls, _: object) -> object:
+            return Any
 
 
 class AbstractTable(eqx.Module):
@@ -59,7 +78,7 @@ class AbstractTable(eqx.Module):
         return self.shape[0]
 
     @abstractmethod
-    def __getitem__(self, sample: Any) -> Array: ...
+    def __getitem__(self, sample: ArrayLike | slice) -> Array: ...
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise TypeError(
@@ -77,7 +96,7 @@ else:
     Counts = Int[Array | np.ndarray | AbstractTable, "..."]
 
 
-def as_array(value: Any) -> np.ndarray:
+def as_array(value: ArrayLike) -> np.ndarray:
     """A NumPy array; rows of different lengths, which are none, as one object that the checks refuse."""
     try:
         return np.asarray(value)
@@ -87,7 +106,7 @@ def as_array(value: Any) -> np.ndarray:
         return array
 
 
-def as_numbers(value: Any) -> Any:
+def as_numbers(value: ArrayLike | None) -> Any:
     """Host numbers become float64 NumPy arrays, so that nothing is lost before `run` picks a precision."""
     if isinstance(value, jax.Array) or value is None:
         return value
@@ -103,12 +122,12 @@ def number(**options: Any) -> Any:
     return eqx.field(converter=as_numbers, **options)
 
 
-def as_whole(value: Any) -> Any:
+def as_whole(value: object) -> Any:
     """NumPy's whole numbers become Python's, which can be part of a program; the rest is left to the checks."""
     return int(value) if isinstance(value, np.integer) else value
 
 
-def as_words(value: Any) -> tuple[str, ...]:
+def as_words(value: object) -> tuple[str, ...]:
     """Sentences as a tuple; a single one may stand by itself."""
     words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else None
     if words is None or not all(isinstance(word, str) for word in words):
@@ -133,7 +152,7 @@ def per_client(*, table: bool = False, converter: Callable[[Any], Any] = as_numb
     return eqx.field(converter=converter, metadata={"per_client": True, "table": table}, **options)
 
 
-def is_concrete(value: Any) -> bool:
+def is_concrete(value: PyTree) -> bool:
     """Whether the values can be looked at now (they cannot while JAX traces, nor in a table that is read by rows)."""
     return not isinstance(value, AbstractTable) and not any(
         isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)
@@ -202,7 +221,7 @@ class Batch(eqx.Module):
     `group` says which group each sample comes from, None where the population has no groups.
     """
 
-    z: PyTree
+    z: Sample
     noise: Noise
     mask: Bool[Array, " n"] | None
     group: Int[Array, " n"] | None = None
@@ -221,7 +240,7 @@ class Local(eqx.Module):
 
     loss: Loss
     population: PyTree
-    world: World
+    world: PyTree
     deployed: Theta
     broadcast: Broadcast
     clock: Int[Array, ""]
@@ -230,7 +249,7 @@ class Local(eqx.Module):
     expected: Array | float | None = None
 
 
-class Estimate(eqx.Module):
+class Estimate(eqx.Module, Generic[Memory]):
     """A direction to step against, the estimator's new memory, and counts that the round adds up.
 
     A count that is the same at every step is a plain number, and then costs nothing. `facts` are for a wrapper
@@ -257,17 +276,17 @@ class Draws(eqx.Module):
 class ClientMemory(eqx.Module):
     """All that a client remembers between rounds; None where a part has no memory."""
 
-    world: World
-    batch: Memory
-    estimator: Memory
-    channel: Memory
+    world: PyTree
+    batch: PyTree
+    estimator: PyTree
+    channel: PyTree
 
 
 class ServerMemory(eqx.Module):
     """All that the server remembers between rounds besides the model; None where a part has no memory."""
 
-    participation: Memory
-    aggregator: Memory
+    participation: PyTree
+    aggregator: PyTree
 
 
 class State(eqx.Module):

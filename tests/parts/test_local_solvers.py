@@ -127,7 +127,9 @@ def test_a_state_that_a_domain_hides_is_not_kept():
     kept = Preconditioned(Minibatch(), DAMPED, reset=False)
     zero, one = jnp.zeros(()), jnp.asarray(1, jnp.int32)
     local = Local(pf.losses.squared, None, None, zero, Broadcast(zero, zero, {}, one, 1), one, zero)
-    spoilt = jax.tree.map(lambda leaf: leaf + jnp.inf, kept.init(zero, None, pf.losses.squared))
+    spoilt = jax.tree.map(
+        lambda leaf: leaf + jnp.inf, kept.init(zero, pf.populations.Gaussian(0.0, 0.0, 1.0), pf.losses.squared)
+    )
     after = kept.finish(Upload(zero, one, None, {}), local, spoilt)[1]
     assert jax.tree.leaves(after) and all(bool(jnp.all(leaf == 0)) for leaf in jax.tree.leaves(after))
 

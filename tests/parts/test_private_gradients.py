@@ -37,6 +37,7 @@ def along(theta, z):
     return jnp.sum(jnp.tanh(theta * z))
 
 
+PEOPLE = pf.populations.Gaussian(0.0, 0.0, 1.0)  # nobody looks at them
 TWO_LEAVES = {"a": jnp.zeros(2), "b": jnp.zeros(())}
 
 
@@ -124,7 +125,7 @@ def test_noise_has_the_stated_size_whatever_the_batch_drew():
 
 def test_dice_remembers_what_the_clip_cut_off():
     estimator = on_device(Dice(1.0, 2.0, 0.0), jnp.float32)
-    memory = estimator.init(TWO_LEAVES, None, inner_product)
+    memory = estimator.init(TWO_LEAVES, PEOPLE, inner_product)
     noise = jnp.zeros(3)
     error, out = np.zeros(3), None
     for row in ([10.0, 0.0, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, -4.0]):
@@ -143,7 +144,7 @@ def test_dice_remembers_what_the_clip_cut_off():
 def test_whole_numbers_of_noise_give_sums_on_the_grid(estimator):
     estimator = on_device(estimator, jnp.float32)
     rows = RNG.standard_normal((5, 3)).astype(np.float32)
-    memory = estimator.init(TWO_LEAVES, None, inner_product)
+    memory = estimator.init(TWO_LEAVES, PEOPLE, inner_product)
     if memory is not None:
         memory = eqx.tree_at(lambda m: m.error["b"], memory, jnp.asarray(1.2))
     noise = jnp.asarray([5, -GRID, 3], jnp.int32)
@@ -167,7 +168,7 @@ def test_nobody_adds_more_than_the_clip_after_rounding():
 
 def test_a_broken_gradient_leaves_the_memory_alone():
     estimator = on_device(Dice(1.0, 2.0, 0.0), jnp.float32)
-    memory = estimator.init(TWO_LEAVES, None, inner_product)
+    memory = estimator.init(TWO_LEAVES, PEOPLE, inner_product)
     out = estimate(estimator, jnp.zeros(3), gradients([[np.nan, 1.0, 0.0], [0.5, 0.0, 0.0]]), memory, 2.0)
     np.testing.assert_allclose(out.direction["a"], [0.25, 0.0])
     np.testing.assert_array_equal(out.memory.error["a"], [0.0, 0.0])

@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from performative.types import as_array, as_numbers, is_concrete
+from performative.types import ArrayLike, as_array, as_numbers, is_concrete
 
 F = TypeVar("F", bound=Callable[..., Any])
 # What an annotation can say besides Python's own types. Numbers arrive as a float or as an array of them.
@@ -118,12 +118,12 @@ def _read(name: str, value: Any, wanted: Any) -> Any:
     return value if not _plain(kind) or isinstance(value, kind) else _WRONG
 
 
-def _number(value: Any) -> Any:
+def _number(value: ArrayLike) -> Any:
     array = as_array(value)
     return float(array) if array.ndim == 0 and array.dtype.kind in "iuf" and not np.isnan(array) else _WRONG
 
 
-def _numbers(value: Any, finite: bool) -> Any:
+def _numbers(value: ArrayLike, finite: bool) -> Any:
     array = as_numbers(value)
     if array is None or array.dtype.kind not in "iuf" or not np.all(np.isfinite(array) if finite else array == array):
         return _WRONG
@@ -140,7 +140,7 @@ def _items(name: str, value: Any, kind: type, inside: tuple[Any, ...]) -> Any:
     return _WRONG if any(one is _WRONG for one in items) else kind(items)
 
 
-def _plain(kind: Any) -> bool:
+def _plain(kind: object) -> bool:
     """Whether `isinstance` can tell: jaxtyping's annotations of arrays are left to those who check shapes."""
     return isinstance(kind, type) and not kind.__module__.startswith("jaxtyping")
 
@@ -169,7 +169,7 @@ def _words(name: str, wanted: Any) -> str:
     return f"a {kind.__name__}" if _plain(kind) else "anything"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """What came, in a line: a part or an array would fill the screen."""
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"

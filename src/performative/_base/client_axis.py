@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
+from performative.types import ArrayLike
+
 
 class TableRow(eqx.Module):
     """Client `row` of a table [N, m, ...], indexed by sample without copying the client's m samples."""
@@ -19,7 +21,7 @@ class TableRow(eqx.Module):
     table: Any
     row: Any
 
-    def __getitem__(self, sample: Any) -> Array:
+    def __getitem__(self, sample: ArrayLike) -> Array:
         return self.table[self.row, sample]
 
     @property
@@ -58,7 +60,7 @@ def _marks(root: Any, path: tuple[Any, ...]) -> dict[str, Any]:
 def client_axes(population: PyTree) -> PyTree:
     """0 for leaves with a client axis, None for the rest, in the population's own structure."""
 
-    def axis(path: tuple[Any, ...], leaf: Any) -> int | None:
+    def axis(path: tuple[Any, ...], leaf: PyTree) -> int | None:
         has_rows = getattr(leaf, "ndim", 0) >= 1 and bool(_marks(population, path))
         return 0 if has_rows else None
 
@@ -83,7 +85,7 @@ def count_clients(population: PyTree) -> int:
 def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, PyTree]:
     """Rows `ids` of a population (one row for a single id), and the axes to map over. Past the end, the last row."""
 
-    def take(path: tuple[Any, ...], leaf: Any) -> Any:
+    def take(path: tuple[Any, ...], leaf: PyTree) -> Any:
         marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
         if not marks:
             return leaf
@@ -91,7 +93,7 @@ def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, Py
             return TableRow(leaf, jnp.minimum(ids, leaf.shape[0] - 1))
         return jnp.take(leaf, ids, axis=0, mode="clip")
 
-    def axis(path: tuple[Any, ...], leaf: Any) -> Any:
+    def axis(path: tuple[Any, ...], leaf: PyTree) -> Any:
         marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
         if not marks:
             return None

@@ -1,7 +1,6 @@
 """Bounding what one person can add to a sum."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,13 +9,13 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from performative._base.noise import size_of
 from performative.errors import check_number
-from performative.types import Batch, Loss, Theta, is_concrete, squared_norm
+from performative.types import Batch, Loss, Numbers, Theta, is_concrete, squared_norm
 
 # Gradients of single samples that are held at once; beyond, a batch is taken in blocks.
 _BYTES = 1 << 26
 
 
-def check_noise(owner: str, clip: dict[str, Any], noise_multiplier: Any) -> None:
+def check_noise(owner: str, clip: dict[str, Numbers], noise_multiplier: Numbers) -> None:
     """Refuse a clip that is not positive or a multiplier that is negative."""
     for name, value in clip.items():
         check_number(owner, **{name: value})
@@ -91,7 +90,7 @@ def clipped_sum(
     index = jnp.where(jnp.arange(blocks * block) < rows, jnp.arange(blocks * block), 0).reshape(blocks, block)
     counts = (jnp.arange(blocks * block) < rows).reshape(blocks, block)
 
-    def add(sums: ClippedSum, at: Any) -> tuple[ClippedSum, None]:
+    def add(sums: ClippedSum, at: tuple[Array, Array]) -> tuple[ClippedSum, None]:
         pick, real = at
         z = jax.tree.map(lambda leaf: leaf[pick], batch.z)
         return jax.tree.map(jnp.add, sums, _sum_block(loss, theta, z, mask[pick] & real, clip, step)), None

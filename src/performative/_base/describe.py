@@ -13,7 +13,7 @@ import numpy as np
 _SMALL = 8
 
 
-def describe(thing: Any) -> Any:
+def describe(thing: object) -> Any:
     """Nested lists, dicts and strings that are the same in every process: large arrays become a digest."""
     if thing is None or isinstance(thing, (bool, int, float, str)):
         return thing
@@ -42,7 +42,7 @@ def describe(thing: Any) -> Any:
     return {"function": name, "code": _code_digest(thing.__code__), "holds": inside}
 
 
-def shown(module: Any) -> str:
+def shown(module: eqx.Module) -> str:
     """A module's `repr`, with the values of small arrays."""
     return eqx.tree_pformat(jax.tree.map(_by_value, module))
 
@@ -54,10 +54,10 @@ class _Value(str):
     __repr__ = str.__str__
 
 
-def _by_value(leaf: Any) -> Any:
+def _by_value(leaf: object) -> Any:
     if not isinstance(leaf, (np.ndarray, np.generic, jax.Array)) or isinstance(leaf, jax.core.Tracer):
         return leaf
-    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+    if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
         return leaf
     return _Value(np.asarray(leaf).tolist()) if leaf.size <= _SMALL else leaf
 
@@ -69,7 +69,7 @@ def _code_digest(code: types.CodeType) -> str:
     return hashlib.sha256(repr((code.co_code, plain, inner, code.co_names)).encode()).hexdigest()[:16]
 
 
-def differences(old: Any, new: Any, at: str = "") -> list[str]:
+def differences(old: object, new: object, at: str = "") -> list[str]:
     """The places at which two descriptions differ, as 'path: old -> new'."""
     if isinstance(old, dict) and isinstance(new, dict):
         found = []

@@ -5,12 +5,10 @@ steps of a grid, `GRID` of them a standard deviation: what is protected is then 
 is one of integers, so that no bit of what a client sends tells what was added to what.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 GRID = 1 << 14
 
@@ -20,7 +18,7 @@ def size_of(tree: PyTree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
-def draw_noise(key: Any, like: PyTree, lead: tuple[int, ...] = ()) -> Array:
+def draw_noise(key: PRNGKeyArray, like: PyTree, lead: tuple[int, ...] = ()) -> Array:
     """Standard normal rows for simulation. A float32 has 2^23 of them: what they hide can sometimes be ruled out."""
     dtype = jnp.result_type(*jax.tree.leaves(like))
     return jax.random.normal(key, (*lead, size_of(like)), dtype)

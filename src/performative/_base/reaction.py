@@ -1,11 +1,13 @@
 """df/dtheta from differences of models and of what the data were under them."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
+
+from performative.types import Numbers
+
+Shaped = Array | jax.ShapeDtypeStruct
 
 
 class Moments(eqx.Module):
@@ -22,7 +24,7 @@ class Moments(eqx.Module):
         gram = jnp.matmul(models.T, models, precision="highest")
         return Moments(gram, jnp.matmul(parameters.T, models, precision="highest"))
 
-    def jacobian(self, rtol: Any) -> tuple[Float[Array, "m d"], Float[Array, ""]]:
+    def jacobian(self, rtol: Numbers) -> tuple[Float[Array, "m d"], Float[Array, ""]]:
         """df/dtheta by the pseudo-inverse, and the least singular value of dtheta that was kept.
 
         Directions in which the models spread less than `rtol` times the widest are left out: there the difference of
@@ -33,7 +35,7 @@ class Moments(eqx.Module):
         return jnp.matmul(self.cross, pinv, precision="highest"), reach
 
 
-def _invert(gram: Float[Array, "d d"], rtol: Any) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+def _invert(gram: Float[Array, "d d"], rtol: Numbers) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
     """The pseudo-inverse of dtheta^T dtheta, and the least singular value of dtheta that was kept."""
     if len(gram) == 1:  # the decomposition of a number costs far more than the rest
         pinv = jnp.where(gram > 0, 1 / jnp.where(gram > 0, gram, 1), 0)
@@ -65,7 +67,7 @@ class Window(eqx.Module):
     last: Int[Array, ""]  # clock of the newest f-hat
 
     @staticmethod
-    def empty(length: int, model: Any, parameters: Any) -> "Window":
+    def empty(length: int, model: Shaped, parameters: Shaped) -> "Window":
         zero = jnp.zeros((), jnp.int32)
         models = jnp.zeros((length, model.shape[0]), model.dtype)
         return Window(models, jnp.zeros((length, parameters.shape[0]), parameters.dtype), zero, zero, zero)
@@ -131,7 +133,7 @@ class Experience(eqx.Module):
     crowding: Float[Array, "..."]  # sum of the squared weights, which sum to one
 
     @staticmethod
-    def empty(model: Any, parameters: Any) -> "Experience":
+    def empty(model: Shaped, parameters: Shaped) -> "Experience":
         d, m = model.shape[0], parameters.shape[0]
         moments = Moments(jnp.zeros((d, d), model.dtype), jnp.zeros((m, d), parameters.dtype))
         f = jnp.zeros(m, parameters.dtype)
@@ -198,7 +200,7 @@ class SharedReaction(eqx.Module):
         return jnp.argmin(left).astype(jnp.int32)
 
     def choose(
-        self, seen: Experience, ready: Bool[Array, ""], rtol: Any
+        self, seen: Experience, ready: Bool[Array, ""], rtol: Numbers
     ) -> tuple[Float[Array, "m d"], Bool[Array, ""]]:
         """The client's df/dtheta, and whether there is one.
 

@@ -1,7 +1,5 @@
 """Exact draws of clients and rows whose cost grows with what is drawn, not with what there is to draw from."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,7 +74,7 @@ def _clashes(ids: Int[Array, " k"], settled: Bool[Array, " k"]) -> Bool[Array, "
     return jnp.zeros(k, bool).at[row].set(repeats)
 
 
-def distinct(key: PRNGKeyArray, k: int, count: Any, capacity: int | None = None) -> Int[Array, " k"]:
+def distinct(key: PRNGKeyArray, k: int, count: Array | int, capacity: int | None = None) -> Int[Array, " k"]:
     """k different numbers below `count`, every subset equally likely.
 
     A traced `count` needs a static `capacity >= count`. Few of many are drawn with rejection, which is exact: a
@@ -95,10 +93,10 @@ def distinct(key: PRNGKeyArray, k: int, count: Any, capacity: int | None = None)
         behind = jnp.argsort(jnp.where(turn < count, 0, 1), stable=True)
         return turn[behind][:k]
 
-    def unsettled(carry: tuple[Any, ...]) -> Any:
+    def unsettled(carry: tuple[Array, Array, Array]) -> Array:
         return ~jnp.all(carry[2])
 
-    def redraw(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def redraw(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         attempt, ids, settled = carry
         fresh = jax.random.randint(jax.random.fold_in(key, attempt), (k,), 0, count, jnp.int32)
         ids = jnp.where(settled, ids, fresh)
@@ -109,7 +107,7 @@ def distinct(key: PRNGKeyArray, k: int, count: Any, capacity: int | None = None)
 
 
 def shuffled_positions(
-    key: PRNGKeyArray, positions: Int[Array, " n"], count: Any, needed: Any = True
+    key: PRNGKeyArray, positions: Int[Array, " n"], count: Array | int, needed: Array | bool = True
 ) -> Int[Array, " n"]:
     """Where a random order of 0..count-1 has these positions, without storing the order: O(n) in time and memory.
 

@@ -4,12 +4,10 @@ They have addresses (see `keys`), so that a number is the same whenever it is dr
 is quicker than a short one in each round.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from performative._base.client_axis import client_axes
 from performative._engine.client import draw_for_client
@@ -46,7 +44,7 @@ def draw_round(setup: Setup, theta: Theta, keys: RunKeys, round: Int[Array, ""])
     population = setup.problem.population
     arrays, rest = eqx.partition(population, eqx.is_array)
 
-    def one(rows: Any, client: Array) -> Draws:
+    def one(rows: PyTree, client: Array) -> Draws:
         mine = keys.of_client(round, client)
         return draw_for_client(setup.algorithm, eqx.combine(rows, rest), theta, mine, None)
 

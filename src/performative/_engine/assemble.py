@@ -6,6 +6,7 @@ from typing import Any
 import equinox
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._engine.chunk import RecordConfig, RunInputs
 from performative._engine.keys import NUMERICS
@@ -64,7 +65,7 @@ def _count(chunk: Chunk) -> int:
 
 
 def write_history(
-    fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, chunks: list[Chunk], state: Any,
+    fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, chunks: list[Chunk], state: PyTree,
     meta: dict[str, Any], first: dict[str, np.ndarray], setting: int | None = None,
 ) -> History:  # fmt: skip
     """Put the start in front, add totals up, name everything. `setting` picks one of a sweep's.

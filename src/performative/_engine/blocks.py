@@ -5,10 +5,11 @@ from typing import Any
 
 import jax
 from jax.api_util import flatten_axes
+from jaxtyping import PyTree
 
 
 def map_in_blocks(
-    function: Callable[..., Any], in_axes: Any, at_once: int | None, axis_size: int
+    function: Callable[..., Any], in_axes: PyTree, at_once: int | None, axis_size: int
 ) -> Callable[..., Any]:
     """jax.vmap(function, in_axes, axis_size=...), with at most `at_once` side by side; None for all.
 
@@ -18,12 +19,12 @@ def map_in_blocks(
     if not alone and (at_once is None or at_once >= axis_size):
         return jax.vmap(function, in_axes=in_axes, axis_size=axis_size)
 
-    def mapped(*args: Any) -> Any:
+    def mapped(*args: PyTree) -> PyTree:
         leaves, structure = jax.tree.flatten(args)
         axes = flatten_axes("map_in_blocks", structure, in_axes)
         varying = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
 
-        def one(rows: list[Any]) -> Any:
+        def one(rows: list[PyTree]) -> PyTree:
             row = iter(rows)
             mine = [leaf if axis is None else next(row) for leaf, axis in zip(leaves, axes, strict=True)]
             return function(*jax.tree.unflatten(structure, mine))

@@ -14,6 +14,7 @@ from performative.draws import WithReplacement
 from performative.facts import said
 from performative.history import History
 from performative.problem import Problem
+from performative.types import Theta
 
 # A run whose risk ends so many times above that of its start did not learn.
 _WORSE = 3.0
@@ -24,7 +25,7 @@ def caution_before(problem: Problem, algorithm: Algorithm) -> None:
     batch, rows = algorithm.batch, problem.population.rows
     most = None if rows is None else int(np.max(np.asarray(rows)))
     law, name = None if most is None else said(batch, "sampling", most), type(batch).__name__
-    if isinstance(law, WithReplacement) and law.n > law.rows:
+    if isinstance(law, WithReplacement) and law.rows is not None and law.n > law.rows:
         warn(
             "batch-exceeds-table",
             f"{name}({law.n}) draws {law.n} rows a step with replacement, from tables of at most {most} "
@@ -42,7 +43,7 @@ def judge(history: History) -> History:
 
 
 def caution_after(
-    history: History, problem: Problem, algorithm: Algorithm, start: Any, stable: Any, first_risk: Any,
+    history: History, problem: Problem, algorithm: Algorithm, start: Theta, stable: Theta, first_risk: Any,
 ) -> None:  # fmt: skip
     """Divergence, steps that are too long, updates that were left out, and runs in which nothing happened."""
     if "failed" in history.meta:
@@ -76,7 +77,7 @@ def _rate(algorithm: Algorithm) -> float:
     return float(algorithm.rate(jnp.zeros((), jnp.int32)))
 
 
-def _limit(problem: Problem, algorithm: Algorithm, start: Any, stable: Any) -> float | None:
+def _limit(problem: Problem, algorithm: Algorithm, start: Theta, stable: Theta) -> float | None:
     point = start if stable is None else stable
     try:
         return settling_rate(problem, algorithm, jax.tree.map(np.asarray, point), _rate(algorithm))
@@ -84,7 +85,7 @@ def _limit(problem: Problem, algorithm: Algorithm, start: Any, stable: Any) -> f
         return None
 
 
-def remedy(problem: Problem, algorithm: Algorithm, start: Any, stable: Any) -> str:
+def remedy(problem: Problem, algorithm: Algorithm, start: Theta, stable: Theta) -> str:
     """What to do about steps that are too long: the rate below which they settle, where it can be told."""
     rate, limit = _rate(algorithm), _limit(problem, algorithm, start, stable)
     near = "the start" if stable is None else "the stable point"

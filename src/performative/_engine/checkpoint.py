@@ -18,10 +18,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._base.describe import differences
 from performative._base.files import Damaged, digest_of, only_one, write_whole
 from performative.errors import check_counts, check_flags
+from performative.types import Unchecked
 
 # Names of our own: nothing else in the folder is ever removed or read.
 _ARRAYS = re.compile(r"(state|records)-\d{6}\.npz")
@@ -57,12 +59,12 @@ class Checkpoint:
         check_flags("run", resume=self.resume)
 
 
-def read_checkpoint(checkpoint: Any) -> Checkpoint | None:
+def read_checkpoint(checkpoint: Unchecked[str | os.PathLike[str] | Checkpoint | None]) -> Checkpoint | None:
     """A plain path is a folder."""
     return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
 
-def on_default_device(state: Any) -> Any:
+def on_default_device(state: PyTree) -> Any:
     return jax.tree.map(jax.numpy.asarray, state)
 
 
@@ -120,7 +122,7 @@ class RunFolder:
         return {"round": 0} if book is None else book["notes"]
 
     def load(
-        self, state: Any, put: Callable[[Any], Any] = on_default_device
+        self, state: PyTree, put: Callable[[PyTree], PyTree] = on_default_device
     ) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
         """State, chunks of records and notes of the last checkpoint; None where there is none.
 
@@ -153,7 +155,7 @@ class RunFolder:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
 
-    def save(self, state: Any, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
+    def save(self, state: PyTree, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
         """Write the chunks that are not on the disk yet, then the state, then the book that names them."""
         names = [f"records-{i:06d}.npz" for i in range(len(chunks))]
         known = (self.read_book() or {"digests": {}})["digests"]

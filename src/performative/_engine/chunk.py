@@ -1,6 +1,7 @@
 """The compiled inner loop: many rounds, many repeats, many settings, in one program."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from performative._engine.setup import Setup
 from performative._engine.sharding import lay_out, whole
 from performative._engine.simulated import federated_round
 from performative._engine.totals import Total
-from performative.types import Draws, State
+from performative.types import Draws, State, Theta
 
 # Numbers of a row that are written in one pass.
 _FEW = 32
@@ -82,13 +83,13 @@ def run_chunk(
     lead = 1 if fixed.settings is None else 2
     first = state.round[(0,) * lead]
 
-    def once(state: State, look: Any, ahead: Ahead) -> tuple[State, Any]:
+    def once(state: State, look: PyTree, ahead: Ahead) -> tuple[State, Any]:
         """A round, and what `look(setup, after, report)` makes of it."""
         now = state.round[(0,) * lead]
         drawn = jax.tree.map(lambda leaf: leaf[now - ahead.first], ahead.drawn)
 
-        def repeats(setup: Setup, state: State, drawn: Any) -> Any:
-            def one(keys: Any, state: State, drawn: Any) -> Any:
+        def repeats(setup: Setup, state: State, drawn: PyTree) -> Any:
+            def one(keys: PyTree, state: State, drawn: PyTree) -> Any:
                 after, report = federated_round(setup, state, keys, watch.executor, drawn)
                 return after, look(setup, after, report)
 
@@ -107,7 +108,7 @@ def run_chunk(
         if watch.every == 1:
             return once(state, row, ahead)
 
-        def again(_: Any, carry: Any) -> Any:
+        def again(_: PyTree, carry: PyTree) -> Any:
             state, before = carry
             state, more = once(state, totals, ahead)
             return state, add_totals(before, more)
@@ -118,7 +119,9 @@ def run_chunk(
         state, last = once(state, row, ahead)
         return state, last | {"totals": add_totals(before, last["totals"])}
 
-    def rows(start: Any, stop: Any, carry: tuple[State, RecordBuffer], ahead: Ahead) -> tuple[State, RecordBuffer]:
+    def rows(
+        start: Array | int, stop: Array | np.ndarray | int, carry: tuple[State, RecordBuffer], ahead: Ahead
+    ) -> tuple[State, RecordBuffer]:
         """Rows start, ..., stop - 1 of the books. A traced count: one compilation serves chunks of every length."""
 
         def body(i: Array, carry: tuple[State, RecordBuffer]) -> tuple[State, RecordBuffer]:
@@ -197,7 +200,7 @@ def _line(numbers: list[Array]) -> Array:
     return line
 
 
-def rows_ahead(fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, keys: Any, lead: int) -> int:
+def rows_ahead(fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, keys: PyTree, lead: int) -> int:
     """Rows of the books whose random numbers are drawn at once; 1 where every round draws its own."""
     if span.secrets is not None or not can_draw_ahead(fixed.setup, state, watch.executor):
         return 1
@@ -205,7 +208,7 @@ def rows_ahead(fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordCon
     return rounds_ahead(one) // watch.every
 
 
-def draw_ahead(fixed: RunInputs, theta: Any, keys: Any, rounds: Int[Array, " R"], lead: int) -> Draws:
+def draw_ahead(fixed: RunInputs, theta: Theta, keys: PyTree, rounds: Int[Array, " R"], lead: int) -> Draws:
     """The numbers of these rounds: axes of rounds, of settings where there are several, of repeats, then clients."""
     shape = jax.tree.map(lambda leaf: leaf[(0,) * lead], theta)
 
@@ -218,7 +221,7 @@ def draw_ahead(fixed: RunInputs, theta: Any, keys: Any, rounds: Int[Array, " R"]
     return jax.vmap(of)(rounds)
 
 
-def over_settings(function: Any, fixed: RunInputs, *args: Any) -> Any:
+def over_settings(function: Callable[..., PyTree], fixed: RunInputs, *args: PyTree) -> PyTree:
     """function(setup, *args), mapped over the settings of a sweep where there is one.
 
     Leaves that differ between settings have a leading axis, all others are shared.
@@ -227,7 +230,7 @@ def over_settings(function: Any, fixed: RunInputs, *args: Any) -> Any:
         return function(fixed.setup, *args)
     arrays, rest = eqx.partition(fixed.setup, eqx.is_array)
 
-    def one(arrays: Any, *args: Any) -> Any:
+    def one(arrays: PyTree, *args: PyTree) -> PyTree:
         return function(eqx.combine(arrays, rest), *args)
 
     axes = (fixed.axes, *(0 for _ in args))

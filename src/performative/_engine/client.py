@@ -1,26 +1,28 @@
 """What one client does in one round. The same function serves simulation and a live federation."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from performative._engine.compute import ALL_AT_ONCE, Compute
 from performative._engine.keys import ClientKeys
 from performative._engine.unroll import unrolled
 from performative.algorithm import Algorithm
 from performative.errors import check_like
+from performative.populations import AbstractPopulation
 from performative.populations.base import collect
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Draws, Local, Upload, masked_mean
+from performative.types import Broadcast, ClientMemory, Draws, Local, Theta, Upload, masked_mean
 
 # Random numbers of one client's step from which on it pays to write them down.
 _MANY = 1024
 
 
-def init_client(problem: Problem, algorithm: Algorithm, population: Any, theta: Any) -> ClientMemory:
+def init_client(problem: Problem, algorithm: Algorithm, population: AbstractPopulation, theta: Theta) -> ClientMemory:
     """The memory of one client, when theta is the first model that the world sees."""
     return ClientMemory(
         world=population.init(theta, problem.loss),
@@ -33,7 +35,7 @@ def init_client(problem: Problem, algorithm: Algorithm, population: Any, theta: 
 def client_round(
     problem: Problem,
     algorithm: Algorithm,
-    population: Any,
+    population: AbstractPopulation,
     broadcast: Broadcast,
     memory: ClientMemory,
     keys: ClientKeys,
@@ -64,12 +66,12 @@ def client_round(
     asks_loss = asks_loss or algorithm.participation.requires_loss
     known: dict[str, int] = {}  # counts that need not go through the loop
 
-    def local(theta: Any, world: Any, e: Array, rate: Array) -> Local:
+    def local(theta: Theta, world: PyTree, e: Array, rate: Array) -> Local:
         deployed = theta if deploy.each_step else broadcast.deployed
         clock = broadcast.clock + e
         return Local(training_loss, population, world, deployed, broadcast, clock, rate, client, expected)
 
-    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
+    def step(carry: PyTree, inputs: PyTree) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry
         e, rate, step_noise, step_mask, step_extra = inputs
         step_noise = jax.tree.map(lambda row, shape: row.reshape(shape.shape), step_noise, shapes)
@@ -131,7 +133,12 @@ def client_round(
 
 
 def draw_for_client(
-    algorithm: Algorithm, population: Any, theta: Any, keys: ClientKeys, memory: Any, drawn: Draws | None = None
+    algorithm: Algorithm,
+    population: AbstractPopulation,
+    theta: Theta,
+    keys: ClientKeys,
+    memory: PyTree,
+    drawn: Draws | None = None,
 ) -> Draws:
     """All random numbers of one client's round. No part sees more of the model than its shape."""
     blank, drawn = jax.tree.map(jnp.zeros_like, theta), Draws() if drawn is None else drawn
@@ -146,7 +153,7 @@ def draw_for_client(
 def effective_step(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:
     """How far the local model would have gone, had every gradient been 1. Where nobody asks, it is not computed."""
 
-    def step(carry: Any, e: Array) -> tuple[Any, None]:
+    def step(carry: PyTree, e: Array) -> tuple[Any, None]:
         gone, inside = carry
         unit, after = algorithm.estimator.step_response(gone, inside)
         rate = algorithm.eta(broadcast.clock + e)
@@ -158,7 +165,9 @@ def effective_step(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, 
     return jax.lax.scan(step, start, jnp.arange(algorithm.steps, dtype=jnp.int32))[0][0]
 
 
-def _written_step(step: Any, start: Any, inputs: Any, round: Int[Array, ""]) -> tuple[Any, Any]:
+def _written_step(
+    step: Callable[..., tuple[PyTree, PyTree]], start: PyTree, inputs: PyTree, round: Int[Array, ""]
+) -> tuple[Any, Any]:
     """step(start, inputs of the only step), after its random numbers have been written to memory.
 
     Left to itself the compiler works them out anew in each pass over the samples. It cannot where they are looked up
@@ -167,7 +176,7 @@ def _written_step(step: Any, start: Any, inputs: Any, round: Int[Array, ""]) -> 
     e, rate, noise, *rest = jax.tree.map(lambda leaf: leaf[0], inputs)
     longer = jax.tree.map(lambda row: jnp.concatenate([row, row[:1]]), noise)
 
-    def once(i: Array, last: Any) -> Any:
+    def once(i: Array, last: PyTree) -> Any:
         rows = jax.tree.map(lambda row: jax.lax.dynamic_slice(row, (i,), (row.shape[0] - 1,)), longer)
         return step(last[0], (e, rate, rows, *rest))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 
 class Compiled:
@@ -22,15 +23,15 @@ class Compiled:
         self._words = words
         self._last: tuple[weakref.ref[Any], tuple[Any, ...], list[Any], _Rest] | None = None
 
-        def call(rest: _Rest, arrays: list[Any], *args: Any) -> Any:
+        def call(rest: _Rest, arrays: list[PyTree], *args: PyTree) -> PyTree:
             return function(rest.whole(arrays), *args, *rest.words)
 
         self._jitted: Any = jax.jit(call, static_argnums=0, donate_argnums=() if donate is None else (donate + 1,))
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: PyTree) -> PyTree:
         return self._jitted(*self._apart(*args))
 
-    def lower(self, *args: Any) -> Any:
+    def lower(self, *args: PyTree) -> PyTree:
         """As `jax.jit` does it: what would be compiled."""
         return self._jitted.lower(*self._apart(*args))
 
@@ -39,7 +40,7 @@ class Compiled:
         """How many have been compiled."""
         return int(self._jitted._cache_size())
 
-    def _apart(self, fixed: Any, *args: Any) -> tuple[Any, ...]:
+    def _apart(self, fixed: PyTree, *args: PyTree) -> tuple[PyTree, ...]:
         cut = len(args) - self._words
         arrays, words = args[:cut], args[cut:]
         last = self._last
@@ -69,11 +70,11 @@ class _Rest:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, _Rest) and self._facts == other._facts)
 
-    def whole(self, arrays: list[Any]) -> Any:
+    def whole(self, arrays: list[PyTree]) -> Any:
         structure, leaves, _ = self._facts
         there = iter(arrays)
         return jax.tree.unflatten(structure, [next(there) if leaf is None else leaf for leaf in leaves])
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: PyTree) -> bool:
     return isinstance(leaf, (jax.Array, np.ndarray, np.generic))

@@ -5,6 +5,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from performative._engine.products import AsProducts
 from performative.types import Loss, Theta
@@ -57,13 +59,13 @@ class InHalf(eqx.Module):
 
     inner: Loss
 
-    def __call__(self, theta: Theta, z: Any) -> jax.Array:
+    def __call__(self, theta: Theta, z: PyTree) -> jax.Array:
         precise = jax.tree.leaves(theta)[0].dtype
         return self.inner(*_cast((theta, z), jnp.bfloat16)).astype(precise)
 
 
-def _cast(tree: Any, dtype: Any) -> Any:
-    def cast(leaf: Any) -> Any:
+def _cast(tree: PyTree, dtype: DTypeLike) -> Any:
+    def cast(leaf: PyTree) -> Any:
         return leaf.astype(dtype) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
 
     return jax.tree.map(cast, tree)

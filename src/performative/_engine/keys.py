@@ -7,13 +7,14 @@ rounds are cut into chunks.
 """
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.extend.random import define_prng_impl
 from jaxtyping import Array, Int, PRNGKeyArray, UInt
+
+from performative.types import ArrayLike
 
 # Goes up when trajectories change: results of different numbers cannot be compared bit by bit.
 NUMERICS = 2
@@ -47,7 +48,7 @@ def _random_bits(key: UInt[Array, " 3"], width: int, shape: tuple[int, ...]) -> 
     return first.astype({8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32}[width])
 
 
-def _derive(key: UInt[Array, " 3"], number: Any) -> UInt[Array, "..."]:
+def _derive(key: UInt[Array, " 3"], number: ArrayLike) -> UInt[Array, "..."]:
     counter = jnp.asarray(number).astype(jnp.uint32)
     first, second = _cipher(key[0] ^ jnp.uint32(_DERIVED), key[1], key[2], counter)
     return jnp.stack([first, second, jnp.zeros_like(first)], axis=-1)
@@ -103,12 +104,12 @@ def run_keys(key: PRNGKeyArray) -> RunKeys:
     return RunKeys(*jax.random.split(key, 5))
 
 
-def _of_round(key: PRNGKeyArray, round: Any) -> UInt[Array, " 2"]:
+def _of_round(key: PRNGKeyArray, round: ArrayLike) -> UInt[Array, " 2"]:
     """The words of a round's key: once a round, for all clients."""
     words = jax.random.key_data(key)
     return jnp.stack(_cipher(words[0], words[1], jnp.asarray(round).astype(jnp.uint32), jnp.uint32(0)))
 
 
-def _addressed(words: UInt[Array, " 2"], client: Any) -> PRNGKeyArray:
+def _addressed(words: UInt[Array, " 2"], client: ArrayLike) -> PRNGKeyArray:
     whole = jnp.concatenate([words, jnp.asarray(client).astype(jnp.uint32)[None]])
     return jax.random.wrap_key_data(whole, impl=ADDRESSED)

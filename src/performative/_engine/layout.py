@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from performative._base.client_axis import take_clients
 from performative._engine.client import client_round
@@ -18,6 +19,7 @@ from performative._engine.products import has_convolutions
 from performative._engine.round import open_round
 from performative._engine.setup import Setup, init_state
 from performative.batches import AbstractBatch
+from performative.populations import AbstractPopulation
 from performative.types import Theta
 
 # Below this many numbers in the model and samples in a round nothing is worth a look: tracing would cost more.
@@ -116,7 +118,7 @@ def measure_footprint(setup: Setup, start: Theta, copies: int) -> Footprint:
     _, broadcast, _ = eqx.filter_eval_shape(open_round, setup, state, keys)
     arrays, rest = eqx.partition(setup.problem.population, eqx.is_array)
 
-    def one(arrays: Any, memory: Any, keys: Any, broadcast: Any) -> Any:
+    def one(arrays: PyTree, memory: PyTree, keys: PyTree, broadcast: PyTree) -> PyTree:
         client = jnp.zeros((), jnp.int32)
         population = take_clients(eqx.combine(arrays, rest), client)[0]
         mine = jax.tree.map(lambda leaf: leaf[0], memory)
@@ -147,7 +149,7 @@ def _fewer(at_once: int | None, cohort: int) -> int | None:
     return None if at_once is None or at_once >= cohort else at_once
 
 
-def _batch_size(batch: AbstractBatch, population: Any) -> int:
+def _batch_size(batch: AbstractBatch, population: AbstractPopulation) -> int:
     """Samples a step, at most."""
     size = getattr(batch, "n", getattr(batch, "n_max", population.capacity))
     return int(size or 1)
@@ -157,7 +159,7 @@ def _convolves(setup: Setup, start: Theta) -> bool:
     """Whether the loss of a sample has convolutions."""
     arrays, rest = eqx.partition(setup.problem.population, eqx.is_array)
 
-    def one(arrays: Any, theta: Any) -> Any:
+    def one(arrays: PyTree, theta: Theta) -> Any:
         population = take_clients(eqx.combine(arrays, rest), jnp.zeros((), jnp.int32))[0]
         world = population.init(theta, setup.problem.loss)
         noise = jax.tree.map(lambda leaf: leaf[0], population.draw(jax.random.key(0), (1,), theta))

@@ -13,10 +13,11 @@ from performative.callbacks.news import News
 from performative.history import History
 from performative.privacy.promise import BOOK, Privacy
 from performative.problem import Problem
+from performative.types import Theta
 
 
 def read_ledger(
-    privacy: Any, problem: Problem, algorithm: Algorithm, books: RunFolder | None, theta: Any = None,
+    privacy: Any, problem: Problem, algorithm: Algorithm, books: RunFolder | None, theta: Theta = None,
     unseen_rows: bool = False, seen: tuple[str, ...] = (),
 ) -> Any:  # fmt: skip
     """The books of privacy, with what an earlier part of the run has spent; None where none are kept.

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
 from performative._engine.chunk import ChunkSpec, RecordConfig, RunInputs
 from performative._engine.executors import AbstractExecutor, Loop
@@ -47,5 +48,5 @@ def loop_chunk(
     return jax.tree.map(_stack, *states), jax.tree.map(_stack, *books)
 
 
-def _stack(*leaves: Any) -> Any:
+def _stack(*leaves: PyTree) -> Any:
     return jnp.stack(leaves)

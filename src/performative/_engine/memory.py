@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 from jax.extend.core import Literal
+from jaxtyping import PyTree
 
 # Results that a compiler writes down. All others it works out where they are read, unless many read them.
 _WRITTEN = {
@@ -15,7 +16,7 @@ _WRITTEN = {
 }  # fmt: skip
 
 
-def bytes_of(tree: Any) -> int:
+def bytes_of(tree: PyTree) -> int:
     """Bytes of all arrays (or shapes) of a tree."""
     leaves = (leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)

@@ -1,7 +1,5 @@
 """The numbers that a run records by itself: metrics, as a user's own are."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,8 +8,8 @@ from jaxtyping import Array, Float
 from performative._engine.cohorts import broken_rows, present
 from performative._engine.totals import Total, sum_of
 from performative.aggregators import weighted_sum
-from performative.record import Metric, Record
-from performative.types import Cohort, Theta, Upload, masked_mean, squared_norm
+from performative.record import Metric, Record, View
+from performative.types import Cohort, Theta, Unchecked, Upload, masked_mean, squared_norm
 
 
 class DistanceTo(eqx.Module):
@@ -19,7 +17,7 @@ class DistanceTo(eqx.Module):
 
     point: Theta
 
-    def __call__(self, view: Any) -> Array:
+    def __call__(self, view: Unchecked[View]) -> Array:
         return jnp.sqrt(squared_norm(jax.tree.map(jnp.subtract, view.theta, self.point)))
 
 
@@ -33,31 +31,31 @@ def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
     return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
 
 
-def consensus(view: Any) -> Array:
+def consensus(view: Unchecked[View]) -> Array:
     return consensus_error(view.cohort, view.upload)
 
 
-def server_levels(view: Any) -> dict[str, Array]:
+def server_levels(view: Unchecked[View]) -> dict[str, Array]:
     """The aggregator's own."""
     aggregator = view.algorithm.aggregator
     return aggregator.levels(view.upload.to_aggregate(), view.cohort, view.weights, view.server.before.aggregator)
 
 
-def world_metrics(view: Any) -> dict[str, Array]:
+def world_metrics(view: Unchecked[View]) -> dict[str, Array]:
     """How clients' worlds moved, in the mean over those who were heard."""
     return masked_mean(view.upload.world_metrics, view.cohort.active)
 
 
-def elapsed(view: Any) -> Array:
+def elapsed(view: Unchecked[View]) -> Array:
     return view.time
 
 
-def uploads(view: Any) -> Total:
+def uploads(view: Unchecked[View]) -> Total:
     """Of all who were asked, also those whose update was left out."""
     return sum_of(present(view.asked).astype(jnp.int32), view.time.dtype)
 
 
-def client_counts(view: Any) -> dict[str, Total]:
+def client_counts(view: Unchecked[View]) -> dict[str, Total]:
     """What estimators and channels count, of all who were asked."""
     here = present(view.asked)
     return {
@@ -66,7 +64,7 @@ def client_counts(view: Any) -> dict[str, Total]:
     }
 
 
-def nonfinite_updates(view: Any) -> Array:
+def nonfinite_updates(view: Unchecked[View]) -> Array:
     return broken_rows(view.asked, view.upload)[1]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from performative._base.messages import warn
 from performative._engine.checkpoint import Checkpoint, read_checkpoint
@@ -105,13 +106,13 @@ def repeat_keys(seed: int, repeats: int) -> Any:
     return _fold_repeats(jax.random.key(int(seed)), repeats)
 
 
-def check_seed(seed: Any) -> None:
+def check_seed(seed: object) -> None:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1; got {seed!r}.")
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _fold_repeats(key: Any, repeats: int) -> Any:
+def _fold_repeats(key: Array, repeats: int) -> Any:
     return jax.vmap(lambda r: jax.random.fold_in(key, r))(jnp.arange(repeats))
 
 

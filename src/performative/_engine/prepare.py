@@ -2,22 +2,28 @@
 
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike as Number
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from performative._base.client_axis import client_axes
 from performative.algorithm import Algorithm
 from performative.errors import check_finite
 from performative.problem import Problem
+from performative.schedules import Schedule
 from performative.tables.fitted import is_fitted_model
-from performative.types import Theta, as_numbers
+from performative.types import Theta, Unchecked, as_numbers
+
+Tree = TypeVar("Tree")
 
 
-def on_device(tree: Any, dtype: Any, put: Callable[..., jax.Array] | None = None) -> Any:
+def on_device(tree: Tree, dtype: DTypeLike, put: Callable[..., jax.Array] | None = None) -> Tree:
     """Arrays and numbers as JAX arrays; floating ones in the precision of the run. `put` moves one of them."""
     leaves, structure = jax.tree.flatten(tree)
     places = [i for i, leaf in enumerate(leaves) if _is_number(leaf)]
@@ -30,24 +36,24 @@ def on_device(tree: Any, dtype: Any, put: Callable[..., jax.Array] | None = None
     return jax.tree.unflatten(structure, leaves)
 
 
-def _is_number(leaf: Any) -> bool:
+def _is_number(leaf: object) -> bool:
     """Numbers and arrays of them; keys and truth values are left as they are."""
     if isinstance(leaf, bool) or not isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array)):
         return False
     return not (isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def _is_floating(leaf: Any) -> bool:
+def _is_floating(leaf: Number) -> bool:
     return bool(jnp.issubdtype(jnp.result_type(leaf), jnp.floating))
 
 
-def _cast(leaf: Any, dtype: Any) -> Any:
+def _cast(leaf: Any, dtype: DTypeLike) -> Any:
     if isinstance(leaf, jax.Array):
         return leaf.astype(dtype) if _is_floating(leaf) else leaf
     return np.asarray(leaf, dtype) if _is_floating(leaf) else np.asarray(leaf, jnp.result_type(leaf))
 
 
-def read_theta(problem: Problem, theta: Any, dtype: Any, name: str = "theta") -> Theta:
+def read_theta(problem: Problem, theta: Any, dtype: DTypeLike, name: str = "theta") -> Theta:
     """The start: None for zeros, numbers, any pytree of arrays, or a fitted scikit-learn linear classifier."""
     shape = problem.population.model_shape()
     if theta is None:
@@ -97,14 +103,14 @@ def check_fit(problem: Problem, theta: Theta, name: str = "theta") -> None:
         return
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def sample(rows: Any) -> Any:
+    def sample(rows: PyTree) -> PyTree:
         population = eqx.combine(rows, rest)
         world = population.init(theta, problem.loss)
         noise = population.draw(jax.random.key(0), (1,), theta)
         one = jax.tree.map(lambda leaf: leaf[0], noise)
         return population.sample(one, world, theta)
 
-    def each(function: Any) -> Any:
+    def each(function: Callable[[PyTree], PyTree]) -> PyTree:
         return jax.eval_shape(jax.vmap(function, in_axes=(client_axes(arrays),), axis_size=problem.clients), arrays)
 
     z = None
@@ -126,7 +132,7 @@ def check_fit(problem: Problem, theta: Theta, name: str = "theta") -> None:
     _FITTING.add(seen)
 
 
-def _misfit(error: Exception, problem: Problem, z: Any) -> str:
+def _misfit(error: Exception, problem: Problem, z: PyTree) -> str:
     """Which of the three does not fit: in our words for our parts, in Python's for a user's own."""
     *_, last = traceback.walk_tb(error.__traceback__)
     loss = getattr(problem.loss, "__name__", type(problem.loss).__name__)
@@ -176,7 +182,7 @@ def check_rows(problem: Problem, algorithm: Algorithm) -> None:
     algorithm.batch.check(None if rows is None else int(np.min(rows)))
 
 
-def check_owners(problem: Any, algorithm: Any) -> None:
+def check_owners(problem: Unchecked[Problem], algorithm: Unchecked[Algorithm]) -> None:
     """Refuse what is not a problem or not an algorithm."""
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
@@ -187,7 +193,7 @@ def check_owners(problem: Any, algorithm: Any) -> None:
         )
 
 
-def check_schedule(rate: Any) -> None:
+def check_schedule(rate: Schedule) -> None:
     """A schedule of the user's own must give one number for the count of local steps."""
     try:
         shape = jax.eval_shape(lambda t: jnp.asarray(rate(t)), jnp.asarray(0)).shape

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
-from jaxtyping import Array
+from jax.typing import DTypeLike
+from jaxtyping import Array, PyTree
 
 from performative._base.describe import describe
 from performative._engine.checkpoint import RunFolder
@@ -24,7 +25,7 @@ def from_all(value: int) -> list[int]:
     return [int(v) for v in multihost_utils.process_allgather(np.asarray(value, np.int32))]
 
 
-def agree(what: str, value: Any, advice: str) -> None:
+def agree(what: str, value: object, advice: str) -> None:
     """Refuse to go on where processes differ: they would wait for each other for ever."""
     told = from_all(zlib.crc32(json.dumps(describe(value)).encode()) >> 1)
     others = sum(other != told[jax.process_index()] for other in told)
@@ -41,14 +42,16 @@ class Fetched:
     def __init__(self, leaf: Array, shape: tuple[int, ...]):
         self.leaf, self.shape, self.dtype = leaf, shape, leaf.dtype
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         leaf = self.leaf
         if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
             leaf = multihost_utils.process_allgather(leaf, tiled=True)
         return np.asarray(leaf, dtype)[tuple(map(slice, self.shape))]
 
 
-def save_once(books: RunFolder, state: Any, chunks: Any, notes: dict[str, Any], mesh: Mesh | None) -> None:
+def save_once(
+    books: RunFolder, state: PyTree, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any], mesh: Mesh | None
+) -> None:
     """Write a checkpoint. Of several processes the first one writes, and none goes on before it is there."""
     if not several(mesh) or jax.process_index() == 0:
         books.save(state, chunks, notes)

@@ -75,7 +75,7 @@ def _hold_the_same(one: types.FunctionType, other: types.FunctionType) -> bool:
     return len(mine) == len(others) and all(_is_same(a, b) for a, b in zip(mine, others, strict=True))
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: types.CellType, other: types.CellType) -> bool:
     """Whether two cells hold the same thing; plain numbers and text may be equal, all else must be identical."""
     try:
         a, b = one.cell_contents, other.cell_contents

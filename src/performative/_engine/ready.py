@@ -21,6 +21,7 @@ from performative.algorithm import Algorithm
 from performative.errors import check_finite, check_like
 from performative.problem import Problem
 from performative.record import Record
+from performative.types import Theta
 
 
 class Ready(NamedTuple):
@@ -32,7 +33,7 @@ class Ready(NamedTuple):
 
 
 def make_ready(
-    problem: Problem, algorithm: Algorithm, theta: Any, clock: Clock, record: Record, precision: Any,
+    problem: Problem, algorithm: Algorithm, theta: Theta, clock: Clock, record: Record, precision: Any,
     mesh: Mesh | None = None,
 ) -> Ready:  # fmt: skip
     """The setup with all that is recorded, and the start."""
@@ -73,7 +74,7 @@ def about(algorithm: Algorithm, seed: int | None, setup: Setup, seconds: float, 
     }
 
 
-def find_points(problem: Problem, start: Any, record: Record) -> dict[str, Any]:
+def find_points(problem: Problem, start: Theta, record: Record) -> dict[str, Any]:
     """Points to measure distances to: those given, else closed forms where the population has them."""
     weights, stable, optimal = problem.client_weights, record.stable, record.optimal
     if stable is None:
@@ -93,7 +94,7 @@ def find_points(problem: Problem, start: Any, record: Record) -> dict[str, Any]:
     return {"stable": stable, "optimal": optimal}
 
 
-def _inside(problem: Problem, point: Any) -> Any:
+def _inside(problem: Problem, point: Theta) -> Any:
     """A closed form, None where it lies outside of the domain: there it is not the point that training goes to."""
     if point is None or problem.domain is None:
         return point

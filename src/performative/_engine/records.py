@@ -12,7 +12,7 @@ from performative._engine.cohorts import present
 from performative._engine.setup import Setup
 from performative._engine.totals import Total, as_total, is_total
 from performative.record import Change, Metric, Published, Unseen, View
-from performative.types import Cohort, State, Upload, squared_norm
+from performative.types import Cohort, State, Theta, Upload, squared_norm
 
 _PRIVACY = (
     "with privacy= a metric sees published models only (theta, deployed, round). Declare it "
@@ -70,7 +70,7 @@ def add_totals(one: dict[str, Total], other: dict[str, Total]) -> dict[str, Tota
     return jax.tree.map(operator.add, one, other, is_leaf=is_total)
 
 
-def levels_at_start(setup: Setup, theta: Any) -> dict[str, Array]:
+def levels_at_start(setup: Setup, theta: Theta) -> dict[str, Array]:
     """Levels before the first round, of those that look at the model alone; others have no value yet."""
     found: dict[str, Array] = {}
     view = Published(theta, theta, jnp.zeros((), jnp.int32), _BEFORE)

@@ -1,15 +1,13 @@
 """Expected losses: what the learner believes (decoupled) and what it gets (performative)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from performative._base.client_axis import client_axes
 from performative.problem import Problem
-from performative.types import Theta, World
+from performative.types import Noise, Theta
 
 # Draws a client where an expectation has no exact rule.
 NODES = 2048
@@ -21,7 +19,7 @@ _SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
 
 
 def client_risks(
-    problem: Problem, theta: Theta, deployed: Theta, world: World = None, nodes: int = NODES, every: int = 1
+    problem: Problem, theta: Theta, deployed: Theta, world: PyTree = None, nodes: int = NODES, every: int = 1
 ) -> Float[Array, " N"]:
     """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
 
@@ -32,7 +30,7 @@ def client_risks(
     """
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def one(rows: Any, world: Any) -> Array:
+    def one(rows: PyTree, world: PyTree) -> Array:
         population = eqx.combine(rows, rest)
         here = population.settle(deployed, problem.loss) if world is None else world
         noise, share = population.quadrature_within(here, deployed, nodes)
@@ -40,7 +38,7 @@ def client_risks(
             noise, share = jax.tree.map(lambda leaf: leaf[::every], noise), share[::every]
             share = share / jnp.sum(share)
 
-        def of_sample(u: Any) -> Array:
+        def of_sample(u: Noise) -> Array:
             return problem.loss(theta, population.sample(u, here, deployed))
 
         each = jax.vmap(of_sample)(noise) if few == count else jax.lax.map(of_sample, noise, batch_size=few)
@@ -79,7 +77,7 @@ def shape_of_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> tup
     """Samples a client that its expectation is taken over, and the numbers in one of them."""
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def first(rows: Any) -> Any:
+    def first(rows: PyTree) -> PyTree:
         population = eqx.combine(rows, rest)
         world = population.settle(deployed, problem.loss)
         noise, share = population.quadrature_within(world, deployed, nodes)
@@ -95,7 +93,7 @@ def decoupled_risk(
     weights: Float[Array, " N"],
     theta: Theta,
     deployed: Theta,
-    world: World = None,
+    world: PyTree = None,
     nodes: int = NODES,
     every: int = 1,
 ) -> Float[Array, ""]:
@@ -103,5 +101,5 @@ def decoupled_risk(
     return jnp.sum(weights * client_risks(problem, theta, deployed, world, nodes, every))
 
 
-def _is_none(leaf: Any) -> bool:
+def _is_none(leaf: object) -> bool:
     return leaf is None

@@ -1,13 +1,11 @@
 """Risks along a run, measured between chunks on a fixed subset of clients."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.client_axis import client_axes, take_rows
 from performative._engine.blocks import map_in_blocks
@@ -17,7 +15,7 @@ from performative._engine.risk import client_risks
 from performative._engine.setup import Setup
 from performative._engine.sharding import filled, over_devices, whole
 from performative.problem import Problem
-from performative.types import State, Theta, World
+from performative.types import State, Theta
 
 # Up to this many clients all are measured; beyond, as many are drawn once in proportion to their weights.
 _CLIENTS = 256
@@ -69,7 +67,7 @@ def measure_risks(
     return whole(over_settings(repeats, fixed, state), fixed.setup.mesh)
 
 
-def _risks(part: Problem, theta: Theta, deployed: Theta, world: World, mesh: Mesh | None) -> Float[Array, " K"]:
+def _risks(part: Problem, theta: Theta, deployed: Theta, world: PyTree, mesh: Mesh | None) -> Float[Array, " K"]:
     """`client_risks`, on a mesh of each device's clients by themselves."""
     if mesh is None:
         return client_risks(part, theta, deployed, world, _NODES)
@@ -77,7 +75,7 @@ def _risks(part: Problem, theta: Theta, deployed: Theta, world: World, mesh: Mes
 
     bare = eqx.tree_at(lambda p: p.population, part, None)
 
-    def own(bare: Problem, rows: Any, theta: Theta, deployed: Theta, world: World) -> Array:
+    def own(bare: Problem, rows: PyTree, theta: Theta, deployed: Theta, world: PyTree) -> Array:
         here = eqx.tree_at(lambda p: p.population, bare, eqx.combine(rows, rest), is_leaf=lambda node: node is None)
         return client_risks(here, theta, deployed, world, _NODES)
 

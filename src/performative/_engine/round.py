@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import client_axes, take_clients, take_rows
 from performative._engine.cohorts import reject_broken, spread_out, where_rows
@@ -18,10 +18,10 @@ from performative._engine.sharding import map_rows
 from performative._engine.totals import add_at, as_total
 from performative.errors import check_like
 from performative.participation import Selection
-from performative.types import Broadcast, ClientMemory, Cohort, Memory, ServerMemory, State, Upload
+from performative.types import Broadcast, ClientMemory, Cohort, Loss, ServerMemory, State, Theta, Upload
 
 
-def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, Memory]:
+def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, PyTree]:
     """The server chooses the cohort and says what it has to say."""
     algorithm, server = setup.algorithm, keys.of_server(state.round)
     measure = functools.partial(measure_losses, setup, state)
@@ -33,7 +33,7 @@ def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broad
     return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size), chosen
 
 
-def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: int | None = None) -> Array:
+def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: int | None = None) -> Array:
     """The loss of each of these clients at the server's model, on data as they respond to the model last deployed.
 
     Exact (over a table, or the nodes of a law) where `samples` is None.
@@ -42,7 +42,7 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Any, samples: in
     rows, axes = take_clients(problem.population, ids)
     arrays, rest = eqx.partition(rows, eqx.is_array)
 
-    def one(rows: Any, client: Array, world: Any) -> Array:
+    def one(rows: PyTree, client: Array, world: PyTree) -> Array:
         population = eqx.combine(rows, rest)
         if samples is None:
             noise, share = population.quadrature_within(world, deployed, NODES)
@@ -66,7 +66,7 @@ def move_absent_worlds(
     arrays, rest = eqx.partition(population, eqx.is_array)
     loss, N = setup.compute.loss(setup.problem.loss), jax.tree.leaves(before.world)[0].shape[0]
 
-    def one(deployed: Any, loss: Any, rows: Any, world: Any) -> Any:
+    def one(deployed: Theta, loss: Loss, rows: PyTree, world: PyTree) -> Any:
         return eqx.combine(rows, rest).deploy(world, deployed, loss)
 
     shared, lead = eqx.Partial(one, broadcast.deployed, loss), (client_axes(arrays), 0)
@@ -84,7 +84,7 @@ def close_round(
     broadcast: Broadcast,
     upload: Upload,
     clients: ClientMemory,
-    chosen: Memory,
+    chosen: PyTree,
 ) -> tuple[State, Report]:
     """The aggregator turns uploads into a move."""
     algorithm, problem = setup.algorithm, setup.problem

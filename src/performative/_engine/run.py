@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import PyTree
 
 from performative._base.describe import describe
 from performative._base.messages import coded, tell, warn
@@ -35,6 +37,7 @@ from performative.history import History
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import RISK_POINTS, Record
+from performative.types import Theta
 
 # A run whose data and memory alone are this many times what is free is not begun.
 _FAR_TOO_MUCH = 2
@@ -44,7 +47,7 @@ def run(
     problem: Problem,
     algorithm: Algorithm,
     rounds: int,
-    theta: Any = None,
+    theta: Theta = None,
     seed: int = 0,
     repeats: int = 1,
     *,
@@ -86,7 +89,7 @@ def run(
 
 
 def _run(
-    problem: Problem, algorithm: Algorithm, rounds: int, theta: Any, seed: int, repeats: int, privacy: Any,
+    problem: Problem, algorithm: Algorithm, rounds: int, theta: Theta, seed: int, repeats: int, privacy: Any,
     options: Options, stack: contextlib.ExitStack,
 ) -> History:  # fmt: skip
     """Prepare, drive, write the history."""
@@ -145,7 +148,9 @@ def _run(
     return history if ledger is None else add_ledger(history, ledger, rounds, wanted)
 
 
-def _lay_out(setup: Setup, start: Any, repeats: int, options: Options, mesh: Any) -> tuple[Setup, Footprint | None]:
+def _lay_out(
+    setup: Setup, start: Theta, repeats: int, options: Options, mesh: Mesh | None
+) -> tuple[Setup, Footprint | None]:
     """The setup with its compute chosen; refused where it cannot fit."""
     at_once = options.clients_at_once
     compute, footprint = choose_compute(setup, start, repeats, at_once, half=options.half)
@@ -159,8 +164,8 @@ def _lay_out(setup: Setup, start: Any, repeats: int, options: Options, mesh: Any
 
 
 def _identity(
-    problem: Problem, algorithm: Algorithm, start: Any, seed: int, repeats: int, watch: RecordConfig, options: Options,
-    setup: Setup,
+    problem: Problem, algorithm: Algorithm, start: Theta, seed: int, repeats: int, watch: RecordConfig,
+    options: Options, setup: Setup,
 ) -> dict[str, Any]:  # fmt: skip
     """What makes a run the same run, for a checkpoint."""
     assert options.checkpoint is not None
@@ -181,14 +186,14 @@ def _identity(
     }
 
 
-def review(problem: Problem, algorithm: Algorithm, estimator: Any, aggregator: Any) -> list[str]:
+def review(problem: Problem, algorithm: Algorithm, estimator: PyTree, aggregator: PyTree) -> list[str]:
     """What the memories after a run give reason to say; they lead with an axis of repeats."""
     notes = algorithm.estimator.review(estimator)
     return notes + algorithm.aggregator.review(aggregator, estimator, problem.client_weights)
 
 
 def estimate_memory(
-    problem: Problem, algorithm: Algorithm, theta: Any = None, repeats: int = 1, *, dtype: str | None = None
+    problem: Problem, algorithm: Algorithm, theta: Theta = None, repeats: int = 1, *, dtype: str | None = None
 ) -> Footprint:
     """What a run would need on this machine's device, and how many clients would compute at once. Nothing is run.
 

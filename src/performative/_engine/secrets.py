@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._base.noise import GRID, size_of
 from performative._engine.chunk import RecordConfig, RunInputs
@@ -103,5 +104,5 @@ def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
             )
 
 
-def _is_shape(leaf: Any) -> bool:
+def _is_shape(leaf: PyTree) -> bool:
     return isinstance(leaf, tuple)

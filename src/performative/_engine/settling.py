@@ -1,7 +1,5 @@
 """The largest rate at which plain steps still settle: by the linear map that a round is, near a point."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,6 +12,7 @@ from performative._engine.risk import client_risks
 from performative.algorithm import Algorithm
 from performative.facts import declared
 from performative.problem import Problem
+from performative.types import Theta
 
 # Numbers in the clients' second derivatives: beyond, they are not worked out.
 _NUMBERS = 1 << 20
@@ -23,7 +22,7 @@ _NODES = 256
 _HALVINGS, _BETWEEN, _BELOW, _BISECTIONS = 40, 8, 8, 16
 
 
-def settling_rate(problem: Problem, algorithm: Algorithm, point: Any, rate: float) -> float | None:
+def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: float) -> float | None:
     """The rate, up to `rate`, below which the mean of plain local steps is drawn to a point near `point`.
 
         theta - eta (A_i theta + B_i deployed),   A_i, B_i: the derivatives of client i's gradient by theta, by deployed
@@ -81,7 +80,7 @@ def _steps(algorithm: Algorithm, clients: int) -> np.ndarray | None:
 
 
 @eqx.filter_jit
-def _derivatives(problem: Problem, point: Any) -> tuple[Float[Array, "N d d"], Float[Array, "N d d"]]:
+def _derivatives(problem: Problem, point: Theta) -> tuple[Float[Array, "N d d"], Float[Array, "N d d"]]:
     flat, back = ravel_pytree(point)
 
     def gradients(theta: Array, deployed: Array) -> Array:

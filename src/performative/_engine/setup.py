@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
 from performative._base.client_axis import client_axes, take_clients
@@ -21,6 +22,7 @@ from performative._engine.programs import same_function
 from performative._engine.sharding import filled, map_rows, place
 from performative._engine.totals import zero_total
 from performative.algorithm import Algorithm
+from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.record import Metric, Record
 from performative.types import Broadcast, ClientMemory, Local, Numbers, ServerMemory, State, Theta, Upload
@@ -76,10 +78,10 @@ def _known(metric: Metric) -> Metric:
     return eqx.tree_at(lambda m: m.function, metric, same_function(metric.function, "metric"), is_leaf=callable)
 
 
-def on_mesh(setup: Setup, dtype: Any, mesh: Mesh) -> Setup:
+def on_mesh(setup: Setup, dtype: DTypeLike, mesh: Mesh) -> Setup:
     """The same over many devices: the clients' data dealt out, all else whole on each. Straight from the host."""
 
-    def move(axis: int | None, tree: Any) -> Any:
+    def move(axis: int | None, tree: PyTree) -> Any:
         return on_device(tree, dtype, functools.partial(place, mesh=mesh, axis=axis))
 
     population = setup.problem.population
@@ -94,7 +96,7 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
     population, clients = setup.problem.population, setup.weights.shape[0]
     arrays, rest = eqx.partition(population, eqx.is_array)
 
-    def one(problem: Problem, algorithm: Algorithm, theta: Theta, rows: Any) -> ClientMemory:
+    def one(problem: Problem, algorithm: Algorithm, theta: Theta, rows: PyTree) -> ClientMemory:
         return init_client(problem, algorithm, eqx.combine(rows, rest), theta)
 
     bare = eqx.tree_at(lambda p: p.population, setup.problem, None)
@@ -112,7 +114,7 @@ def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[st
     """What a client adds to its upload, as shapes: the server makes room for it before the first round."""
     algorithm, zero = setup.algorithm, jnp.zeros((), jnp.int32)
 
-    def finished(population: Any, mine: ClientMemory) -> dict[str, Any]:
+    def finished(population: AbstractPopulation, mine: ClientMemory) -> dict[str, Any]:
         broadcast = Broadcast(theta, theta, {}, zero, algorithm.steps)
         local = Local(setup.problem.loss, population, mine.world, theta, broadcast, zero, algorithm.eta(zero))
         return algorithm.estimator.finish(Upload(theta, zero, {}, {}), local, mine.estimator)[0]

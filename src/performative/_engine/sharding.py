@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.api_util import flatten_axes
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
+from jax.typing import DTypeLike
+from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import TableRow
 from performative._engine.blocks import map_in_blocks
@@ -45,7 +46,7 @@ def across(mesh: Mesh, axis: int | None = None) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec() if axis is None else PartitionSpec(*(None,) * axis, AXIS))
 
 
-def place(array: Any, dtype: Any = None, *, mesh: Mesh, axis: int | None = None) -> Array:
+def place(array: Any, dtype: DTypeLike | None = None, *, mesh: Mesh, axis: int | None = None) -> Array:
     """A host array on the mesh, filled up with its last entry along `axis` where it is dealt out.
 
     A process reads the rows of its own devices only.
@@ -65,12 +66,12 @@ def place(array: Any, dtype: Any = None, *, mesh: Mesh, axis: int | None = None)
     return jax.make_array_from_callback(tuple(shape), across(mesh, axis), piece)
 
 
-def everywhere(tree: Any, mesh: Mesh | None) -> Any:
+def everywhere(tree: PyTree, mesh: Mesh | None) -> Any:
     """Arrays (keys too) whole on every device; as they are where there is no mesh."""
     if mesh is None:
         return tree
 
-    def move(leaf: Any) -> Any:
+    def move(leaf: PyTree) -> Any:
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             bits = place(jax.random.key_data(leaf), mesh=mesh)
             return jax.random.wrap_key_data(bits, impl=jax.random.key_impl(leaf))
@@ -79,7 +80,7 @@ def everywhere(tree: Any, mesh: Mesh | None) -> Any:
     return jax.tree.map(move, tree)
 
 
-def over_devices(function: Callable[..., Any], in_axes: Any, mesh: Mesh) -> Callable[..., Any]:
+def over_devices(function: Callable[..., Any], in_axes: PyTree, mesh: Mesh) -> Callable[..., Any]:
     """function(*args) on every device, given its own rows of what has axis 0 and all of what has none.
 
     It returns rows again. Nothing travels between devices. Arrays that the function needs besides are to be held by an
@@ -87,11 +88,11 @@ def over_devices(function: Callable[..., Any], in_axes: Any, mesh: Mesh) -> Call
     """
     held, code = eqx.partition(function, eqx.is_array)
 
-    def mapped(*args: Any) -> Any:
+    def mapped(*args: PyTree) -> PyTree:
         leaves, structure = jax.tree.flatten(args)
         specs = [across(mesh, axis).spec for axis in flatten_axes("over_devices", structure, in_axes)]
 
-        def own(held: Any, leaves: list[Any]) -> Any:
+        def own(held: PyTree, leaves: list[PyTree]) -> PyTree:
             return eqx.combine(held, code)(*jax.tree.unflatten(structure, leaves))
 
         # Parts know nothing of devices, so there is nothing to check in what they return.
@@ -103,7 +104,7 @@ def over_devices(function: Callable[..., Any], in_axes: Any, mesh: Mesh) -> Call
 
 
 def map_rows(
-    function: Callable[..., Any], in_axes: Any, at_once: int | None, axis_size: int, mesh: Mesh | None
+    function: Callable[..., Any], in_axes: PyTree, at_once: int | None, axis_size: int, mesh: Mesh | None
 ) -> Callable[..., Any]:
     """`map_in_blocks` over rows that are dealt out where there is a mesh; `at_once` then counts for each device.
 
@@ -113,18 +114,18 @@ def map_rows(
     if mesh is None:
         return map_in_blocks(function, in_axes, at_once, axis_size)
 
-    def block(function: Callable[..., Any], *args: Any) -> Any:
+    def block(function: Callable[..., Any], *args: PyTree) -> PyTree:
         return map_in_blocks(function, in_axes, at_once, axis_size // mesh.size)(*args)
 
     each = eqx.Partial(block, function)
 
-    def mapped(*args: Any) -> Any:
+    def mapped(*args: PyTree) -> PyTree:
         if not any(map(_is_table_row, jax.tree.leaves(args, is_leaf=_is_table_row))):
             return over_devices(each, in_axes, mesh)(*args)
         leaves, structure = jax.tree.flatten(args)
         axes = flatten_axes("map_rows", structure, in_axes)
 
-        def deal(leaf: Any, axis: int | None) -> Any:
+        def deal(leaf: PyTree, axis: int | None) -> Any:
             return leaf if axis is None else _hold(leaf.reshape(mesh.size, -1, *leaf.shape[1:]), mesh, 0)
 
         dealt = [deal(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
@@ -134,7 +135,7 @@ def map_rows(
     return mapped
 
 
-def _is_table_row(node: Any) -> bool:
+def _is_table_row(node: PyTree) -> bool:
     return isinstance(node, TableRow)
 
 
@@ -174,7 +175,7 @@ def _axes(state: State, clients: int, mesh: Mesh, lead: int) -> Any:
     arrays may happen to have N rows: that changes where it lies, and nothing else.
     """
 
-    def axis(path: tuple[Any, ...], leaf: Any) -> int:
+    def axis(path: tuple[Any, ...], leaf: PyTree) -> int:
         rows = leaf.ndim > lead + 1 and leaf.shape[lead] == clients and clients % mesh.size == 0
         return lead if path[0].name == "clients" or (path[0].name == "server" and rows) else -1
 
@@ -193,7 +194,7 @@ def to_host(state: State, clients: int, mesh: Mesh | None, lead: int) -> Any:
     return jax.tree_util.tree_map_with_path(cut, state)
 
 
-def from_host(state: Any, clients: int, mesh: Mesh | None, lead: int) -> State:
+def from_host(state: PyTree, clients: int, mesh: Mesh | None, lead: int) -> State:
     """What `to_host` gave, back where it lay."""
     if mesh is None:
         return jax.tree.map(jnp.asarray, state)
@@ -201,7 +202,7 @@ def from_host(state: Any, clients: int, mesh: Mesh | None, lead: int) -> State:
     return jax.tree.map(lambda leaf, axis: place(leaf, mesh=mesh, axis=None if axis < 0 else axis), state, axes)
 
 
-def whole(tree: Any, mesh: Mesh | None) -> Any:
+def whole(tree: PyTree, mesh: Mesh | None) -> Any:
     """Inside of a program: on every device, so that every process can read it."""
     return tree if mesh is None else jax.tree.map(lambda leaf: _hold(leaf, mesh, None), tree)
 

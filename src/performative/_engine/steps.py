@@ -4,19 +4,22 @@ from typing import Any
 
 import equinox as eqx
 import jax
+from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import client_axes
 from performative._engine.client import client_round
 from performative._engine.records import make_row
 from performative._engine.round import close_round, open_round
 from performative._engine.setup import Setup
+from performative.populations import AbstractPopulation
+from performative.types import Broadcast, Unchecked
 
 open_one = eqx.filter_jit(open_round)
 close_one = eqx.filter_jit(close_round)
 row_one = eqx.filter_jit(make_row)
 
 
-def client_slice(population: Any, row: Any) -> Any:
+def client_slice(population: AbstractPopulation, row: Unchecked[Array]) -> AbstractPopulation:
     """One client's population."""
     return jax.tree.map(
         lambda leaf, axis: leaf if axis is None else leaf[row],
@@ -28,7 +31,14 @@ def client_slice(population: Any, row: Any) -> Any:
 
 @eqx.filter_jit
 def one_client(
-    setup: Setup, broadcast: Any, memory: Any, keys: Any, client: Any, steps: Any, drawn: Any = None, row: Any = None
+    setup: Setup,
+    broadcast: Broadcast,
+    memory: PyTree,
+    keys: PyTree,
+    client: Unchecked[Array],
+    steps: Unchecked[Array | None],
+    drawn: PyTree = None,
+    row: Unchecked[Array | None] = None,
 ) -> Any:
     """The client's slice is cut inside, so that one compilation serves all clients.
 

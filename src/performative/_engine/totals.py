@@ -4,13 +4,12 @@ A float32 counts no further than 2^24, and a sum of a million times 0.1 in it is
 (high, low), low being what rounding took from high: whole numbers are exact up to 2^47, others to 14 digits.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jax.typing import DTypeLike
+from jaxtyping import Array, PyTree
 
 
 class Total(eqx.Module):
@@ -28,15 +27,15 @@ class Total(eqx.Module):
         return np.asarray(np.asarray(self.high, np.float64) + np.asarray(self.low, np.float64))
 
 
-def is_total(node: Any) -> bool:
+def is_total(node: PyTree) -> bool:
     return isinstance(node, Total)
 
 
-def zero_total(shape: tuple[int, ...], dtype: Any) -> Total:
+def zero_total(shape: tuple[int, ...], dtype: DTypeLike) -> Total:
     return Total(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
 
 
-def as_total(value: Array, dtype: Any) -> Total:
+def as_total(value: Array, dtype: DTypeLike) -> Total:
     """A number as a total; a whole one loses nothing."""
     if jnp.issubdtype(value.dtype, jnp.integer):
         return Total(*_two_sum((value >> 12).astype(dtype) * 4096, (value & 4095).astype(dtype)))
@@ -44,7 +43,7 @@ def as_total(value: Array, dtype: Any) -> Total:
     return Total(high, jnp.zeros_like(high))
 
 
-def sum_of(values: Array, dtype: Any) -> Total:
+def sum_of(values: Array, dtype: DTypeLike) -> Total:
     """The sum of one number a client. Whole ones are added in two parts, so that up to 2^39 fits."""
     if jnp.issubdtype(values.dtype, jnp.integer):
         coarse, fine = jnp.sum(values >> 8, dtype=jnp.int32), jnp.sum(values & 255, dtype=jnp.int32)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jaxtyping import PyTree
 
 # Operations of all steps together up to which they are written out. A loop costs a launch of every operation in every
 # step, dear on a GPU; steps that are written out take longer to compile.
@@ -11,7 +12,7 @@ _OPERATIONS = {"cpu": 200}
 _ELSEWHERE = 2000
 
 
-def unrolled(step: Callable[[Any, Any], Any], start: Any, inputs: Any, steps: int) -> int:
+def unrolled(step: Callable[[PyTree, PyTree], PyTree], start: PyTree, inputs: PyTree, steps: int) -> int:
     """How many steps of `jax.lax.scan` to write out: all of them, or 1."""
     most = _OPERATIONS.get(jax.default_backend(), _ELSEWHERE)
     if steps > most:

@@ -1,13 +1,12 @@
 """Would one df/dtheta do for all? A test on what clients remember after a run."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from performative._base.reaction import Experience
-from performative.types import Memory
 
 _KEPT = 1e-4  # of the widest direction of the models, squared: what spreads less says nothing
 _ROUNDING = 1e-6  # of the variance of f-hat: what is left after a fit may be rounding
@@ -30,7 +29,9 @@ class Comparison:
     bound: float
 
     @staticmethod
-    def of(jacobian: Any, known: Any, memory: Memory, weights: Any) -> "Comparison":
+    def of(
+        jacobian: Array | np.ndarray, known: np.ndarray, memory: PyTree, weights: Array | np.ndarray
+    ) -> "Comparison":
         """From the server's estimates [R, C, m, d] and clients' memory [R, N, ...], for R repeats of a run."""
         from scipy import stats
 
@@ -55,16 +56,16 @@ def _part(part: float, whole: float) -> float:
     return 0.0 if part == 0 else float(part / whole) if whole > 0 else np.inf
 
 
-def _experience(memory: Memory) -> Experience:
+def _experience(memory: PyTree) -> Experience:
     """What clients have seen, wherever their estimator keeps it."""
 
-    def found(node: Any) -> bool:
+    def found(node: object) -> bool:
         return isinstance(node, Experience)
 
     return next(node for node in jax.tree.leaves(memory, is_leaf=found) if found(node))
 
 
-def _lost(seen: Any, jacobian: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float] | None:
+def _lost(seen: Experience, jacobian: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float] | None:
     """`lost` of one repeat, its covariance, sum_i p_i |(J_i - J)^T (s_i - s)| and sum_i p_i |J^T s_i|."""
     values, vectors = np.linalg.eigh(seen.moments.gram)
     keep = (values > _KEPT * values[:, -1:]) & (values > 0)

@@ -1,15 +1,17 @@
 """The aggregator slot: how do updates become a server move?"""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar, Generic
 
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative.facts import AbstractPart
+from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Memory, Theta, Upload
 
 
-class AbstractAggregator(AbstractPart):
+class AbstractAggregator(AbstractPart, Generic[Memory]):
     """Turns the uploads of a cohort into a move of the global model. The memory lives with the server."""
 
     uses_sums_only: ClassVar[bool] = False
@@ -25,7 +27,7 @@ class AbstractAggregator(AbstractPart):
 
         `extra` holds the shapes of what each client will add to its upload.
         """
-        return None
+        return None  # type: ignore[return-value]
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:
         """What clients receive beside the model, by name."""
@@ -44,10 +46,10 @@ class AbstractAggregator(AbstractPart):
         """Numbers of this round that are worth a record, by name; `memory` is that of before the round."""
         return {}
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         """Refuse what this rule cannot serve; called once, before a run."""
 
-    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+    def review(self, memory: Memory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
         """What the server's memory and that of the clients' estimators give reason to say after a run of R repeats.
 
         Leaves lead with an axis of repeats; those of `clients` have an axis of clients after it.

@@ -1,7 +1,5 @@
 """FedVARP with one memory for a cluster of clients."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,10 +9,11 @@ from jaxtyping import Array, Float, Int, PyTree
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
 from performative.errors import check_counts
-from performative.types import Cohort, Counts, Memory, Theta, Upload, as_numbers, is_concrete
+from performative.participation.base import AbstractParticipation
+from performative.types import ArrayLike, Cohort, Counts, Theta, Upload, as_numbers, is_concrete
 
 
-class ClusterVarp(AbstractAggregator):
+class ClusterVarp(AbstractAggregator[Theta]):
     """ClusterFedVARP: the last mean update of a cluster stands in for its clients that sit out.
 
         move = sum_k a_k (delta_k - y_c(k)) + sum_c p_c y_c,      p_c = sum of p_i in c
@@ -32,10 +31,10 @@ class ClusterVarp(AbstractAggregator):
     count: int = eqx.field(static=True)
     member: Counts | None
 
-    def __init__(self, clusters: Any):
+    def __init__(self, clusters: ArrayLike):
         if np.ndim(as_numbers(clusters)) == 0:
             check_counts(**{"ClusterVarp: clusters": clusters})
-            self.count, self.member = int(clusters), None
+            self.count, self.member = int(np.asarray(clusters)), None
             return
         member = np.asarray(clusters)
         if member.ndim != 1 or member.dtype.kind not in "iu" or member.min(initial=0) < 0 or not len(member):
@@ -45,12 +44,12 @@ class ClusterVarp(AbstractAggregator):
             )
         self.count, self.member = int(member.max()) + 1, member.astype(np.int32)
 
-    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Theta:
         return jax.tree.map(lambda leaf: jnp.zeros((self.count, *leaf.shape), leaf.dtype), theta)
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Theta
+    ) -> tuple[Theta, Theta]:
         here = jnp.ones(cohort.ids.shape, bool) if cohort.active is None else cohort.active
         mine = jnp.where(here, self._cluster_of(cohort.ids), self.count)  # past the end: dropped
         news = jax.tree.map(lambda d, y: d - jnp.take(y, mine, axis=0, mode="clip"), upload.delta, memory)
@@ -69,7 +68,7 @@ class ClusterVarp(AbstractAggregator):
 
         return move, jax.tree.map(learn, memory, upload.delta)
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         if self.member is not None and len(self.member) != len(weights):
             raise ValueError(
                 f"ClusterVarp: clusters names the cluster of {len(self.member)} clients; there are {len(weights)}."

@@ -1,6 +1,6 @@
 """A server step that grows where clients pull in different directions."""
 
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,18 @@ from jaxtyping import Array, Float, PyTree
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
 from performative.errors import check_number, given
-from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, squared_norm
+from performative.participation.base import AbstractParticipation
+from performative.types import Cohort, Numbers, Theta, Unchecked, Upload, is_concrete, number, squared_norm
 
 
-class Extrapolate(AbstractAggregator):
+class History(Protocol):
+    """What `mean_of_last_two` reads of a run: `performative.History` has it."""
+
+    rounds: np.ndarray
+    theta: PyTree
+
+
+class Extrapolate(AbstractAggregator[PyTree]):
     """FedExP: `inner`'s move, times a server step that the updates themselves say.
 
         eta_g = max(1, sum_k w_k |delta_k|^2 / (2 (|sum_k w_k delta_k|^2 + eps))),      at most `cap`
@@ -44,15 +52,15 @@ class Extrapolate(AbstractAggregator):
         if is_concrete(self.eps) and not self.eps > 0:
             raise ValueError(f"Extrapolate: eps must be above 0; got {self.eps}.")
 
-    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> PyTree:
         return self.inner.init(theta, clients, extra)
 
-    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+    def broadcast(self, memory: PyTree) -> dict[str, PyTree]:
         return self.inner.broadcast(memory)
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
+    ) -> tuple[Theta, PyTree]:
         move, memory = self.inner.aggregate(theta, upload, cohort, weights, memory)
         step = self.server_step(upload, cohort)
         return jax.tree.map(lambda leaf: step.astype(leaf.dtype) * leaf, move), memory
@@ -67,17 +75,17 @@ class Extrapolate(AbstractAggregator):
         step = jnp.maximum(1, spread / (2 * (squared_norm(mean) + least)))
         return step if self.cap is None else jnp.minimum(step, jnp.asarray(self.cap).astype(step.dtype))
 
-    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree) -> dict[str, Array]:
         return {"server_step": self.server_step(upload, cohort), **self.inner.levels(upload, cohort, weights, memory)}
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         self.inner.check(weights, participation)
 
-    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+    def review(self, memory: PyTree, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
         return self.inner.review(memory, clients, weights)
 
 
-def mean_of_last_two(history: Any) -> PyTree:
+def mean_of_last_two(history: Unchecked[History]) -> PyTree:
     """(theta_T + theta_{T-1}) / 2 of each repeat: the model that FedExP hands out, [repeats, ...] per leaf.
 
     It needs a history that recorded the last two rounds.

@@ -1,7 +1,5 @@
 """Weighted averages of what clients send."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +8,8 @@ from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.errors import is_one_of
-from performative.types import Cohort, Memory, Theta, Upload
+from performative.participation.base import AbstractParticipation
+from performative.types import Cohort, Theta, Upload
 
 
 def weighted_sum(rows: PyTree, weight: Float[Array, " K"], active: Array | None = None) -> PyTree:
@@ -25,7 +24,7 @@ def weighted_sum(rows: PyTree, weight: Float[Array, " K"], active: Array | None 
     return jax.tree.map(add, rows)
 
 
-class Mean(AbstractAggregator):
+class Mean(AbstractAggregator[None]):
     """move = sum_k a_k delta_k, the weighted mean of updates.
 
     Unbiased under every scheme with E[a_i] = p_i, whether or not the weights of a round sum to one.
@@ -47,15 +46,15 @@ class Mean(AbstractAggregator):
             raise ValueError(f'Mean: of must be "updates" or "models"; got {self.of!r}.')
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
+    ) -> tuple[Theta, None]:
         move = weighted_sum(upload.delta, cohort.weight, cohort.active)
         if self.of == "models":
             excess = jnp.sum(cohort.weight) - 1
             move = jax.tree.map(lambda m, v: m + excess.astype(v.dtype) * v, move, theta)
         return move, memory
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         if self.of != "models" or participation.sums_to_one:
             return
         if not participation.sums_to_one_if_equal:

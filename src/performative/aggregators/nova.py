@@ -1,17 +1,17 @@
 """Unequal work made up for: clients count by their gradients, not by how many steps they took."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative._base.client_axis import put_rows, take_rows
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean
 from performative.errors import is_one_of
-from performative.types import Cohort, Memory, Theta, Upload
+from performative.participation.base import AbstractParticipation
+from performative.types import Cohort, Theta, Upload
 
 
 class NovaMemory(eqx.Module):
@@ -20,10 +20,10 @@ class NovaMemory(eqx.Module):
     last: Float[Array, " N"]
     total: Float[Array, ""]
     seen: Float[Array, ""]
-    inner: Memory
+    inner: PyTree
 
 
-class Nova(AbstractAggregator):
+class Nova(AbstractAggregator[PyTree]):
     """FedNova: each update divided by how far its local steps reach, all multiplied by the mean reach; then `inner`.
 
         delta_k -> delta_k r / r_k,      r = sum_i p_i r_i,      r_k = `Upload.effective_step`
@@ -57,26 +57,26 @@ class Nova(AbstractAggregator):
     def evens_work(self) -> bool:
         return True
 
-    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> PyTree:
         inside = self.inner.init(theta, clients, extra)
         if self.over == "cohort":
             return inside
         dtype = jnp.result_type(float)
         return NovaMemory(jnp.zeros(clients, dtype), jnp.zeros((), dtype), jnp.zeros((), dtype), inside)
 
-    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+    def broadcast(self, memory: PyTree) -> dict[str, PyTree]:
         return self.inner.broadcast(memory if self.over == "cohort" else memory.inner)
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
+    ) -> tuple[Theta, PyTree]:
         evened, seen = self._even(upload, cohort, weights, memory)
         inside = memory if seen is None else memory.inner
         move, inside = self.inner.aggregate(theta, evened, cohort, weights, inside)
         return move, (inside if seen is None else NovaMemory(*seen, inside))
 
     def _even(
-        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
     ) -> tuple[Upload, tuple[Array, Array, Array] | None]:
         """The updates as if all had reached equally far; and the reaches that are known after the round."""
         if upload.effective_step is None:
@@ -102,14 +102,14 @@ class Nova(AbstractAggregator):
 
         return eqx.tree_at(lambda u: u.delta, upload, jax.tree.map(even, upload.delta)), known
 
-    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree) -> dict[str, Array]:
         evened, seen = self._even(upload, cohort, weights, memory)
         return self.inner.levels(evened, cohort, weights, memory if seen is None else memory.inner)
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         self.inner.check(weights, participation)
 
-    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+    def review(self, memory: PyTree, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
         return self.inner.review(memory if self.over == "cohort" else memory.inner, clients, weights)
 
 

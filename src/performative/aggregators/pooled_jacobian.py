@@ -2,7 +2,6 @@
 
 import functools
 import warnings
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +15,8 @@ from performative.aggregators.alike import Comparison
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
 from performative.errors import check_counts, check_number
-from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, whole
+from performative.participation.base import AbstractParticipation
+from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload, is_concrete, number, whole
 
 # Steps that the server's df/dtheta counts for: enough to hold a client's first estimates in check (after ten steps both
 # count the same), and gone soon (after a thousand it has one part in a hundred).
@@ -32,10 +32,10 @@ class PooledMemory(eqx.Module):
     moments: Moments
     heard: Int[Array, " C"]
     jacobian: Float[Array, "C m d"]
-    inner: Memory
+    inner: PyTree
 
 
-class PooledJacobian(AbstractAggregator):
+class PooledJacobian(AbstractAggregator[PooledMemory]):
     """Let every client learn df/dtheta from all it has ever seen, around the mean of what the clients have seen.
 
         J   = sum_i p_i cross_i pinv(sum_i p_i gram_i)                         the server's, sent with the model
@@ -80,7 +80,7 @@ class PooledJacobian(AbstractAggregator):
         if is_concrete(self.rtol) and not 0 <= self.rtol < 1:
             raise ValueError(f"PooledJacobian: rtol must lie in [0, 1); got {self.rtol}.")
 
-    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> PooledMemory:
         if "reaction" not in extra:
             raise ValueError(
                 "PooledJacobian needs clients that watch how their data react; use it with the estimator "
@@ -94,7 +94,7 @@ class PooledJacobian(AbstractAggregator):
         heard = jnp.zeros(clusters, jnp.int32)
         return PooledMemory(moments, heard, jnp.zeros_like(moments.cross), self.inner.init(theta, clients, extra))
 
-    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+    def broadcast(self, memory: PooledMemory) -> dict[str, PyTree]:
         return {**self.inner.broadcast(memory.inner), "reaction": self.shared(memory)}
 
     def shared(self, memory: PooledMemory) -> SharedReaction:
@@ -108,8 +108,8 @@ class PooledJacobian(AbstractAggregator):
         return SharedReaction(memory.jacobian, memory.moments.gram, known, scalar(trust), scalar(pace))
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PooledMemory
+    ) -> tuple[Theta, PooledMemory]:
         move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
         told: Sighting = upload.extra["reaction"]
         here = told.ready if cohort.active is None else told.ready & cohort.active
@@ -134,10 +134,12 @@ class PooledJacobian(AbstractAggregator):
         learnt = jax.vmap(one)(clusters, memory.moments, memory.heard, memory.jacobian)
         return move, PooledMemory(*learnt, inside)
 
-    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+    def levels(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PooledMemory
+    ) -> dict[str, Array]:
         return self.inner.levels(upload, cohort, weights, memory.inner)
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         self.inner.check(weights, participation)
         if self.clusters > len(weights):
             raise ValueError(f"PooledJacobian(clusters={self.clusters}) has only {len(weights)} clients to group.")
@@ -148,7 +150,7 @@ class PooledJacobian(AbstractAggregator):
                 f"{type(participation).__name__} has {size}; take more of them, or fewer clusters."
             )
 
-    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+    def review(self, memory: PooledMemory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
         notes = self.inner.review(memory.inner, clients, weights)
         if not self.alike or len(weights) == 1:
             return notes
@@ -186,7 +188,7 @@ def _percent(part: float) -> str:
     return f"{100 * part:.0f} %" if part < 10 else "any amount"
 
 
-def first_groups(maps: Any, new: Any, clusters: int) -> np.ndarray:
+def first_groups(maps: ArrayLike, new: ArrayLike, clusters: int) -> np.ndarray:
     """Clusters [..., K] of the marked ones among clients' maps [..., K, p], by k-means; -1 where they are too few."""
     maps, new = np.asarray(maps), np.asarray(new)
     labels = np.full(new.shape, -1, np.int32)

@@ -7,7 +7,6 @@ elsewhere than the mean, and under performative shift that point moves again.
 
 import functools
 import operator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,8 @@ from jaxtyping import Array, Bool, Float, PyTree
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
 from performative.errors import check_counts, check_number
-from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number, whole
+from performative.participation.base import AbstractParticipation
+from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, number, whole
 
 # Shares of a median are counted in whole parts: sums of them do not depend on the order of the rows, so a tie is a tie.
 # Twice the total still fits 32 bits.
@@ -47,7 +47,7 @@ def _sorted(leaf: Array, share: Array, present: Array) -> tuple[Array, Array]:
     return values, shares
 
 
-class Median(AbstractAggregator):
+class Median(AbstractAggregator[None]):
     """The weighted median of updates, coordinate by coordinate.
 
         move_j = the value with at most half of the weight below it and at most half above
@@ -61,8 +61,8 @@ class Median(AbstractAggregator):
     ignores_data = True
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
+    ) -> tuple[Theta, None]:
         share, present = _shares(cohort), _present(cohort)
         parts = jnp.round(share * _PARTS).astype(jnp.int32)
         total = jnp.sum(parts, dtype=jnp.int32)
@@ -81,7 +81,7 @@ class Median(AbstractAggregator):
         return jax.tree.map(middle, upload.delta), memory
 
 
-class TrimmedMean(AbstractAggregator):
+class TrimmedMean(AbstractAggregator[None]):
     """The mean of updates without the lowest and the highest `fraction` of the weight, coordinate by coordinate.
 
         move_j = sum_k kept_kj delta_kj / (1 - 2 fraction),   kept = what of a client's share lies between the two cuts
@@ -105,8 +105,8 @@ class TrimmedMean(AbstractAggregator):
             )
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
+    ) -> tuple[Theta, None]:
         share, present = _shares(cohort), _present(cohort)
 
         def mean(leaf: Array) -> Array:
@@ -123,7 +123,7 @@ class TrimmedMean(AbstractAggregator):
 
         return jax.tree.map(mean, upload.delta), memory
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         if not is_concrete(self.fraction):
             return
         rows, fraction = participation.size(len(weights)), np.asarray(self.fraction)
@@ -137,7 +137,7 @@ class TrimmedMean(AbstractAggregator):
             )
 
 
-class Krum(AbstractAggregator):
+class Krum(AbstractAggregator[None]):
     """The update that lies closest to most of the others.
 
         score_k = sum of |delta_k - delta_l|^2 over the n - byzantine - 2 nearest l,      move = delta_argmin
@@ -163,8 +163,8 @@ class Krum(AbstractAggregator):
         check_counts(**{"Krum: multi": self.multi})
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
+    ) -> tuple[Theta, None]:
         present = _present(cohort) & (cohort.weight > 0)
         apart = _distances(upload.delta, present)
         n = jnp.sum(present, dtype=jnp.int32)
@@ -179,7 +179,7 @@ class Krum(AbstractAggregator):
         mass = jnp.sum(share)
         return weighted_sum(upload.delta, share / jnp.where(mass > 0, mass, 1), chosen), memory
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         rows = participation.size(len(weights))
         if rows < 2 * self.byzantine + 3:
             raise ValueError(

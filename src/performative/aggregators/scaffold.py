@@ -1,25 +1,25 @@
 """The server's half of SCAFFOLD."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.types import Cohort, Memory, Theta, Upload
+from performative.participation.base import AbstractParticipation
+from performative.types import Cohort, Theta, Upload
 
 
 class ScaffoldMemory(eqx.Module):
     """c, and `inner`'s memory."""
 
     control: Theta
-    inner: Memory
+    inner: PyTree
 
 
-class Scaffold(AbstractAggregator):
+class Scaffold(AbstractAggregator[ScaffoldMemory]):
     """Keep c = sum_i p_i c_i and send it to the clients, which correct their steps by it. The move is `inner`'s.
 
         c <- c + sum_k p_k (c_k_new - c_k_old)      over those who took part
@@ -39,7 +39,7 @@ class Scaffold(AbstractAggregator):
         if not isinstance(self.inner, AbstractAggregator):
             raise ValueError(f"Scaffold: inner must be an aggregator such as Mean(); got {self.inner!r}.")
 
-    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> ScaffoldMemory:
         if "control" not in extra:
             raise ValueError(
                 "Scaffold needs clients that correct their steps; use it with the estimator "
@@ -47,22 +47,24 @@ class Scaffold(AbstractAggregator):
             )
         return ScaffoldMemory(jax.tree.map(jnp.zeros_like, theta), self.inner.init(theta, clients, extra))
 
-    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+    def broadcast(self, memory: ScaffoldMemory) -> dict[str, PyTree]:
         return {**self.inner.broadcast(memory.inner), "control": memory.control}
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: ScaffoldMemory
+    ) -> tuple[Theta, ScaffoldMemory]:
         move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
         share: Array = jnp.take(weights, cohort.ids, mode="clip")
         news = weighted_sum(upload.extra["control"], share, cohort.active)
         return move, ScaffoldMemory(jax.tree.map(jnp.add, memory.control, news), inside)
 
-    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+    def levels(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: ScaffoldMemory
+    ) -> dict[str, Array]:
         return self.inner.levels(upload, cohort, weights, memory.inner)
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         self.inner.check(weights, participation)
 
-    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+    def review(self, memory: ScaffoldMemory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
         return self.inner.review(memory.inner, clients, weights)

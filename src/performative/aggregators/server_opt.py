@@ -1,26 +1,26 @@
 """A server that does not simply add the move, but treats it as a gradient."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative.aggregators.base import AbstractAggregator
 from performative.errors import check_number
 from performative.optimizers import AbstractOptimizer, as_optimizer
-from performative.types import Cohort, Memory, Numbers, Theta, Upload, is_concrete, number
+from performative.participation.base import AbstractParticipation
+from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, number
 
 
 class OptimizedServer(eqx.Module):
     """The optimizer's state, and `inner`'s memory."""
 
     state: PyTree
-    inner: Memory
+    inner: PyTree
 
 
-class ServerOpt(AbstractAggregator):
+class ServerOpt(AbstractAggregator[OptimizedServer]):
     """move = -rate tx(-inner's move)
 
     FedAvgM, FedAdam, FedAdagrad and FedYogi with tx = Momentum, Adam, Adagrad and Yogi of `pf.optimizers`; or any
@@ -45,15 +45,15 @@ class ServerOpt(AbstractAggregator):
         if is_concrete(self.rate) and not self.rate >= 0:
             raise ValueError(f"ServerOpt: rate must not be negative; got {self.rate}.")
 
-    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> OptimizedServer:
         return OptimizedServer(self.tx.start(theta), self.inner.init(theta, clients, extra))
 
-    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+    def broadcast(self, memory: OptimizedServer) -> dict[str, PyTree]:
         return self.inner.broadcast(memory.inner)
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: OptimizedServer
+    ) -> tuple[Theta, OptimizedServer]:
         move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
         direction, state = self.tx.turn(jax.tree.map(jnp.negative, move), memory.state, theta)
 
@@ -62,11 +62,13 @@ class ServerOpt(AbstractAggregator):
 
         return jax.tree.map(step, direction), OptimizedServer(state, inside)
 
-    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+    def levels(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: OptimizedServer
+    ) -> dict[str, Array]:
         return self.inner.levels(upload, cohort, weights, memory.inner)
 
-    def check(self, weights: Any, participation: Any) -> None:
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         self.inner.check(weights, participation)
 
-    def review(self, memory: Memory, clients: Memory, weights: Any) -> list[str]:
+    def review(self, memory: OptimizedServer, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
         return self.inner.review(memory.inner, clients, weights)

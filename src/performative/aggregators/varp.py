@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PyTree
 from performative._base.client_axis import put_rows, take_rows
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
-from performative.types import Cohort, Memory, Theta, Upload
+from performative.types import Cohort, Theta, Upload
 
 
 class VarpMemory(eqx.Module):
@@ -18,7 +18,7 @@ class VarpMemory(eqx.Module):
     mean: Theta
 
 
-class Varp(AbstractAggregator):
+class Varp(AbstractAggregator[VarpMemory]):
     """FedVARP: the mean of updates, with the last known one standing in for clients that sit out.
 
         move = sum_k a_k (delta_k - y_k) + sum_i p_i y_i,      then y_k <- delta_k for those who took part
@@ -33,13 +33,13 @@ class Varp(AbstractAggregator):
     references = ("jhunjhunwala2022fedvarp",)
     ignores_data = True
 
-    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
+    def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> VarpMemory:
         last = jax.tree.map(lambda leaf: jnp.zeros((clients, *leaf.shape), leaf.dtype), theta)
         return VarpMemory(last, jax.tree.map(jnp.zeros_like, theta))
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: VarpMemory
+    ) -> tuple[Theta, VarpMemory]:
         news = jax.tree.map(jnp.subtract, upload.delta, take_rows(memory.last, cohort.ids))
         surprise = weighted_sum(news, cohort.weight, cohort.active)
         share: Array = jnp.take(weights, cohort.ids, mode="clip")

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxtyping import PyTree
+
 from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
 
@@ -34,7 +36,7 @@ class Calls:
             if hasattr(one, "begin"):
                 one.begin(about, total)
 
-    def tell(self, news: Callable[[], News], published: Any = None) -> list[str]:
+    def tell(self, news: Callable[[], News], published: PyTree = None) -> list[str]:
         """Call all of them; returns why to stop, if anyone asked to.
 
         `published` names the records that are published, where there is privacy: callbacks see no others.

@@ -25,6 +25,7 @@ from performative.certify.training import chance_of_mistake, sampling_error, sho
 from performative.facts import cites, relying
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, survey
+from performative.types import Theta
 
 # Models at which all is measured beside the points themselves; none where one look at all clients costs more than so
 # many numbers, or there are more clients than that.
@@ -38,7 +39,7 @@ _STEPS = ("static model", "stable points", "optimal point", "curvature", "sensit
 @cites("perdomo2020performative", "jin2024performative")
 @checked
 def certify(
-    problem: Problem, *, theta: Any = None, static: Any = None, error: float | None = None, seed: int = 0,
+    problem: Problem, *, theta: Theta = None, static: Any = None, error: float | None = None, seed: int = 0,
     samples: int = 4096, progress: bool | None = None,
 ) -> Certificate:  # fmt: skip
     """Will retraining settle, where, and what does it cost to settle there?

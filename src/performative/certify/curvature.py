@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from performative.certify.client_data import as_model, as_row, sample_width, split_clients
 from performative.facts import declared
+from performative.populations import AbstractPopulation
 from performative.solve.landscape import Landscape
+from performative.types import Noise
 
 # Samples whose second derivatives are formed at each model, and numbers that these may hold (64 MB).
 _SAMPLES = 1 << 14
@@ -97,14 +99,14 @@ def _spread(land: Landscape, clients: int) -> np.ndarray:
 
 @eqx.filter_jit
 def _steepness(
-    land: Landscape, points: Float[Array, "P d"], key: Any, clients: int, rows: int, jumps: bool
+    land: Landscape, points: Float[Array, "P d"], key: Array, clients: int, rows: int, jumps: bool
 ) -> tuple[Array, Array]:
     """L_theta and L_data over the points, the deployed model being the same."""
     each_row, shared = split_clients(land.problem.population)
     some = jax.tree.map(lambda leaf: leaf[_spread(land, clients)], each_row)
 
     def at(theta: Array) -> tuple[Array, Array]:
-        def client(mine: Any, key: Any) -> tuple[Array, Array, Array]:
+        def client(mine: PyTree, key: Array) -> tuple[Array, Array, Array]:
             return _one_client(land, eqx.combine(mine, shared), theta, key, rows, jumps)
 
         by_theta, by_data, jump = jax.vmap(client)(some, jax.random.split(key, clients))
@@ -118,7 +120,7 @@ def _steepness(
 
 
 def _one_client(
-    land: Landscape, population: Any, theta: Float[Array, " d"], key: Any, rows: int, jumps: bool
+    land: Landscape, population: AbstractPopulation, theta: Float[Array, " d"], key: Array, rows: int, jumps: bool
 ) -> tuple[Float[Array, "n d d"], Float[Array, "n d k"], Float[Array, ""]]:
     """Second derivatives of each sample's loss: in theta twice, in theta and data; the steepest jump, 0 for none."""
     deployed = as_model(land, theta)
@@ -130,7 +132,7 @@ def _one_client(
         which = (jnp.arange(rows, dtype=jnp.int32) * real) // rows
     noise = population.draw(key, (rows,), deployed, which)
 
-    def one(u: Any) -> tuple[Array, Array, Array, Array]:
+    def one(u: Noise) -> tuple[Array, Array, Array, Array]:
         z = population.sample(u, world, deployed)
         numbers, labels = eqx.partition(z, eqx.is_inexact_array)
         flat, back = ravel_pytree(numbers)

@@ -1,14 +1,13 @@
 """Sensitivities eps_i that a population tells without a draw."""
 
-from typing import Any
-
 import numpy as np
 
 from performative.facts import declared
+from performative.populations import AbstractPopulation
 from performative.populations.linear import Translation
 
 
-def known_sensitivity(population: Any) -> np.ndarray | None:
+def known_sensitivity(population: AbstractPopulation) -> np.ndarray | None:
     """eps_i of Assumption 2.3, [N], where the data are groups that move without changing shape; else None.
 
         W_1(D_i(theta), D_i(theta')) = |M_i (theta - theta')|,      eps_i = |M_i|_2,      M_i = sum_k share_ik M_ik

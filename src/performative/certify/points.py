@@ -18,6 +18,7 @@ from performative.solve.retrain import repeated_risk_minimization
 from performative.solve.roots import allowed
 from performative.solve.solution import Solution
 from performative.solve.stable import equilibria
+from performative.types import Theta
 
 # Other equilibria that the region takes in.
 _NEAREST = 4
@@ -111,7 +112,7 @@ def find_points(
     return Points(**found)
 
 
-def _reached(problem: Problem, land: Landscape, theta: Any, listed: Any) -> np.ndarray | None:
+def _reached(problem: Problem, land: Landscape, theta: Theta, listed: Any) -> np.ndarray | None:
     """The point that exact retraining from the start ends at, None where that is none of those listed."""
     try:
         end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS, spells=None)))

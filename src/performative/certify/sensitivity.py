@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from performative.certify.client_data import as_model, mean_under, sample_width, samples_under, split_clients
 from performative.certify.transport import paired_distance
@@ -78,7 +78,13 @@ def estimate_sensitivity(
 
 
 def _pairs(
-    land: Landscape, some: Any, shared: Any, keys: Any, around: list[np.ndarray], apart: list[np.ndarray], near: float
+    land: Landscape,
+    some: PyTree,
+    shared: PyTree,
+    keys: PyTree,
+    around: list[np.ndarray],
+    apart: list[np.ndarray],
+    near: float,
 ) -> Any:
     """Two models for each client, [B, d] each, pair after pair."""
     ones = np.ones((len(keys), 1))
@@ -90,23 +96,25 @@ def _pairs(
 
 
 @eqx.filter_jit
-def _sample(land: Landscape, some: Any, shared: Any, keys: Any, thetas: Float[Array, "B d"], draws: int) -> Array:
+def _sample(
+    land: Landscape, some: PyTree, shared: PyTree, keys: PyTree, thetas: Float[Array, "B d"], draws: int
+) -> Array:
     """Each client's data under its model, [B, n, k]."""
 
-    def one(mine: Any, key: Any, theta: Array) -> Array:
+    def one(mine: PyTree, key: Array, theta: Array) -> Array:
         return samples_under(land, eqx.combine(mine, shared), as_model(land, theta), key, draws)
 
     return jax.vmap(one)(some, keys, thetas)
 
 
-def _steepest(land: Landscape, some: Any, shared: Any, keys: Any, x: Float[Array, " d"]) -> Array:
+def _steepest(land: Landscape, some: PyTree, shared: PyTree, keys: PyTree, x: Float[Array, " d"]) -> Array:
     """The unit direction of theta in which the mean of each client's data moves most, [B, d]."""
     return jnp.ones((len(keys), 1)) if len(x) == 1 else _power_iteration(land, some, shared, keys, x)
 
 
 @eqx.filter_jit
-def _power_iteration(land: Landscape, some: Any, shared: Any, keys: Any, x: Float[Array, " d"]) -> Array:
-    def one(mine: Any, key: Any) -> Array:
+def _power_iteration(land: Landscape, some: PyTree, shared: PyTree, keys: PyTree, x: Float[Array, " d"]) -> Array:
+    def one(mine: PyTree, key: Array) -> Array:
         population = eqx.combine(mine, shared)
 
         def mean(theta: Array) -> Array:
@@ -114,7 +122,7 @@ def _power_iteration(land: Landscape, some: Any, shared: Any, keys: Any, x: Floa
 
         back = jax.vjp(mean, x)[1]
 
-        def step(_: Any, v: Array) -> Array:
+        def step(_: PyTree, v: Array) -> Array:
             (moved,) = back(jax.jvp(mean, (x,), (v,))[1])
             norm = jnp.linalg.norm(moved)
             # A mean that does not move leaves the direction to chance.

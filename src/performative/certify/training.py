@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from performative._engine.risk import NODES
 from performative.certify.client_data import as_model, split_clients
 from performative.solve.landscape import Landscape
+from performative.types import Noise
 
 # Chances to take one model for the other below which an effect shows, and above which it drowns.
 _SHOWS, _DROWNS = 0.05, 0.3
@@ -71,7 +72,7 @@ def _spread(land: Landscape, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         world = population.settle(theta, loss)
         noise, share = population.quadrature_within(world, theta, NODES)
 
-        def gradient(u: Any) -> Array:
+        def gradient(u: Noise) -> Array:
             return ravel_pytree(jax.grad(loss)(theta, population.sample(u, world, theta)))[0]
 
         g, share = jax.vmap(gradient)(noise), share.astype(x.dtype)[:, None]

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from performative.types import Theta
+
 if TYPE_CHECKING:
     from performative.certify.certificate import Certificate
 
@@ -252,7 +254,7 @@ def _share(cost: float) -> str:
     return f", {100 * cost:.3g} % of the optimal risk" if cost < 2 else f", {cost:.3g} times the optimal risk"
 
 
-def _model(theta: Any) -> str:
+def _model(theta: Theta) -> str:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(theta)]
     if len(leaves) == 1:
         shown: Any = {"float_kind": _number}  # the stubs of NumPy want every kind that there is
@@ -260,7 +262,7 @@ def _model(theta: Any) -> str:
     return f"a model of {sum(leaf.size for leaf in leaves)} numbers with norm {_number(_size(theta))}"
 
 
-def _size(theta: Any) -> float:
+def _size(theta: Theta) -> float:
     return float(np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(theta))))
 
 

@@ -1,6 +1,7 @@
 """The channel slot: what is done to an update on its way?"""
 
 from abc import abstractmethod
+from typing import Generic
 
 from jaxtyping import Array, PRNGKeyArray
 
@@ -8,7 +9,7 @@ from performative.facts import AbstractPart, Bound
 from performative.types import Broadcast, Memory, Noise, Theta
 
 
-class AbstractChannel(AbstractPart):
+class AbstractChannel(AbstractPart, Generic[Memory]):
     """Turns a client's update into what the server receives. The memory lives with the client."""
 
     @property
@@ -22,7 +23,7 @@ class AbstractChannel(AbstractPart):
 
     def init(self, theta: Theta) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""
-        return None
+        return None  # type: ignore[return-value]
 
     def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
         """Randomness of one message; None where none is needed, and then it costs nothing."""

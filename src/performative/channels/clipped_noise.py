@@ -8,10 +8,10 @@ from performative._base.clipping import check_noise, clip_factor, clip_tree
 from performative._base.noise import add_noise, draw_noise, grid_step
 from performative.channels.base import AbstractChannel
 from performative.facts import Bound
-from performative.types import Broadcast, Memory, Noise, Numbers, Theta, number
+from performative.types import Broadcast, Noise, Numbers, Theta, number
 
 
-class ClippedNoise(AbstractChannel):
+class ClippedNoise(AbstractChannel[None]):
     """delta -> clip_c(delta) + noise,      noise ~ N(0, (noise_multiplier c)^2 I / K)
 
     Each of the K clients of a round adds its share, so that the *sum* of their updates carries noise of standard
@@ -39,7 +39,7 @@ class ClippedNoise(AbstractChannel):
     def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
         return draw_noise(key, theta)
 
-    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
+    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: None) -> tuple[Theta, None]:
         deviation = jnp.asarray(self.noise_multiplier * self.clip) / jnp.sqrt(float(broadcast.clients))
         clipped, _, _ = clip_tree(delta, jnp.asarray(self.clip), grid_step(noise, deviation))
         noisy = add_noise(clipped, noise, deviation)

@@ -1,15 +1,15 @@
 """The channel that changes nothing."""
 
 from performative.channels.base import AbstractChannel
-from performative.types import Broadcast, Memory, Noise, Theta
+from performative.types import Broadcast, Noise, Theta
 
 
-class Plain(AbstractChannel):
+class Plain(AbstractChannel[None]):
     """The update arrives as it was sent."""
 
     references = ()
     ignores_data = True
     is_plain = True
 
-    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
+    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: None) -> tuple[Theta, None]:
         return delta, memory

@@ -14,12 +14,12 @@ from performative._base.noise import size_of
 from performative.channels.base import AbstractChannel
 from performative.channels.sparse import owed, settle, start_memory
 from performative.errors import check_flags, check_number
-from performative.types import Broadcast, Memory, Noise, Numbers, Theta, is_concrete, number
+from performative.types import Broadcast, Noise, Numbers, Theta, is_concrete, number
 
 _MOST = 16
 
 
-class Quantized(AbstractChannel):
+class Quantized(AbstractChannel[Theta | None]):
     """Each entry rounded at random to one of 2^bits - 1 levels between -max and max.
 
         Q(v) = s (floor(v/s) + B),   B ~ Bernoulli(v/s - floor(v/s)),   s = max_j |v_j| / L,   L = 2^(bits-1) - 1
@@ -57,13 +57,15 @@ class Quantized(AbstractChannel):
                 "use bits >= 3, or feedback=False."
             )
 
-    def init(self, theta: Theta) -> Memory:
+    def init(self, theta: Theta) -> Theta | None:
         return start_memory(theta, self.feedback)
 
     def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
         return jax.random.uniform(key, (size_of(theta),), jnp.result_type(*jax.tree.leaves(theta)))
 
-    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
+    def send(
+        self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Theta | None
+    ) -> tuple[Theta, Theta | None]:
         wanted = owed(delta, memory)
         flat, unravel = ravel_pytree(wanted)
         levels = jnp.round(jnp.exp2(jnp.asarray(self.bits) - 1)).astype(flat.dtype) - 1

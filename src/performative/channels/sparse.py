@@ -1,7 +1,6 @@
 """Updates of which only the largest entries are sent."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,15 +12,15 @@ from jaxtyping import Array, PyTree
 from performative._base.noise import size_of
 from performative.channels.base import AbstractChannel
 from performative.errors import check_flags, check_number
-from performative.types import Broadcast, Memory, Noise, Numbers, Theta, as_numbers, is_concrete
+from performative.types import Broadcast, Noise, Numbers, Theta, Unchecked, as_numbers, is_concrete
 
 
-def owed(delta: Theta, memory: Memory) -> Theta:
+def owed(delta: Theta, memory: Theta | None) -> Theta:
     """The update and what is still owed from rounds before; the update alone where nothing is remembered."""
     return delta if memory is None else jax.tree.map(jnp.add, delta, memory)
 
 
-def settle(wanted: Theta, sent: Theta, delta: Theta, memory: Memory) -> tuple[Theta, Memory]:
+def settle(wanted: Theta, sent: Theta, delta: Theta, memory: Theta | None) -> tuple[Theta, Theta | None]:
     """What is sent, and what is left for the next time.
 
     An update that is not finite goes out as it is, for the server to reject and count; nothing of it is kept.
@@ -34,11 +33,11 @@ def settle(wanted: Theta, sent: Theta, delta: Theta, memory: Memory) -> tuple[Th
     return message, left
 
 
-def start_memory(theta: Theta, feedback: bool) -> Memory:
+def start_memory(theta: Theta, feedback: bool) -> Theta | None:
     return jax.tree.map(jnp.zeros_like, theta) if feedback else None
 
 
-class Sparse(AbstractChannel):
+class Sparse(AbstractChannel[Theta | None]):
     """The k entries of largest magnitude, over all leaves; the rest is kept back and added to the next update.
 
         sent = top_k(delta + e),      e <- delta + e - sent
@@ -57,7 +56,7 @@ class Sparse(AbstractChannel):
     k: Numbers
     feedback: bool = eqx.field(static=True)
 
-    def __init__(self, k: Any, feedback: bool = True):
+    def __init__(self, k: Unchecked[float], feedback: bool = True):
         check_number("Sparse", k=k)
         whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k >= 1
         if is_concrete(k) and not (whole or 0 < k < 1):
@@ -69,7 +68,7 @@ class Sparse(AbstractChannel):
     def __check_init__(self) -> None:
         check_flags("Sparse", feedback=self.feedback)
 
-    def init(self, theta: Theta) -> Memory:
+    def init(self, theta: Theta) -> Theta | None:
         return start_memory(theta, self.feedback)
 
     def entries(self, delta: PyTree) -> Array:
@@ -79,7 +78,9 @@ class Sparse(AbstractChannel):
         part = jnp.ceil(k * size * (1 - 4 * jnp.finfo(k.dtype).eps))
         return jnp.clip(jnp.where(k < 1, part, jnp.floor(k)), 1, size).astype(jnp.int32)
 
-    def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Memory) -> tuple[Theta, Memory]:
+    def send(
+        self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Theta | None
+    ) -> tuple[Theta, Theta | None]:
         wanted = owed(delta, memory)
         flat, unravel = ravel_pytree(wanted)
         order = jnp.argsort(-jnp.abs(flat), stable=True)

@@ -1,6 +1,7 @@
 """`performative federation`: the same parts on a network."""
 
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -154,7 +155,9 @@ class _honest:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         from performative.config.errors import ConfigError
         from performative.live.loopback.commands import FederationError
 

@@ -3,6 +3,7 @@
 import dataclasses
 from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -197,6 +198,8 @@ class _bad_input:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if isinstance(error, ValueError):
             raise Failure(str(error), Exit.BAD_INPUT) from error

@@ -37,7 +37,7 @@ def arguments(call: Callable[..., Any], rest: Callable[..., Any] | None = None) 
             lent = True
         elif parameter.kind is not parameter.VAR_POSITIONAL:
             hint = parameter.annotation
-            if hint in (Any, parameter.empty) or isinstance(hint, str):
+            if hint in (object, parameter.empty) or isinstance(hint, str) or Any in arms(hint):
                 hint = fields.get(name, Any)
             found[name] = Argument(Any if isinstance(hint, str) else hint, parameter.default is parameter.empty)
     if lent and rest is not None:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import equinox as eqx
+from jaxtyping import PyTree
 
 from performative._base import plugins
 
@@ -36,8 +37,13 @@ SLOTS = {
 
 
 def arms(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union; one where there is none."""
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+    """The alternatives of a union; one where there is none. A part counts by its class, whatever it remembers."""
+    if annotation is PyTree:
+        return (Any,)
+    origin = typing.get_origin(annotation)
+    if is_module(origin):
+        return (origin,)
+    if isinstance(annotation, types.UnionType) or origin is typing.Union:
         return tuple(arm for part in typing.get_args(annotation) for arm in arms(part))
     return (annotation,)
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from performative._deprecated import old_attributes
+from performative.types import Unchecked
 
 if TYPE_CHECKING:
     import pandas
@@ -46,7 +47,7 @@ class Table:
         part = "" if self.complete else ", only a part"
         return f"Table({self.name}: x {self.x.shape} {self.x.dtype}, y {self.y.dtype}, {self.license}{part})"
 
-    def take(self, rows: Any) -> "Table":
+    def take(self, rows: Unchecked[np.ndarray | slice]) -> "Table":
         """The same table with these rows (numbers or a mask), in this order."""
         return replace(self, x=self.x[rows], y=self.y[rows])
 

@@ -1,7 +1,7 @@
 """How far local work pulls the model off a point at which it should rest."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from performative.facts import chain, cites
 from performative.participation import AbstractParticipation, Full, LocalWork
 from performative.problem import Problem
 from performative.record import Record
+from performative.types import Theta
 
 __all__ = ["Drift", "average_drift"]
 
@@ -31,7 +32,7 @@ class Drift(NamedTuple):
 
 @cites("wang2022unreasonable")
 @checked
-def average_drift(problem: Problem, algorithm: Algorithm, theta: Any, repeats: int = 1, seed: int = 0) -> Drift:
+def average_drift(problem: Problem, algorithm: Algorithm, theta: Theta, repeats: int = 1, seed: int = 0) -> Drift:
     """The average drift at a point, the stable point or the optimum as a rule.
 
         rho = | sum_i p_i (theta_i - theta) | / sum_e eta_e,      theta_i the model of client i after its local steps

@@ -1,7 +1,6 @@
 """How far a way of choosing clients leans towards those with a high loss."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -39,12 +38,12 @@ _ROUNDING = 1e-12
 def selection_skew(
     problem: Problem,
     participation: AbstractParticipation,
-    models: Sequence[Any],
-    optimum: Any,
+    models: Sequence[Theta],
+    optimum: Theta,
     draws: int = 1000,
     seed: int = 0,
     *,
-    deployed: Any = None,
+    deployed: Theta | None = None,
 ) -> tuple[float, float]:
     """rho_bar and rho_tilde, the selection skew over the given models.
 
@@ -113,7 +112,7 @@ def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.
 
 
 @eqx.filter_jit
-def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Any) -> Float[Array, " N"]:
+def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Array) -> Float[Array, " N"]:
     """E[a_i] of a cohort chosen at theta, over the keys."""
     problem, participation, clients = setup.problem, setup.algorithm.participation, setup.weights.shape[0]
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
@@ -125,10 +124,10 @@ def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Any) -> Floa
     zero = jnp.zeros((), jnp.int32)
     state = State(theta, deployed, ClientMemory(world, None, None, None), ServerMemory(None, None), zero, None)
 
-    def measure(ids: Array, key: Any, samples: int | None = None) -> Array:
+    def measure(ids: Array, key: Array, samples: int | None = None) -> Array:
         return measure_losses(setup, state, ids, key, samples)
 
-    def weight(drawn: tuple[Any, Array]) -> Array:
+    def weight(drawn: tuple[Array, Array]) -> Array:
         key, round = drawn
         selection = Selection(setup.weights, setup.tables, round, theta, measure)
         cohort, _ = participation.select(key, selection, participation.init(clients))

@@ -1,14 +1,14 @@
 """Draw as many samples as the error that is allowed asks for."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative.errors import check_counts, check_number
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.facts import Uncertified, chain
+from performative.populations.base import AbstractPopulation
 from performative.theory.zheng2024.size import sample_size_terms
 from performative.types import (
     Batch,
@@ -29,7 +29,7 @@ _FACTS = ("loss", "gradient", "jacobian", "reach", "spread", "ready")
 
 
 def sample_size(
-    tolerance: Any, confidence: Any, curvature: Any, window: int, rate: Array, facts: dict[str, Array]
+    tolerance: Numbers, confidence: Numbers, curvature: Numbers, window: int, rate: Array, facts: dict[str, Array]
 ) -> Float[Array, ""]:
     """The least n for a performative gradient within `tolerance`, inf where no n is enough.
 
@@ -49,7 +49,7 @@ def sample_size(
     return jnp.where(left > 0, above / jnp.where(left > 0, left, 1), jnp.inf)
 
 
-class AdaptiveSize(AbstractWrapper):
+class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
     """Use only as many samples of each batch as a tolerance on the performative gradient asks for.
 
         n_(t+1) = clamp(sample_size(tolerance, ...), least, n_max)
@@ -69,7 +69,7 @@ class AdaptiveSize(AbstractWrapper):
 
     references = ("zheng2024profl",)
 
-    inner: AbstractEstimator
+    inner: AbstractEstimator[Memory]
     tolerance: Numbers = number()
     confidence: Numbers = number(default=0.05)
     curvature: Numbers = number(default=0.0)
@@ -97,11 +97,13 @@ class AdaptiveSize(AbstractWrapper):
         """H of the estimator inside."""
         return next((part.window for part in chain(self.inner) if hasattr(part, "window")), None)
 
-    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> tuple[Int[Array, ""], Memory]:
         # More than any batch holds: all of the first one is used.
         return jnp.asarray(jnp.iinfo(jnp.int32).max, jnp.int32), self.inner.init(theta, population, loss)
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(
+        self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: tuple[Int[Array, ""], Memory]
+    ) -> Estimate[tuple[Int[Array, ""], Memory]]:
         size, inside = memory
         n_max = batch.rows
         used = jnp.arange(n_max, dtype=jnp.int32) < size
@@ -116,10 +118,12 @@ class AdaptiveSize(AbstractWrapper):
         metrics = {**out.metrics, "infeasible": short.astype(jnp.int32)}
         return Estimate(out.direction, (following, out.memory), metrics, out.facts)
 
-    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+    def finish(
+        self, upload: Upload, local: Local, memory: tuple[Int[Array, ""], Memory]
+    ) -> tuple[dict[str, PyTree], tuple[Int[Array, ""], Memory]]:
         size, inside = memory
         extra, inside = self.inner.finish(upload, local, inside)
         return extra, (size, inside)
 
-    def review(self, memory: Memory) -> list[str]:
+    def review(self, memory: tuple[PyTree, Memory]) -> list[str]:
         return self.inner.review(memory[1])

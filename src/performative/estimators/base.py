@@ -1,7 +1,7 @@
 """The estimator slot: what direction does a client compute from a batch?"""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,10 +9,16 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from performative.batches import AbstractBatch
 from performative.facts import AbstractPart, Bound, Uncertified, declared
+from performative.populations.base import AbstractPopulation
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
+if TYPE_CHECKING:
+    from performative.problem import Problem as Problem
+else:
+    Problem = eqx.Module  # it is made of parts, so it stands above them
 
-class AbstractEstimator(AbstractPart):
+
+class AbstractEstimator(AbstractPart, Generic[Memory]):
     """A direction v such that the client steps to theta - eta v. The memory lives with the client.
 
     Randomness is drawn ahead for all steps of a round by `draw` and handed to `estimate` step by step.
@@ -30,16 +36,16 @@ class AbstractEstimator(AbstractPart):
         """Whether what it draws is noise that may come as whole numbers on a grid (`performative._base.noise`)."""
         return False
 
-    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""
-        return None
+        return None  # type: ignore[return-value]
 
     def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
         """Randomness with leading axis `steps`; None where none is needed, and then it costs nothing."""
         return None
 
     @abstractmethod
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate[Memory]:
         """The direction at the local model theta."""
 
     def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
@@ -57,10 +63,10 @@ class AbstractEstimator(AbstractPart):
         """
         return jnp.ones_like(gone), carry
 
-    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
+    def check(self, problem: Problem, theta: Theta, batch: AbstractBatch) -> None:
         """Refuse, or warn of, what this rule cannot serve; called once, before a run."""
 
-    def check_point(self, problem: Any, stable: Theta) -> None:
+    def check_point(self, problem: Problem, stable: Theta) -> None:
         """Warn where this rule cannot settle at the stable point; called before a run where that point is known."""
 
     def review(self, memory: Memory) -> list[str]:
@@ -76,7 +82,7 @@ def bound_of(estimator: AbstractEstimator) -> Bound:
     return found
 
 
-class AbstractWrapper(AbstractEstimator):
+class AbstractWrapper(AbstractEstimator[Memory]):
     """An estimator around another one, whose memory and randomness it hands on unless it says otherwise."""
 
     inner: eqx.AbstractVar[AbstractEstimator]
@@ -85,7 +91,7 @@ class AbstractWrapper(AbstractEstimator):
     def grid_noise(self) -> bool:
         return self.inner.grid_noise
 
-    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Memory:
         return self.inner.init(theta, population, loss)
 
     def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
@@ -100,10 +106,10 @@ class AbstractWrapper(AbstractEstimator):
     def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
         return self.inner.step_response(gone, carry)
 
-    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
+    def check(self, problem: Problem, theta: Theta, batch: AbstractBatch) -> None:
         self.inner.check(problem, theta, batch)
 
-    def check_point(self, problem: Any, stable: Theta) -> None:
+    def check_point(self, problem: Problem, stable: Theta) -> None:
         self.inner.check_point(problem, stable)
 
     def review(self, memory: Memory) -> list[str]:

@@ -1,7 +1,5 @@
 """Private gradients: clip each person's, add noise to the sum."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,7 +14,7 @@ from performative.facts import Bound
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, number, whole
 
 
-class AbstractPrivate(AbstractEstimator):
+class AbstractPrivate(AbstractEstimator[Memory]):
     """Clipped gradients of single samples plus Gaussian noise."""
 
     clip: eqx.AbstractVar[Numbers]
@@ -62,10 +60,10 @@ class Release(eqx.Module):
     noisy: Theta
     plain: Theta
     whole: Theta
-    metrics: dict[str, Any]
+    metrics: dict[str, Array | int]
 
 
-class Clipped(AbstractPrivate):
+class Clipped(AbstractPrivate[None]):
     """v = (sum_j clip_c(grad l(theta; z_j)) + noise) / n,      noise ~ N(0, (noise_multiplier c)^2 I)
 
     n is the *expected* size of the batch, a constant. A gradient that is not finite counts as 0. With a domain this is
@@ -90,6 +88,6 @@ class Clipped(AbstractPrivate):
     def bound(self) -> Bound:
         return Bound(self.clip, self.noise_multiplier, owner="Clipped")
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: None) -> Estimate[None]:
         release = self.release(noise, theta, batch, local)
         return Estimate(release.noisy, memory, release.metrics)

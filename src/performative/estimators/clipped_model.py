@@ -7,10 +7,10 @@ from jaxtyping import Array
 from performative.errors import check_number
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
-from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, masked_mean, number, squared_norm
+from performative.types import Batch, Estimate, Local, Noise, Numbers, Theta, masked_mean, number, squared_norm
 
 
-class ClippedModel(AbstractEstimator):
+class ClippedModel(AbstractEstimator[None]):
     """v = min(1, (l - lower) / (eta |g|^2)) g,      l and g the batch's mean loss and mean gradient
 
     The proximal step on the clipped linear model max(l + <g, theta' - theta>, lower). The step is cut where the loss
@@ -26,7 +26,7 @@ class ClippedModel(AbstractEstimator):
     def __check_init__(self) -> None:
         check_number("ClippedModel", lower=self.lower)
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: None) -> Estimate[None]:
         losses, gradients = jax.vmap(jax.value_and_grad(local.loss), in_axes=(None, 0))(theta, batch.z)
         loss, gradient = masked_mean(losses, batch.mask), masked_mean(gradients, batch.mask)
         room = jnp.maximum(loss - jnp.asarray(self.lower, loss.dtype), 0)

@@ -1,6 +1,6 @@
 """Local steps without the drift: each client corrects for how it differs from the rest."""
 
-from typing import Any
+from typing import Generic
 
 import equinox as eqx
 import jax
@@ -10,10 +10,11 @@ from jaxtyping import Array, PyTree
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.estimators.preconditioned import Preconditioned, all_finite
 from performative.facts import chain
+from performative.populations.base import AbstractPopulation
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
-class Control(eqx.Module):
+class Control(eqx.Module, Generic[Memory]):
     """c_i, the sum of this round's directions so far, and `inner`'s memory."""
 
     own: Theta
@@ -21,7 +22,7 @@ class Control(eqx.Module):
     inner: Memory
 
 
-class ControlVariate(AbstractWrapper):
+class ControlVariate(AbstractWrapper[Control[Memory]]):
     """v = inner's - c_i + c,      c_i <- mean over the round's local steps of inner's own directions
 
     c = sum_i p_i c_i comes from the server, which must be `Scaffold`; the client sends the change of its c_i.
@@ -36,7 +37,7 @@ class ControlVariate(AbstractWrapper):
 
     references = ("karimireddy2020scaffold",)
 
-    inner: AbstractEstimator
+    inner: AbstractEstimator[Memory]
 
     def __check_init__(self) -> None:
         if not isinstance(self.inner, AbstractEstimator):
@@ -52,11 +53,13 @@ class ControlVariate(AbstractWrapper):
             if isinstance(part, ControlVariate):
                 raise ValueError("ControlVariate inside ControlVariate: a client has one c_i; drop one of them.")
 
-    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Control[Memory]:
         zero = jax.tree.map(jnp.zeros_like, theta)
         return Control(zero, zero, self.inner.init(theta, population, loss))
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(
+        self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Control[Memory]
+    ) -> Estimate[Control[Memory]]:
         if "control" not in local.broadcast.extra:
             raise ValueError(
                 "ControlVariate needs a server that keeps the mean of the clients' c_i: use it with the aggregator "
@@ -69,7 +72,9 @@ class ControlVariate(AbstractWrapper):
         total = jax.tree.map(jnp.add, memory.total, out.direction)
         return Estimate(corrected, Control(memory.own, total, out.memory), out.metrics, out.facts)
 
-    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+    def finish(
+        self, upload: Upload, local: Local, memory: Control[Memory]
+    ) -> tuple[dict[str, PyTree], Control[Memory]]:
         extra, inside = self.inner.finish(upload, local, memory.inner)
         # The server leaves a broken update out, so the client's c_i must stay what the server thinks it is.
         sound = all_finite((upload.delta, memory.total))
@@ -81,5 +86,5 @@ class ControlVariate(AbstractWrapper):
         own = jax.tree.map(jnp.add, memory.own, news)
         return {**extra, "control": news}, Control(own, jax.tree.map(jnp.zeros_like, own), inside)
 
-    def review(self, memory: Memory) -> list[str]:
+    def review(self, memory: Control[Memory]) -> list[str]:
         return self.inner.review(memory.inner)

@@ -1,20 +1,20 @@
 """Private gradients that remember what the clip cut off."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.client_axis import client_axes
 from performative._base.clipping import check_noise, clip_factor, safe_norm
 from performative._base.messages import coded, warn
 from performative.errors import check_counts
+from performative.estimators.base import Problem
 from performative.estimators.clipped import AbstractPrivate
 from performative.facts import Bound
-from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Numbers, Theta, number, whole
+from performative.populations.base import AbstractPopulation
+from performative.types import ArrayLike, Batch, Estimate, Local, Loss, Noise, Numbers, Theta, number, whole
 
 # A sum of independent errors grows like the root of the number of steps; this many times that is growth.
 _CHANCE = 10.0
@@ -28,7 +28,7 @@ class DiceMemory(eqx.Module):
     steps: Int[Array, ""]
 
 
-class Dice(AbstractPrivate):
+class Dice(AbstractPrivate[DiceMemory]):
     """v = mean_j clip_C1(g_j) + clip_C2(e),      e <- e + mean_j g_j - v,      the client steps along v + noise / n
 
     C1 = `clip`, C2 = `memory_clip`, noise ~ N(0, (noise_multiplier C1)^2 I), g_j = grad l(theta; z_j). The error
@@ -56,15 +56,17 @@ class Dice(AbstractPrivate):
     def bound(self) -> Bound:
         return Bound(self.clip, self.noise_multiplier, self.memory_clip, owner="Dice")
 
-    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> DiceMemory:
         return DiceMemory(jax.tree.map(jnp.zeros_like, theta), jnp.zeros((), jnp.int32))
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(
+        self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: DiceMemory
+    ) -> Estimate[DiceMemory]:
         release = self.release(noise, theta, batch, local, (memory.error, jnp.asarray(self.memory_clip)))
         error = jax.tree.map(lambda e, g, v: e + g - v, memory.error, release.whole, release.plain)
         return Estimate(release.noisy, DiceMemory(error, memory.steps + 1), release.metrics)
 
-    def check_point(self, problem: Any, stable: Theta) -> None:
+    def check_point(self, problem: Problem, stable: Theta) -> None:
         needed = float(np.max(needed_memory_clip(problem, stable, self.clip)))
         allowed = float(np.min(np.asarray(self.memory_clip)))
         if needed > allowed * (1 + 1e-6):
@@ -74,7 +76,7 @@ class Dice(AbstractPrivate):
                 f"cuts off {needed:.4g} on average. It will settle elsewhere; use memory_clip >= {needed:.4g}.",
             )
 
-    def review(self, memory: Memory) -> list[str]:
+    def review(self, memory: DiceMemory) -> list[str]:
         steps = np.asarray(memory.steps)
         lengths = np.sqrt(sum(_squares(np.asarray(leaf), steps.ndim) for leaf in jax.tree.leaves(memory.error)))
         growing = lengths > _CHANCE * np.asarray(self.memory_clip) * np.sqrt(np.maximum(steps, 100))
@@ -93,7 +95,7 @@ def _squares(leaf: np.ndarray, lead: int) -> np.ndarray:
     return np.sum(np.square(leaf.astype(float)), axis=tuple(range(lead, leaf.ndim)))
 
 
-def needed_memory_clip(problem: Any, theta: Theta, clip: Any) -> Float[np.ndarray, " N"]:
+def needed_memory_clip(problem: Problem, theta: Theta, clip: ArrayLike) -> Float[np.ndarray, " N"]:
     """|E g_i - E clip(g_i)| of each client at theta, the data settled under it: what Dice's memory has to make up for.
 
     For one learner at its stable point E g = 0, and it is |E clip(g)|.
@@ -102,12 +104,12 @@ def needed_memory_clip(problem: Any, theta: Theta, clip: Any) -> Float[np.ndarra
     arrays = jax.tree.map(jnp.asarray, arrays)
     theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float)), theta)
 
-    def one(rows: Any) -> Array:
+    def one(rows: PyTree) -> Array:
         population = eqx.combine(rows, rest)
         world = population.settle(theta, problem.loss)
         noise, share = population.quadrature_within(world, theta, _NODES)
 
-        def cut(u: Any) -> Theta:
+        def cut(u: Noise) -> Theta:
             gradient = jax.grad(problem.loss)(theta, population.sample(u, world, theta))
             factor, _, _ = clip_factor(gradient, jnp.asarray(clip))
             return jax.tree.map(lambda g: (1 - factor.astype(g.dtype)) * g, gradient)

@@ -1,17 +1,19 @@
 """Before a run: does what a learner watches of the data hold all of their reaction?"""
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from performative._base.client_axis import take_clients
-from performative.populations.base import collect
-from performative.types import Theta
+from performative.estimators.base import Problem
+from performative.families import AbstractFamily
+from performative.populations.base import AbstractPopulation, collect
+from performative.types import Batch, Noise, Theta
 
 _CLIENTS = 32  # the first so many are looked at
 _PARTS, _ROWS = 16, 256  # batches, and samples of each
@@ -19,7 +21,11 @@ _ERRORS = 5.0  # standard errors: one false alarm in a million
 _NUDGE = 0.1  # of a model's size, or of 1: how far the second model lies from the first
 
 
-def _each_client(problem: Any, function: Any, run: Any = jax.jit) -> Any:
+def _each_client(
+    problem: Problem,
+    function: Callable[[AbstractPopulation, Array], PyTree],
+    run: Callable[[Callable[..., PyTree]], Callable[..., PyTree]] = jax.jit,
+) -> PyTree:
     """function(population of one client, key) for the first clients."""
     count = min(problem.clients, _CLIENTS)
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
@@ -30,18 +36,18 @@ def _each_client(problem: Any, function: Any, run: Any = jax.jit) -> Any:
     return run(mapped)(arrays, jax.random.split(jax.random.key(0), count))
 
 
-def late_part(problem: Any, theta: Theta) -> float:
+def late_part(problem: Problem, theta: Theta) -> float:
     """Which part of the data's answer to another model is still to come after one spell under it; 0 without memory."""
     loss = problem.loss
 
-    def one(population: Any, key: Array) -> tuple[Array, Array]:
+    def one(population: AbstractPopulation, key: Array) -> tuple[Array, Array]:
         other = jax.tree.map(lambda leaf: leaf + _NUDGE * jnp.maximum(jnp.abs(leaf), 1), theta)
         start = population.settle(theta, loss)
         once, ever = population.deploy(start, other, loss), population.settle(other, loss)
         start, once, ever = (ravel_pytree(eqx.filter(world, eqx.is_inexact_array))[0] for world in (start, once, ever))
         return jnp.sum(jnp.square(ever - once)), jnp.sum(jnp.square(ever - start))
 
-    def shapes(mapped: Any) -> Any:
+    def shapes(mapped: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return lambda *given: jax.eval_shape(mapped, *given)
 
     if not jax.tree.leaves(_each_client(problem, lambda population, key: population.init(theta, loss), shapes)):
@@ -50,7 +56,9 @@ def late_part(problem: Any, theta: Theta) -> float:
     return float(np.sqrt(left / whole)) if whole > 0 else 0.0
 
 
-def overlooked(problem: Any, theta: Theta, family: Any, answer: Any) -> tuple[float, bool]:
+def overlooked(
+    problem: Problem, theta: Theta, family: AbstractFamily, answer: Callable[..., Float[Array, " m"]]
+) -> tuple[float, bool]:
     """How far (df/dtheta)^T s is from the whole derivative through the samples, as a part of it; is it beyond chance?
 
     df/dtheta is that of f-hat by the population's own map, so that a window that learns it could do no better.
@@ -59,8 +67,8 @@ def overlooked(problem: Any, theta: Theta, family: Any, answer: Any) -> tuple[fl
     weights = np.asarray(problem.client_weights)[:_CLIENTS]
     loss = problem.loss
 
-    def one(population: Any, key: Array) -> tuple[Float[Array, "b d"], Float[Array, "b d"]]:
-        def moved(model: Theta, noise: Any) -> Any:
+    def one(population: AbstractPopulation, key: Array) -> tuple[Float[Array, "b d"], Float[Array, "b d"]]:
+        def moved(model: Theta, noise: Noise) -> Batch:
             return collect(population, noise, None, population.settle(model, loss), model)
 
         def part(key: Array) -> tuple[Array, Array]:

@@ -1,7 +1,6 @@
 """Leave out the samples whose gradients do not belong."""
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from performative.batches import AbstractBatch
 from performative.errors import check_counts, check_number, is_one_of
 from performative.estimators.adaptive_size import AdaptiveSize
-from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem
 from performative.estimators.minibatch import count_samples
 from performative.facts import Uncertified
 from performative.types import (
@@ -36,7 +35,7 @@ _CROWD = 5  # samples; fewer are chance in a small batch or group
 _NORMAL = 1.4826
 
 
-class Filtered(AbstractWrapper):
+class Filtered(AbstractWrapper[Memory]):
     """Hand `inner` only the samples whose gradients lie with the others.
 
         v = top right singular vector of the gradients, centered;      tau_j = ((g_j - center) . v)^2
@@ -62,7 +61,7 @@ class Filtered(AbstractWrapper):
     references = ("zheng2024profl",)
     sends_update_only = True
 
-    inner: AbstractEstimator
+    inner: AbstractEstimator[Memory]
     sparse: Numbers = number(default=0.02)
     change: Numbers = number(default=0.02)
     margin: Numbers = number(default=12.0)
@@ -89,13 +88,13 @@ class Filtered(AbstractWrapper):
     def bound(self) -> None:
         raise Uncertified("Filtered leaves samples out by looking at the others, so one person can move many")
 
-    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
+    def check(self, problem: Problem, theta: Theta, batch: AbstractBatch) -> None:
         """What `inner` is handed is to be free of outliers."""
         clean = problem.population.clean
         same = clean is problem.population
         self.inner.check(problem if same else dataclasses.replace(problem, population=clean), theta, batch)
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate[Memory]:
         drawn = count_samples(batch)
         gradients = jax.vmap(lambda z: ravel_pytree(jax.grad(local.loss)(theta, z))[0])(batch.z)
         start = jnp.ones(len(gradients), bool) if batch.mask is None else batch.mask
@@ -115,7 +114,7 @@ class Filtered(AbstractWrapper):
         """Which of the samples in `start` stay."""
         drawn = jnp.sum(start)
 
-        def one_pass(carry: Any) -> Any:
+        def one_pass(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             kept, passed, _ = carry
             fewer = kept & self._plausible(gradients, kept)
             before, after = masked_mean(gradients, kept), masked_mean(gradients, fewer)
@@ -128,7 +127,7 @@ class Filtered(AbstractWrapper):
             done = (moved <= self.change * jnp.maximum(jnp.linalg.norm(before), spread)) | half_or_less
             return jnp.where(2 * jnp.sum(fewer) < drawn, kept, fewer), passed + 1, done
 
-        def going(carry: Any) -> Array:
+        def going(carry: tuple[Array, Array, Array]) -> Array:
             return ~carry[2] & (carry[1] < self.passes)
 
         # Clients are mapped over, so this runs as long as the slowest of them; most are done after one or two passes.
@@ -168,7 +167,7 @@ def masked_median(rows: Float[Array, "n d"], mask: Bool[Array, " n"]) -> Float[A
     high = jnp.max(jnp.where(mask[:, None], rows, -jnp.inf), axis=0)
     rows = jnp.where(mask[:, None], rows, jnp.inf)
 
-    def halve(_: Any, ends: Any) -> Any:
+    def halve(_: int | Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
         reached = jnp.sum((rows <= middle).astype(rows.dtype), axis=0) >= enough.astype(rows.dtype)
@@ -184,7 +183,7 @@ def top_direction(moments: Float[Array, "d d"]) -> Float[Array, " d"]:
     # Where coordinates fall into blocks that do not mix, the widest one alone would never leave its own.
     start = moments[widest] / scale + 0.1 * jnp.cos(jnp.arange(len(moments), dtype=moments.dtype))
 
-    def step(_: Any, v: Array) -> Array:
+    def step(_: int | Array, v: Array) -> Array:
         v = jnp.matmul(moments / scale, v, precision="highest")
         return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(v.dtype).tiny)
 

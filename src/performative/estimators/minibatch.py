@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from performative.estimators.base import AbstractEstimator
-from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, masked_mean
+from performative.types import Batch, Estimate, Local, Loss, Noise, Theta, masked_mean
 
 
 def count_samples(batch: Batch) -> jax.Array | int:
@@ -31,7 +31,7 @@ def batch_gradient(loss: Loss, theta: Theta, batch: Batch) -> Theta:
     return jax.tree.map(lambda leaf: jnp.where(jnp.any(mask), leaf, 0), gradient)
 
 
-class Minibatch(AbstractEstimator):
+class Minibatch(AbstractEstimator[None]):
     """v = mean over the batch of grad l(theta; z), z drawn from the data as they are.
 
     It leaves out how the data move with theta, so its root is the stable point, not the optimal one.
@@ -41,5 +41,5 @@ class Minibatch(AbstractEstimator):
     is_plain = True
     sends_update_only = True
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: None) -> Estimate[None]:
         return Estimate(batch_gradient(local.loss, theta, batch), memory, {"samples": count_samples(batch)})

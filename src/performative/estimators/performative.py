@@ -1,32 +1,32 @@
 """The whole performative gradient: what the loss does, and what the data do."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from performative._base.messages import warn
 from performative._base.reaction import Experience, Moments, Sighting, Window
 from performative._deprecated import old_keywords
 from performative.batches import AbstractBatch
 from performative.errors import check_counts, check_flags, check_number, is_one_of
-from performative.estimators.base import AbstractEstimator
+from performative.estimators.base import AbstractEstimator, Problem
 from performative.estimators.family_check import late_part, overlooked
 from performative.estimators.minibatch import count_samples
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, collect
 from performative.types import (
+    ArrayLike,
     Batch,
     Estimate,
     Local,
     Loss,
-    Memory,
     Noise,
     Numbers,
+    Sample,
     Theta,
+    Unchecked,
     Upload,
     as_numbers,
     as_whole,
@@ -46,7 +46,7 @@ class Watch(eqx.Module):
     seen: Experience
 
 
-class Performative(AbstractEstimator):
+class Performative(AbstractEstimator[Watch | None]):
     """Both terms of the performative gradient, the reaction learnt from the client's own past.
 
         v = mean grad l(theta; z) + (df/dtheta)^T s
@@ -83,10 +83,10 @@ class Performative(AbstractEstimator):
     def __init__(
         self,
         window: int | None,
-        family: Any = None,
+        family: Unchecked[AbstractFamily | None] = None,
         term: str = "score",
         baseline: bool = True,
-        rtol: Any = 1e-2,
+        rtol: ArrayLike = 1e-2,
         reset_after: int | None = None,
     ):
         self.window, self.family, self.term, self.baseline = as_whole(window), family, term, baseline
@@ -107,7 +107,7 @@ class Performative(AbstractEstimator):
         if self.window is None and self.term != "pathwise":
             raise ValueError('Performative(window=None) differentiates the samples; give it term="pathwise".')
 
-    def check(self, problem: Any, theta: Theta, batch: AbstractBatch) -> None:
+    def check(self, problem: Problem, theta: Theta, batch: AbstractBatch) -> None:
         population = problem.population
         if self.term == "score" and getattr(batch, "n", 2) < 2:
             raise ValueError(
@@ -154,7 +154,7 @@ class Performative(AbstractEstimator):
                     f"off by {100 * off:.0f} %, however well df/dtheta is known. It will settle beside the optimum.",
                 )
 
-    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Watch | None:
         if self.window is None:
             return None
         family = self._family(population)
@@ -166,11 +166,13 @@ class Performative(AbstractEstimator):
         model, parameters = ravel_pytree(theta)[0], jax.eval_shape(fitted)
         return Watch(Window.empty(self.window, model, parameters), Experience.empty(model, parameters))
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(
+        self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Watch | None
+    ) -> Estimate[Watch | None]:
         each, gradients = jax.vmap(jax.value_and_grad(local.loss), in_axes=(None, 0))(theta, batch.z)
         first = masked_mean(gradients, batch.mask)
         counts = {"samples": count_samples(batch)}
-        if self.window is None:
+        if memory is None:
             second = masked_mean(_through_samples(theta, batch, local), batch.mask)
             return Estimate(jax.tree.map(jnp.add, first, second), memory, counts)
 
@@ -199,9 +201,9 @@ class Performative(AbstractEstimator):
         after = Watch(window.write(here, f, local.clock), seen.write(here, f, s, pace))
         return Estimate(direction, after, counts, facts)
 
-    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+    def finish(self, upload: Upload, local: Local, memory: Watch | None) -> tuple[dict[str, PyTree], Watch | None]:
         """What the client has seen of its reaction, for a server that pools it."""
-        if self.window is None:
+        if self.window is None or memory is None:
             return {}, memory
         return {"reaction": Sighting(memory.seen, memory.window.count > self.window)}, memory
 
@@ -239,7 +241,9 @@ class Performative(AbstractEstimator):
         return _mean_product(each, family.score(batch, f), batch.mask)
 
 
-def _mean_product(each: Float[Array, " n"], rows: Float[Array, "n m"], mask: Any) -> Float[Array, " m"]:
+def _mean_product(
+    each: Float[Array, " n"], rows: Float[Array, "n m"], mask: Bool[Array, " n"] | None
+) -> Float[Array, " m"]:
     """Mean of each_j rows_j over the rows that count, as one matrix product."""
     if mask is not None:
         each, rows = jnp.where(mask, each, 0), jnp.where(mask[:, None], rows, 0)
@@ -250,11 +254,11 @@ def _mean_product(each: Float[Array, " n"], rows: Float[Array, "n m"], mask: Any
 def _through_samples(theta: Theta, batch: Batch, local: Local) -> PyTree:
     """(dz/dtheta)^T dl/dz for each sample, by differentiating the population's own map, its world settled."""
 
-    def one(u: Any, z: Any) -> Theta:
+    def one(u: Noise, z: Sample) -> Theta:
         floating, rest = eqx.partition(z, eqx.is_inexact_array)
         slope = jax.grad(lambda moving: local.loss(theta, eqx.combine(moving, rest)))(floating)
 
-        def moved(deployed: Theta) -> Any:
+        def moved(deployed: Theta) -> Sample:
             world = local.population.settle(deployed, local.loss)
             return eqx.filter(local.population.sample(u, world, deployed), eqx.is_inexact_array)
 

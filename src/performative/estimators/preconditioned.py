@@ -1,7 +1,7 @@
 """Local momentum and local adaptive steps."""
 
 import functools
-from typing import Any
+from typing import Generic
 
 import equinox as eqx
 import jax
@@ -12,17 +12,18 @@ from performative.errors import check_flags
 from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
 from performative.facts import Bound
 from performative.optimizers import AbstractOptimizer, as_optimizer
+from performative.populations.base import AbstractPopulation
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
 
-class Optimized(eqx.Module):
+class Optimized(eqx.Module, Generic[Memory]):
     """The optimizer's state, and `inner`'s memory."""
 
     state: PyTree
     inner: Memory
 
 
-class Preconditioned(AbstractWrapper):
+class Preconditioned(AbstractWrapper[Optimized[Memory]]):
     """v = tx(inner's),      tx an optimizer such as pf.optimizers.Momentum(0.9)
 
     tx:    one of `pf.optimizers`, or an optax transformation without learning rate (see `FromOptax`)
@@ -37,7 +38,7 @@ class Preconditioned(AbstractWrapper):
     references = ("wang2021local",)
     sends_update_only = True
 
-    inner: AbstractEstimator
+    inner: AbstractEstimator[Memory]
     tx: AbstractOptimizer = eqx.field(converter=as_optimizer)
     reset: bool = eqx.field(static=True, default=True)
 
@@ -51,15 +52,19 @@ class Preconditioned(AbstractWrapper):
     def bound(self) -> Bound:
         return bound_of(self.inner)  # what is done to a noisy direction looks at no data
 
-    def init(self, theta: Theta, population: Any, loss: Loss) -> Memory:
+    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Optimized[Memory]:
         return Optimized(self.tx.start(theta), self.inner.init(theta, population, loss))
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(
+        self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Optimized[Memory]
+    ) -> Estimate[Optimized[Memory]]:
         out = self.inner.estimate(noise, theta, batch, local, memory.inner)
         direction, state = self.tx.turn(out.direction, memory.state, theta)
         return Estimate(direction, Optimized(state, out.memory), out.metrics, out.facts)
 
-    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
+    def finish(
+        self, upload: Upload, local: Local, memory: Optimized[Memory]
+    ) -> tuple[dict[str, PyTree], Optimized[Memory]]:
         extra, inside = self.inner.finish(upload, local, memory.inner)
         fresh, state = self.tx.start(local.broadcast.theta), memory.state
         if self.reset:
@@ -79,7 +84,7 @@ class Preconditioned(AbstractWrapper):
         turned, state = self.tx.turn(unit, state, gone)
         return turned, (state, inside)
 
-    def review(self, memory: Memory) -> list[str]:
+    def review(self, memory: Optimized[Memory]) -> list[str]:
         return self.inner.review(memory.inner)
 
 

@@ -1,7 +1,5 @@
 """Local steps that do not stray far from where they began."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
@@ -12,7 +10,7 @@ from performative.facts import Bound
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, is_concrete, number
 
 
-class Prox(AbstractWrapper):
+class Prox(AbstractWrapper[Memory]):
     """v = inner's + mu (theta - theta_0),      theta_0 the model that the round began with
 
     The gradient of the local loss plus mu |theta - theta_0|^2 / 2. Li et al. 2020 (FedProx). It bounds the drift of
@@ -23,7 +21,7 @@ class Prox(AbstractWrapper):
     references = ("li2020fedprox",)
     sends_update_only = True
 
-    inner: AbstractEstimator
+    inner: AbstractEstimator[Memory]
     mu: Numbers = number()
 
     def __check_init__(self) -> None:
@@ -36,13 +34,13 @@ class Prox(AbstractWrapper):
     def bound(self) -> Bound:
         return bound_of(self.inner)  # what is done to a noisy direction looks at no data
 
-    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate:
+    def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate[Memory]:
         out = self.inner.estimate(noise, theta, batch, local, memory)
 
         def pull(v: Array, here: Array, start: Array) -> Array:
             return v + jnp.asarray(self.mu, v.dtype) * (here - start)
 
-        pulled: Any = jax.tree.map(pull, out.direction, theta, local.broadcast.theta)
+        pulled: Theta = jax.tree.map(pull, out.direction, theta, local.broadcast.theta)
         return Estimate(pulled, out.memory, out.metrics, out.facts)
 
     def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:

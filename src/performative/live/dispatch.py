@@ -125,7 +125,7 @@ def _alarm(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def ring(*_: Any) -> None:
+    def ring(*_: object) -> None:
         raise TimeoutError("no answer before the round's end")
 
     before = signal.signal(signal.SIGALRM, ring)

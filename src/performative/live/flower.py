@@ -143,7 +143,7 @@ class FlowerTransport(AbstractTransport):
 class _Fetch(threading.Thread):
     """Waits for the answer to one message, until the message is void."""
 
-    def __init__(self, grid: Grid, name: str, client: int, until: float, pause: float, arrived: queue.SimpleQueue):
+    def __init__(self, grid: Grid, name: str, client: int, until: float, pause: float, arrived: queue.SimpleQueue[Any]):
         super().__init__(daemon=True)
         self.client = client
         self._grid, self._name, self._until, self._pause, self._arrived = grid, name, until, pause, arrived

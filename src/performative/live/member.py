@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._engine.client import init_client
 from performative._engine.keys import RunKeys
@@ -23,11 +24,12 @@ from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import observe
 from performative.live.telling import RequestRefused, log_failure
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
-from performative.types import Broadcast, ClientMemory
+from performative.populations import AbstractPopulation
+from performative.types import Broadcast, ClientMemory, Theta
 
 
 @eqx.filter_jit
-def first_memory(setup: Setup, theta: Any, row: Any) -> ClientMemory:
+def first_memory(setup: Setup, theta: Theta, row: Any) -> ClientMemory:
     """A client's memory before its first round."""
     mine = client_slice(setup.problem.population, row)
     return init_client(setup.problem, setup.algorithm, mine, theta)
@@ -122,7 +124,7 @@ class Member:
             )
         return asked, unflatten(ready.asked_like[1], arrays, "broadcast")
 
-    def _work(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: Any, mark: str) -> Any:
+    def _work(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: PyTree, mark: str) -> Any:
         broadcast = jax.tree.map(jnp.asarray, broadcast)
         setup, row = ready.setup, jnp.asarray(self.client, jnp.int32)
         if self.source is not None:
@@ -150,7 +152,7 @@ class Member:
         return dataclasses.replace(keys, standing=secret_keys_of(self.store.folder, run).standing)
 
 
-def _with_population(setup: Setup, population: Any) -> Setup:
+def _with_population(setup: Setup, population: AbstractPopulation) -> Setup:
     """The setup with the rows that arrived in place of the population that stood for them."""
     placed = on_device(population, setup.weights.dtype)
     return dataclasses.replace(setup, problem=dataclasses.replace(setup.problem, population=placed, weights=None))

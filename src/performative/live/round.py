@@ -22,7 +22,7 @@ from performative.live.screen import Screen, length_of
 from performative.live.server_store import ServerStore, same_model
 from performative.live.transport import AbstractTransport
 from performative.live.wire import digest, encode, flatten
-from performative.types import Broadcast, Cohort, State, Upload, squared_norm
+from performative.types import Broadcast, Cohort, State, Theta, Upload, squared_norm
 
 # A model longer than this times (1 + |start|) has diverged, as in `pf.run`.
 _LIMIT = 1e8
@@ -140,7 +140,7 @@ def _requests(
     return requests, expected
 
 
-def _stay(state: State, broadcast: Broadcast, theta: Any) -> State:
+def _stay(state: State, broadcast: Broadcast, theta: Theta) -> State:
     """The round is over, and nothing has moved but the clock."""
     return dataclasses.replace(state, theta=theta, deployed=broadcast.deployed, round=state.round + 1)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from performative.live.wire import Malformed, decode, unflatten
 from performative.types import Upload
@@ -89,7 +90,7 @@ class Screen:
                 raise Refused(f"the count {name!r} is negative or beyond all measure")
 
 
-def length_of(tree: Any) -> float:
+def length_of(tree: PyTree) -> float:
     """|tree|, infinite where it does not fit."""
     with np.errstate(over="ignore"):
         return float(np.sqrt(sum(np.sum(np.square(np.asarray(leaf, np.float64))) for leaf in jax.tree.leaves(tree))))

@@ -15,6 +15,7 @@ import numpy as np
 from performative._base.files import Damaged, read_sealed, write_sealed, write_whole
 from performative._engine.checkpoint import RunFolder
 from performative.live.wire import decode, encode, flatten, unflatten
+from performative.types import Theta
 
 _STATUS = "status.json"
 _EVENTS = "events.jsonl"
@@ -68,7 +69,7 @@ class ServerStore:
         with open(self.folder / _ROUNDS, "a", encoding="utf-8") as file:
             file.write(json.dumps(facts) + "\n")
 
-    def keep_model(self, version: int, theta: Any, **about: Any) -> int:
+    def keep_model(self, version: int, theta: Theta, **about: Any) -> int:
         """Write down a model under its version; returns that version, or the next free one where it is another's."""
         path = model_file(self.folder, version)
         if path.exists():
@@ -80,7 +81,7 @@ class ServerStore:
         return version
 
 
-def same_model(one: Any, other: Any) -> bool:
+def same_model(one: Theta, other: Theta) -> bool:
     """Whether two models are the same to the bit."""
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)

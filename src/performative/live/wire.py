@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import ml_dtypes
 import numpy as np
+from jaxtyping import PyTree
 
 _MAGIC = b"PFW1"
 # A head is names and shapes; one that is longer holds something else.
@@ -100,7 +101,7 @@ def _shape(sizes: Any) -> list[int]:
     return list(sizes)
 
 
-def flatten(tree: Any, under: str) -> dict[str, np.ndarray]:
+def flatten(tree: PyTree, under: str) -> dict[str, np.ndarray]:
     """The leaves of a tree by name."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {under + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}

@@ -1,14 +1,13 @@
 """Layers of our own networks: images are [height, width, channels], which needs no transposing on any machine."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative.facts import AbstractPart
 from performative.networks.halving import convolve_relu_halve
@@ -30,7 +29,7 @@ class Dense(eqx.Module):
         self.weight = _uniform(rng, (inputs, outputs), inputs)
         self.bias = _uniform(rng, (outputs,), inputs)
 
-    def __call__(self, x: Array, *, key: Any = None) -> Array:
+    def __call__(self, x: Array, *, key: PRNGKeyArray | None = None) -> Array:
         return x @ self.weight + self.bias
 
 
@@ -48,7 +47,7 @@ class Convolution(eqx.Module):
         self.bias = _uniform(rng, (outputs,), inputs * side**2) if bias else None
         self.stride = stride
 
-    def __call__(self, x: Array, *, key: Any = None) -> Array:
+    def __call__(self, x: Array, *, key: PRNGKeyArray | None = None) -> Array:
         reach = self.kernel.shape[0] // 2
         out = lax.conv_general_dilated(
             x[None], self.kernel, (self.stride, self.stride), ((reach, reach), (reach, reach)),
@@ -67,7 +66,7 @@ class HalvingConvolution(eqx.Module):
         self.kernel = _uniform(rng, (3, 3, inputs, outputs), inputs * 9)
         self.bias = _uniform(rng, (outputs,), inputs * 9)
 
-    def __call__(self, x: Array, *, key: Any = None) -> Array:
+    def __call__(self, x: Array, *, key: PRNGKeyArray | None = None) -> Array:
         return convolve_relu_halve(x, self.kernel, self.bias)
 
 
@@ -84,7 +83,7 @@ class GroupNorm(AbstractPart):
         self.scale, self.shift = jnp.ones(channels), jnp.zeros(channels)
         self.groups = groups
 
-    def __call__(self, x: Array, *, key: Any = None) -> Array:
+    def __call__(self, x: Array, *, key: PRNGKeyArray | None = None) -> Array:
         parted = x.reshape(*x.shape[:-1], self.groups, -1)
         axes = (0, 1, 3)
         centered = parted - jnp.mean(parted, axes, keepdims=True)

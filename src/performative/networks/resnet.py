@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from performative._base.arguments import checked
 from performative.errors import check_counts
@@ -39,7 +39,7 @@ class Block(AbstractPart):
             across = Convolution(rng, inputs, outputs, side=1, stride=stride, bias=False)
             self.shortcut = (across, GroupNorm(groups, outputs))
 
-    def __call__(self, x: Array, *, key: Any = None) -> Array:
+    def __call__(self, x: Array, *, key: PRNGKeyArray | None = None) -> Array:
         inside = jax.nn.relu(self.norms[0](self.first(x)))
         inside = self.norms[1](self.second(inside))
         if self.shortcut is not None:

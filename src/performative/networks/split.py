@@ -1,12 +1,10 @@
 """An equinox module as a pair: its arrays, and what is left."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from performative.facts import AbstractPart
 from performative.types import Theta
@@ -17,13 +15,13 @@ class Network(AbstractPart):
 
     references = ()
 
-    rest: Any
+    rest: PyTree
 
     def __call__(self, theta: Theta, x: Array) -> Array:
         return eqx.combine(theta, self.rest)(x)
 
 
-def split(model: Any) -> tuple[Theta, Network]:
+def split(model: PyTree) -> tuple[Theta, Network]:
     """(theta, network) of an equinox module that maps ONE sample to scores.
 
         theta, network = pf.networks.split(model)
@@ -51,9 +49,9 @@ def split(model: Any) -> tuple[Theta, Network]:
     return theta, Network(rest)
 
 
-def _trained(leaf: Any) -> bool:
+def _trained(leaf: object) -> bool:
     return isinstance(leaf, (jax.Array, np.ndarray)) and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
-def _remembers(node: Any) -> bool:
+def _remembers(node: object) -> bool:
     return isinstance(node, eqx.nn.StateIndex)

@@ -7,13 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative._base.sampling import first_of
 from performative.errors import check_finite, is_one_of
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import Cohort, Memory, Numbers, as_numbers, as_whole, is_concrete, number
+from performative.types import ArrayLike, Cohort, Numbers, as_numbers, as_whole, is_concrete, number
 
 
 class AbstractAvailability(AbstractPart):
@@ -54,18 +54,18 @@ class DayNight(AbstractAvailability):
         return jnp.where(hour < self.period / 2, self.high, self.low)
 
 
-def _check_chance(owner: str, **chances: Any) -> None:
+def _check_chance(owner: str, **chances: Numbers) -> None:
     for name, chance in chances.items():
         check_finite(owner, **{name: chance})
         if is_concrete(chance) and not np.all((np.asarray(chance) >= 0) & (np.asarray(chance) <= 1)):
             raise ValueError(f"{owner}: {name} is a probability and lies in 0..1; got {chance}.")
 
 
-def _read_chance(probability: Any) -> Any:
+def _read_chance(probability: AbstractAvailability | ArrayLike) -> Any:
     return probability if isinstance(probability, AbstractAvailability) else as_numbers(probability)
 
 
-class Available(AbstractParticipation):
+class Available(AbstractParticipation[None]):
     """Whoever is there: client i with probability q_i, drawn anew each round and for each client by itself.
 
         weigh="unbiased"       a_i = p_i / q_i               for those present
@@ -120,7 +120,7 @@ class Available(AbstractParticipation):
                     "a plain number, or one a client."
                 )
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         p, clients = selection.weights, selection.weights.shape[0]
         pattern = self.probability
         q = pattern.at(selection.round) if isinstance(pattern, AbstractAvailability) else jnp.asarray(pattern)

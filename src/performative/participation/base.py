@@ -2,13 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Generic
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from performative.draws import Law
 from performative.facts import AbstractPart
 from performative.types import Cohort, Memory, Theta, Upload
 
@@ -27,21 +28,17 @@ class Selection(eqx.Module):
     measure: Callable[..., Float[Array, " K"]] | None = None
 
 
-class AbstractParticipation(AbstractPart):
+class AbstractParticipation(AbstractPart, Generic[Memory]):
     """Chooses a cohort of `size(N)` rows each round. The memory lives with the server."""
 
     @abstractmethod
     def size(self, clients: int) -> int:
         """K, the number of rows of every cohort."""
 
-    def sampling(self, clients: int) -> Any:
+    def sampling(self, clients: int) -> Law | None:
         """By which law of `performative.draws` a cohort is drawn, whatever clients hold: each at most once, and with a
         weight in proportion to p_i. None where that is not so, or not known."""
         return None
-
-    def without_work(self) -> "AbstractParticipation":
-        """Who takes part, whatever work they do."""
-        return self
 
     def steps_of(self, clients: int, default: int) -> np.ndarray | None:
         """tau_i, [N], given what the algorithm asks for; None where it is not the same in every round."""
@@ -54,11 +51,6 @@ class AbstractParticipation(AbstractPart):
     @property
     def is_full(self) -> bool:
         """Whether each round takes all clients, in order, with weights p."""
-        return False
-
-    @property
-    def unequal_work(self) -> bool:
-        """Whether some clients do more local steps than others for good, and so count for more."""
         return False
 
     @property
@@ -100,7 +92,7 @@ class AbstractParticipation(AbstractPart):
 
     def init(self, clients: int) -> Memory:
         """The server's memory at the start; None where nothing is remembered."""
-        return None
+        return None  # type: ignore[return-value]
 
     def check(self, weights: np.ndarray) -> None:
         """Refuse what this scheme cannot serve; called once, before a run."""
@@ -114,7 +106,7 @@ class AbstractParticipation(AbstractPart):
         return memory
 
 
-def check_draws(owner: str, k: Any, clients: int | None = None) -> None:
+def check_draws(owner: str, k: object, clients: int | None = None) -> None:
     """Refuse a K that is not a whole number of at least 1, or (without replacement) above N."""
     if not (isinstance(k, int) and not isinstance(k, bool) and k >= 1):
         raise ValueError(f"{owner}(k={k!r}) needs a whole number of clients, k >= 1.")

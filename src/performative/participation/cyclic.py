@@ -1,17 +1,21 @@
 """Groups of clients that take turns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
 
 from performative._base.sampling import distinct
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import Cohort, Memory, as_whole
+from performative.types import ArrayLike, Cohort, Unchecked, as_whole
+
+Groups = Unchecked[int | ArrayLike | Sequence[ArrayLike]]
 
 
-class Cyclic(AbstractParticipation):
+class Cyclic(AbstractParticipation[None]):
     """Round r belongs to group g = r mod G; its weights are renormalized to one, as FedAvg does.
 
         a_i = p_i / P_g   for i in group g,      P_g = sum of p over the group
@@ -38,7 +42,7 @@ class Cyclic(AbstractParticipation):
     count: int = eqx.field(static=True)
     largest: int | None = eqx.field(static=True)
 
-    def __init__(self, groups: Any, k: int | None = None):
+    def __init__(self, groups: Groups, k: int | None = None):
         self.groups = _read_groups(groups)
         self.k = as_whole(k)
         if self.k is not None:
@@ -86,7 +90,7 @@ class Cyclic(AbstractParticipation):
             return np.arange(clients) // (clients // self.count)
         return np.asarray(self.groups)
 
-    def tables(self, weights: np.ndarray) -> Any:
+    def tables(self, weights: np.ndarray) -> PyTree:
         """Clients in the order of their groups, with a_i beside; where each group begins, and its size."""
         member = self._membership(len(weights))
         order = np.argsort(member, kind="stable").astype(np.int32)
@@ -95,7 +99,7 @@ class Cyclic(AbstractParticipation):
         begins = (np.cumsum(sizes) - sizes).astype(np.int32)
         return order, (np.asarray(weights, np.float64) / total[member])[order], begins, sizes
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         order, share, begins, sizes = selection.tables
         clients = selection.weights.shape[0]
         largest, g = self._rows(clients), selection.round % self.count
@@ -110,13 +114,13 @@ class Cyclic(AbstractParticipation):
         return Cohort(jnp.where(here, order[at], clients), jnp.where(here, share[at], 0), here), memory
 
 
-def _read_groups(groups: Any) -> np.ndarray:
+def _read_groups(given: Groups) -> np.ndarray:
     """A count as an array of no axes; lists of ids, or group numbers, as the group number of each client."""
     rule = (
         "Cyclic: groups must be a whole number >= 1 of equal groups, one list of client ids for each group, or the "
         "group number of each client"
     )
-    groups = as_whole(groups)
+    groups = as_whole(given)
     if isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1:
         return np.asarray(groups, np.int32)  # an array, as for lists: a plain int would be a leaf that is traced
     listed = hasattr(groups, "__len__") and hasattr(groups, "__iter__") and getattr(groups, "ndim", 1) > 0

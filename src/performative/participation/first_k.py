@@ -1,7 +1,6 @@
 """Stragglers: the server takes the first K that answer."""
 
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,7 +13,7 @@ from performative.errors import check_finite
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.schemes import Full
-from performative.types import Cohort, Memory, Numbers, as_whole, is_concrete, number
+from performative.types import Cohort, Numbers, as_whole, is_concrete, number
 
 
 class AbstractLatency(AbstractPart):
@@ -25,7 +24,7 @@ class AbstractLatency(AbstractPart):
         """The time that each client takes this round."""
 
 
-def _check_positive(owner: str, **values: Any) -> None:
+def _check_positive(owner: str, **values: Numbers) -> None:
     for name, value in values.items():
         check_finite(owner, **{name: value})
         if is_concrete(value) and not np.all(np.asarray(value) > 0):
@@ -79,7 +78,7 @@ class UniformLatency(AbstractLatency):
         return self.longest * jax.random.uniform(key, (clients,), jnp.result_type(float))
 
 
-class FirstK(AbstractParticipation):
+class FirstK(AbstractParticipation[None]):
     """The first K of all N clients to answer; the server waits for the K-th.
 
         a_i = p_i N / K   for the first K
@@ -125,7 +124,7 @@ class FirstK(AbstractParticipation):
     def size(self, clients: int) -> int:
         return self.k
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         clients = selection.weights.shape[0]
         key_time, key_ties = jax.random.split(key)
         first, ids = first_of(key_ties, self.latency.draw(key_time, clients), self.k)

@@ -1,18 +1,18 @@
 """Clients that do different numbers of local steps."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array, Float, Int
 
+from performative.draws import Law
 from performative.facts import declared
 from performative.participation.base import AbstractParticipation, Selection
 from performative.participation.step_rules import AbstractSteps, as_steps
-from performative.types import Cohort, Memory, Upload
+from performative.types import ArrayLike, Cohort, Memory, Upload
 
 
-class LocalWork(AbstractParticipation):
+class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     """The cohort of `inner`, with tau_i local steps for client i.
 
     `steps` is a list tau_i (one a client), `UniformSteps(lo, hi)`, or `AdaComm(first)`, one tau for all that follows
@@ -23,11 +23,11 @@ class LocalWork(AbstractParticipation):
     references = ()
     ignores_data = True
 
-    inner: AbstractParticipation
+    inner: AbstractParticipation[Memory]
     steps: AbstractSteps
     longest: int = eqx.field(static=True)
 
-    def __init__(self, inner: AbstractParticipation, steps: Any):
+    def __init__(self, inner: AbstractParticipation[Memory], steps: AbstractSteps | ArrayLike):
         if not isinstance(inner, AbstractParticipation):
             raise ValueError(f"LocalWork: inner must say who takes part, such as pf.Full(); got {inner!r}.")
         if isinstance(inner, LocalWork):
@@ -39,11 +39,8 @@ class LocalWork(AbstractParticipation):
     def size(self, clients: int) -> int:
         return self.inner.size(clients)
 
-    def sampling(self, clients: int) -> Any:
+    def sampling(self, clients: int) -> Law | None:
         return declared(self.inner, "sampling", clients)
-
-    def without_work(self) -> AbstractParticipation:
-        return self.inner
 
     def steps_of(self, clients: int, default: int) -> np.ndarray | None:
         return self.steps.listed()
@@ -61,11 +58,6 @@ class LocalWork(AbstractParticipation):
         return self.inner.is_full
 
     @property
-    def unequal_work(self) -> bool:
-        listed = self.steps.listed()
-        return listed is not None and len(np.unique(listed)) > 1
-
-    @property
     def measures_losses(self) -> bool:
         return self.inner.measures_losses
 
@@ -76,7 +68,7 @@ class LocalWork(AbstractParticipation):
     def invited(self) -> AbstractParticipation:
         return LocalWork(self.inner.invited(), self.steps)
 
-    def first_weights(self, weights: Any, ids: Any, came: int) -> Any:
+    def first_weights(self, weights: Float[Array, " N"], ids: Int[Array, " K"], came: int) -> Float[Array, " K"]:
         return self.inner.first_weights(weights, ids, came)
 
     @property
@@ -91,10 +83,10 @@ class LocalWork(AbstractParticipation):
     def requires_loss(self) -> bool:
         return self.inner.requires_loss or self.steps.requires_loss
 
-    def tables(self, weights: np.ndarray) -> Any:
+    def tables(self, weights: np.ndarray) -> PyTree:
         return self.inner.tables(weights)
 
-    def init(self, clients: int) -> Memory:
+    def init(self, clients: int) -> tuple[Memory, PyTree]:
         return self.inner.init(clients), self.steps.init()
 
     def check(self, weights: np.ndarray) -> None:
@@ -105,11 +97,13 @@ class LocalWork(AbstractParticipation):
                 f"LocalWork: steps has {len(listed)} entries for {len(weights)} clients; give one a client."
             )
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(
+        self, key: PRNGKeyArray, selection: Selection, memory: tuple[Memory, PyTree]
+    ) -> tuple[Cohort, tuple[Memory, PyTree]]:
         key_inner, key_steps = jax.random.split(key)
         cohort, inside = self.inner.select(key_inner, selection, memory[0])
         steps, memory = self.steps.draw(key_steps, cohort.ids, memory[1]), (inside, memory[1])
         return eqx.tree_at(lambda c: c.steps, cohort, steps, is_leaf=lambda leaf: leaf is None), memory
 
-    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+    def observe(self, cohort: Cohort, upload: Upload, memory: tuple[Memory, PyTree]) -> tuple[Memory, PyTree]:
         return self.inner.observe(cohort, upload, memory[0]), self.steps.observe(cohort, upload, memory[1])

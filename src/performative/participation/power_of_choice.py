@@ -1,24 +1,22 @@
 """Clients chosen by their loss."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, UInt
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt
 
 from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.errors import is_one_of
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import Cohort, Memory, Upload, as_whole, whole
+from performative.types import Cohort, Upload, as_whole, whole
 
 # Where less than this share of all weight may be left for the last candidate, drawing again until it is a new one
 # takes long (32 draws on average here), and one pass over all clients is the better way.
 _LEFT = 1 / 32
 
 
-class PowerOfChoice(AbstractParticipation):
+class PowerOfChoice(AbstractParticipation[Float[Array, " N"] | None]):
     """Of d candidates the k with the highest loss.
 
         A ~ d different clients, drawn in proportion to p;   S = the k of A with the highest F_i(theta);   a_i = 1 / k
@@ -86,7 +84,7 @@ class PowerOfChoice(AbstractParticipation):
                 "weight above 0."
             )
 
-    def tables(self, weights: np.ndarray) -> Any:
+    def tables(self, weights: np.ndarray) -> PyTree:
         """What the draw of candidates needs: nothing, an alias table, or log p."""
         if np.ptp(weights) == 0 or self.d == len(weights):
             return None
@@ -96,16 +94,18 @@ class PowerOfChoice(AbstractParticipation):
         with np.errstate(divide="ignore"):
             return np.log(np.asarray(weights, np.float64))
 
-    def init(self, clients: int) -> Memory:
+    def init(self, clients: int) -> Float[Array, " N"] | None:
         # +inf for clients not seen yet, -inf for those chosen of whom no sound loss has come.
         return jnp.full((clients,), jnp.inf, jnp.result_type(float)) if self.requires_loss else None
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(
+        self, key: PRNGKeyArray, selection: Selection, memory: Float[Array, " N"] | None
+    ) -> tuple[Cohort, Float[Array, " N"] | None]:
         key_draw, key_ties, key_loss = jax.random.split(key, 3)
         drawn = _candidates(key_draw, selection, self.d)
         # The rows of a draw may follow the ids; of equals, top_k takes the first.
         drawn = jax.random.permutation(key_ties, drawn)
-        if self.estimate == "last":
+        if memory is not None:
             loss = memory[drawn]
         elif selection.measure is None:
             raise ValueError(
@@ -115,17 +115,17 @@ class PowerOfChoice(AbstractParticipation):
         else:
             loss = selection.measure(drawn, key_loss, self.samples)
         score = jnp.where(jnp.isfinite(loss), loss if self.prefer == "high" else -loss, -jnp.inf)
-        if self.estimate == "last":
+        if memory is not None:
             score = jnp.where(loss == jnp.inf, jnp.inf, score)
         ids = drawn[jax.lax.top_k(score, self.k)[1]]
-        if self.estimate == "last":
+        if memory is not None:
             was = memory[ids]
             memory = memory.at[ids].set(jnp.where(was == jnp.inf, -jnp.inf, was))
         return Cohort(ids, jnp.full((self.k,), 1 / self.k, selection.weights.dtype)), memory
 
-    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
-        if self.estimate != "last":
-            return memory
+    def observe(self, cohort: Cohort, upload: Upload, memory: Float[Array, " N"] | None) -> Float[Array, " N"] | None:
+        if memory is None:
+            return None
         assert upload.loss is not None
         was = jnp.take(memory, cohort.ids, mode="clip")
         heard = jnp.isfinite(upload.loss) if cohort.active is None else cohort.active & jnp.isfinite(upload.loss)
@@ -151,10 +151,10 @@ def _first_distinct(
 ) -> Int[Array, " d"]:
     """The first d different ids of an endless row of independent draws. Each turn draws as many as are missing."""
 
-    def missing(carry: tuple[Any, ...]) -> Any:
+    def missing(carry: tuple[Array, Array]) -> Array:
         return jnp.any(carry[1] == clients)
 
-    def draw(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def draw(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         turn, ids = carry
         fresh = draw_alias(jax.random.fold_in(key, turn), table, d)
         return turn + 1, merge_duplicates(jnp.where(ids == clients, fresh, ids), spare=clients)[0]

@@ -1,18 +1,17 @@
 """Full participation and the two sampling schemes of P-FedAvg."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
 
 from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.draws import Everyone, WithoutReplacement
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import Cohort, Memory, whole
+from performative.types import Cohort, whole
 
 
-class Full(AbstractParticipation):
+class Full(AbstractParticipation[None]):
     """Everyone, every round: a_i = p_i."""
 
     references = ()
@@ -28,12 +27,12 @@ class Full(AbstractParticipation):
     def is_full(self) -> bool:
         return True
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         weights = selection.weights
         return Cohort(jnp.arange(weights.shape[0], dtype=jnp.int32), weights), memory
 
 
-class SchemeOne(AbstractParticipation):
+class SchemeOne(AbstractParticipation[None]):
     """Draw K clients with replacement, in proportion to their weights.
 
         a_i = #{k : i_k = i} / K,      i_k ~ Categorical(p)
@@ -53,10 +52,10 @@ class SchemeOne(AbstractParticipation):
     def size(self, clients: int) -> int:
         return self.k
 
-    def tables(self, weights: np.ndarray) -> Any:
+    def tables(self, weights: np.ndarray) -> PyTree:
         return None if np.ptp(weights) == 0 else alias_table(weights)
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         clients = selection.weights.shape[0]
         if selection.tables is None:
             drawn = jax.random.randint(key, (self.k,), 0, clients, jnp.int32)
@@ -67,7 +66,7 @@ class SchemeOne(AbstractParticipation):
         return Cohort(ids.astype(jnp.int32), weight, active=times > 0), memory
 
 
-class SchemeTwo(AbstractParticipation):
+class SchemeTwo(AbstractParticipation[None]):
     """Draw K different clients, every set equally likely.
 
         a_i = p_i N / K   for the K drawn
@@ -97,7 +96,7 @@ class SchemeTwo(AbstractParticipation):
     def sampling(self, clients: int) -> WithoutReplacement:
         return WithoutReplacement(min(self.k, clients), clients)
 
-    def select(self, key: Any, selection: Selection, memory: Memory) -> tuple[Cohort, Memory]:
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         clients = selection.weights.shape[0]
         ids = distinct(key, self.k, clients).astype(jnp.int32)
         return Cohort(ids, selection.weights[ids] * (clients / self.k)), memory

@@ -1,20 +1,20 @@
 """How many local steps each client of a round does."""
 
 import abc
-from typing import Any
+from typing import Generic
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative.facts import AbstractPart
-from performative.types import Cohort, Memory, Upload, as_numbers, is_concrete, whole
+from performative.types import ArrayLike, Cohort, Memory, Upload, as_numbers, is_concrete, whole
 
 __all__ = ["AbstractSteps", "AdaComm", "EachSteps", "UniformSteps", "as_steps"]
 
 
-class AbstractSteps(AbstractPart):
+class AbstractSteps(AbstractPart, Generic[Memory]):
     """A rule for tau_i, for `LocalWork`.
 
     Example:
@@ -34,7 +34,7 @@ class AbstractSteps(AbstractPart):
         """E, the largest tau_i there can be."""
 
     @abc.abstractmethod
-    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+    def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
         """tau_i of these clients in the round to come."""
 
     @property
@@ -48,14 +48,14 @@ class AbstractSteps(AbstractPart):
 
     def init(self) -> Memory:
         """What the rule remembers before the first round."""
-        return None
+        return None  # type: ignore[return-value]
 
     def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
         """What it remembers after a round."""
         return memory
 
 
-class EachSteps(AbstractSteps):
+class EachSteps(AbstractSteps[None]):
     """tau_i as given, one for each client."""
 
     references = ()
@@ -67,14 +67,14 @@ class EachSteps(AbstractSteps):
     def longest(self) -> int:
         return int(np.max(self.each))
 
-    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+    def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: None) -> Int[Array, " K"]:
         return jnp.take(self.each, ids, mode="clip")
 
     def listed(self) -> np.ndarray | None:
         return np.asarray(self.each) if is_concrete(self.each) else None
 
 
-class UniformSteps(AbstractSteps):
+class UniformSteps(AbstractSteps[None]):
     """tau_i uniform on lo..hi, drawn anew each round."""
 
     references = ()
@@ -91,7 +91,7 @@ class UniformSteps(AbstractSteps):
     def longest(self) -> int:
         return self.hi
 
-    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+    def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: None) -> Int[Array, " K"]:
         # Keyed by client, so that a client's work does not depend on who else was drawn.
         def one(client: Array) -> Array:
             return jax.random.randint(jax.random.fold_in(key, client), (), self.lo, self.hi + 1, jnp.int32)
@@ -99,7 +99,7 @@ class UniformSteps(AbstractSteps):
         return jax.vmap(one)(ids)
 
 
-class AdaComm(AbstractSteps):
+class AdaComm(AbstractSteps[Float[Array, " 2"]]):
     """Fewer local steps as the loss falls: fast at first, close to the others' models in the end.
 
         tau_t = ceil(sqrt(F(theta_t) / F(theta_0)) * first),      least <= tau_t <= first
@@ -121,7 +121,7 @@ class AdaComm(AbstractSteps):
                 f"AdaComm needs whole numbers 1 <= least <= first; got first={self.first!r}, least={self.least!r}."
             )
 
-    def init(self) -> Memory:
+    def init(self) -> Float[Array, " 2"]:
         """The loss at the start and the last one; NaN until there is a report."""
         return jnp.full((2,), jnp.nan, jnp.result_type(float))
 
@@ -133,14 +133,14 @@ class AdaComm(AbstractSteps):
     def requires_loss(self) -> bool:
         return True
 
-    def draw(self, key: Any, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
+    def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: Float[Array, " 2"]) -> Int[Array, " K"]:
         start, last = memory
         known = (start > 0) & jnp.isfinite(last)
         ratio = jnp.where(known, jnp.maximum(last, 0) / jnp.where(known, start, 1), 1)
         tau = jnp.clip(jnp.ceil(jnp.sqrt(ratio) * self.first), self.least, self.first).astype(jnp.int32)
         return jnp.broadcast_to(tau, ids.shape)
 
-    def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
+    def observe(self, cohort: Cohort, upload: Upload, memory: Float[Array, " 2"]) -> Float[Array, " 2"]:
         """The losses at the start and now, after one more report."""
         assert upload.loss is not None
         loss = upload.loss.astype(memory.dtype)
@@ -152,7 +152,7 @@ class AdaComm(AbstractSteps):
         return jnp.where(total > 0, now, memory)
 
 
-def as_steps(steps: Any) -> AbstractSteps:
+def as_steps(steps: AbstractSteps | ArrayLike) -> AbstractSteps:
     """A rule, or tau_i in a list. Fractions and numbers below 1 are refused, not rounded."""
     if isinstance(steps, AbstractSteps):
         return steps

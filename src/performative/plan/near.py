@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import client_axes
 from performative._base.messages import PerformativeWarning, coded
@@ -21,6 +21,7 @@ from performative.solve.landscape import Landscape, survey
 from performative.solve.roots import allowed
 from performative.solve.stable import stable_point
 from performative.solve.worlds import remembers
+from performative.types import Noise, Theta
 
 # Matrices of second derivatives by client: above, a plan would take longer than the run.
 _LARGEST = 64
@@ -75,7 +76,7 @@ class Near:
         return float(np.linalg.eigvals(self.slope).real.min(initial=self.steepest))
 
 
-def look_around(problem: Problem, theta: Any = None) -> Near:
+def look_around(problem: Problem, theta: Theta = None) -> Near:
     """Solve for the stable point and take derivatives there. `theta` is where learning will start.
 
     Where the edge of the domain holds the point, the linear model is that of the directions that are left.
@@ -151,7 +152,7 @@ def _derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
     axes = client_axes(arrays)
 
-    def one(rows: Any) -> tuple[Array, ...]:
+    def one(rows: PyTree) -> tuple[Array, ...]:
         population = eqx.combine(rows, rest)
 
         def samples(x: Array, deployed: Array) -> tuple[Array, Array]:
@@ -160,7 +161,7 @@ def _derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
             world = population.settle(model, problem.loss)
             draws, share = population.quadrature_within(world, model, NODES)
 
-            def gradient(u: Any) -> Array:
+            def gradient(u: Noise) -> Array:
                 z = population.sample(u, world, model)
                 return jax.grad(lambda v: problem.loss(shape(v), z))(x)
 

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from performative.participation.first_k import AbstractLatency
 from performative.plan.settings import Setting
 from performative.problem import Problem
 from performative.record import Record
+from performative.types import Theta
 
 # Samples that one pilot may draw.
 _BUDGET = 2e8
@@ -36,7 +36,7 @@ class Trial:
 
 
 def pilot(
-    problem: Problem, setting: Setting, theta: Any, stable: Any, accuracy: float, rounds: float, deploy: str,
+    problem: Problem, setting: Setting, theta: Theta, stable: Theta, accuracy: float, rounds: float, deploy: str,
     latency: AbstractLatency | None, seed: int,
 ) -> Trial:  # fmt: skip
     """A run of a few repeats, half as long again as was predicted; longer while the error is still on its way."""

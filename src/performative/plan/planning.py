@@ -20,6 +20,7 @@ from performative.plan.recursion import errors, has_moments, is_exact
 from performative.plan.settings import LocalMaps, Setting, rounds_to
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
+from performative.types import Theta
 
 # Settings that are looked at more closely: in pilot runs, no two of the same kind, or by the exact recursion.
 _PILOTS, _EXACT = 6, 120
@@ -37,7 +38,7 @@ def plan(
     cost: Cost,
     accuracy: float,
     *,
-    theta: Any = None,
+    theta: Theta = None,
     deploy: str = "step",
     privacy: Privacy | None = None,
     clip: float | None = None,
@@ -176,7 +177,7 @@ def _one_of_each(ranked: list[Option]) -> list[Option]:
 
 
 def _look_closely(
-    problem: Problem, near: Near, cost: Cost, accuracy: float, ranked: list[Option], theta: Any, deploy: str,
+    problem: Problem, near: Near, cost: Cost, accuracy: float, ranked: list[Option], theta: Theta, deploy: str,
     pilots: bool, seed: int,
 ) -> tuple[list[Option], str, Trial | None, int]:  # fmt: skip
     """The leading settings with the time that they really take, until no other is predicted to be faster.

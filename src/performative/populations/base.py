@@ -1,11 +1,11 @@
 """The population slot: how does client i's data react to a deployed model?"""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Generic
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from performative._base.client_axis import count_clients
 from performative.facts import AbstractPart, Uncertified, declared
@@ -13,10 +13,10 @@ from performative.families import AbstractFamily
 from performative.populations.linear import Translation
 from performative.populations.nodes import draw_key
 from performative.populations.settling import settled
-from performative.types import Batch, Loss, Noise, Numbers, Theta, World
+from performative.types import Batch, Loss, Noise, Numbers, RowNumbers, Sample, Theta, World
 
 
-class AbstractPopulation(AbstractPart):
+class AbstractPopulation(AbstractPart, Generic[World]):
     """D_i(theta), written for ONE client as a pushforward of randomness that does not know theta.
 
         u ~ draw,      z = sample(u, world, theta)
@@ -70,7 +70,7 @@ class AbstractPopulation(AbstractPart):
 
     def init(self, theta: Theta, loss: Loss) -> World:
         """A client's world at the start, when theta is the first model deployed."""
-        return None
+        return None  # type: ignore[return-value]
 
     def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
         """The world after one more spell under theta."""
@@ -88,9 +88,7 @@ class AbstractPopulation(AbstractPart):
         """
         return settled(lambda world: self.deploy(world, theta, loss), self.init(theta, loss))
 
-    def draw(
-        self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: Int[Array, "..."] | None = None
-    ) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         """Randomness for samples of the given shape. `theta` is there for its shape, `rows` fixes table rows."""
         return jax.random.split(key, shape)
 
@@ -99,7 +97,7 @@ class AbstractPopulation(AbstractPart):
         """How many groups of people (or classes) there are that one can tell apart, None for one."""
         return None
 
-    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def group(self, noise: Noise, world: World, theta: Theta) -> Int[Array, ""] | None:
         """Which group (0, 1, ...) that sample comes from, None where the population has no groups."""
         return None
 
@@ -125,7 +123,7 @@ class AbstractPopulation(AbstractPart):
         return self
 
     @abstractmethod
-    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def sample(self, noise: Noise, world: World, theta: Theta) -> Sample:
         """One sample z of the client's data under the deployed model theta."""
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
@@ -159,7 +157,9 @@ def equal_rows_of(population: AbstractPopulation) -> tuple[int, ...]:
     return found
 
 
-def collect(population: AbstractPopulation, noise: Noise, mask: Any, world: World, theta: Theta) -> Batch:
+def collect(
+    population: AbstractPopulation, noise: Noise, mask: Bool[Array, " n"] | None, world: PyTree, theta: Theta
+) -> Batch:
     """The samples that one client's randomness (leading axis n) gives under the deployed model theta."""
     z = jax.vmap(lambda u: population.sample(u, world, theta))(noise)
     group = jax.vmap(lambda u: population.group(u, world, theta))(noise)

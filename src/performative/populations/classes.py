@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from performative.errors import check_finite, check_flags
 from performative.families import ClassLocation
@@ -14,10 +14,10 @@ from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation
 from performative.populations.nodes import standard_nodes
 from performative.populations.shares import pick
-from performative.types import Noise, Numbers, Theta, as_numbers, is_concrete, per_client
+from performative.types import ArrayLike, Noise, Numbers, RowNumbers, Theta, as_numbers, is_concrete, per_client
 
 
-class Classes(AbstractPopulation):
+class Classes(AbstractPopulation[None]):
     """Normal features by class, each class moving by its own sensitivity.
 
         y ~ share_i,      x | y = k ~ N(mean_{i,k} - sensitivity_{i,k} theta, scale_i^2)
@@ -37,20 +37,27 @@ class Classes(AbstractPopulation):
     share: Numbers = per_client()
     intercept: bool = eqx.field(static=True)  # type: ignore[misc]  # per_client() is a field without a default
 
-    def __init__(self, mean: Any, sensitivity: Any, scale: Any, share: Any = None, intercept: bool = False):
+    def __init__(
+        self,
+        mean: ArrayLike,
+        sensitivity: ArrayLike,
+        scale: ArrayLike,
+        share: ArrayLike | None = None,
+        intercept: bool = False,
+    ):
         self.intercept = intercept
-        mean, self.sensitivity, self.scale = as_numbers(mean), as_numbers(sensitivity), as_numbers(scale)
-        share = as_numbers(share)
-        if np.ndim(mean) not in (2, 3):
-            raise ValueError(f"Classes: mean must be [C, d] or [N, C, d]; got shape {np.shape(mean)}.")
-        classes = mean.shape[-2]
-        if share is None:
-            share = np.full(classes, 1.0 / classes)
+        self.sensitivity, self.scale = as_numbers(sensitivity), as_numbers(scale)
+        means, shares = as_numbers(mean), as_numbers(share)
+        if np.ndim(means) not in (2, 3):
+            raise ValueError(f"Classes: mean must be [C, d] or [N, C, d]; got shape {np.shape(means)}.")
+        classes = means.shape[-2]
+        if shares is None:
+            shares = np.full(classes, 1.0 / classes)
         # [C, d] in a field of clients would be read as C clients: spelled out, nobody needs to guess.
-        named = ((mean, 3), (self.sensitivity, 1), (self.scale, 1), (share, 2))
+        named = ((means, 3), (self.sensitivity, 1), (self.scale, 1), (shares, 2))
         clients = next((np.shape(v)[0] for v, axes in named if np.ndim(v) >= axes), 1)
-        self.mean = _by_client(mean, clients, 3)
-        self.share = _by_client(share, clients, 2)
+        self.mean = _by_client(means, clients, 3)
+        self.share = _by_client(shares, clients, 2)
 
     def __check_init__(self) -> None:
         check_flags("Classes", intercept=self.intercept)
@@ -101,7 +108,7 @@ class Classes(AbstractPopulation):
     def model_shape(self) -> tuple[int, ...]:
         return (self.mean.shape[-1] + self.intercept,)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         key_which, key_x = jax.random.split(key)
         theta = jnp.asarray(theta)
         which = jax.random.uniform(key_which, (int(np.prod(shape)),))
@@ -127,6 +134,6 @@ class Classes(AbstractPopulation):
         return (label, jnp.tile(spread, (self.classes, *(1,) * (spread.ndim - 1)))), weights.reshape(-1)
 
 
-def _by_client(value: Any, clients: int, axes: int) -> Any:
+def _by_client(value: ArrayLike, clients: int, axes: int) -> Any:
     """With a leading axis of clients, where there is none yet."""
     return np.broadcast_to(value, (clients, *np.shape(value))) if np.ndim(value) == axes - 1 else value

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from performative.errors import check_finite
-from performative.types import Theta, as_numbers, is_concrete
+from performative.types import ArrayLike, Theta, as_numbers, is_concrete
 
 
 class Columns(eqx.Module):
@@ -28,7 +28,7 @@ class Columns(eqx.Module):
         return jnp.stack([jnp.sum(entry * theta) for entry in self.entries])
 
 
-def as_columns(value: Any) -> Any:
+def as_columns(value: Columns | ArrayLike) -> Any:
     """[K] (shared by all clients), [N, K] or [N, K, d] by group; all else is left to the checks."""
     if isinstance(value, Columns):
         return value
@@ -39,7 +39,7 @@ def as_columns(value: Any) -> Any:
     return Columns(tuple(array[:, k] if axis else array[k] for k in range(array.shape[axis])))
 
 
-def check_columns(owner: str, **fields: Any) -> None:
+def check_columns(owner: str, **fields: Columns | ArrayLike) -> None:
     """Refuse what is not [K], [N, K] or [N, K, d] of finite numbers."""
     for name, value in fields.items():
         if not isinstance(value, Columns):
@@ -69,7 +69,7 @@ def check_theta(owner: str, name: str, columns: Columns, theta: Theta) -> None:
         raise ValueError(f"{owner}: {name} has shape {got} a group, theta {shape}; give {name} as {wanted}.")
 
 
-def check_numbers(owner: str, **fields: Any) -> None:
+def check_numbers(owner: str, **fields: ArrayLike) -> None:
     """Refuse what is not a finite number or one a client."""
     check_finite(owner, **fields)
     for name, value in fields.items():

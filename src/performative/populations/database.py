@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
 from performative.errors import check_finite, given
@@ -18,13 +18,25 @@ from performative.populations.linear import Translation, moved
 from performative.populations.nodes import standard_nodes, with_batch
 from performative.populations.rows import as_counts, check_tables, table_nodes
 from performative.populations.shifts import AbstractShift, sensitivity_of
-from performative.types import Counts, Noise, Numbers, Theta, as_numbers, is_concrete, per_client
+from performative.types import (
+    ArrayLike,
+    Counts,
+    Loss,
+    Noise,
+    Numbers,
+    RowNumbers,
+    Theta,
+    Unchecked,
+    as_numbers,
+    is_concrete,
+    per_client,
+)
 
 # Draws that stand for the noise of each row where there are three coordinates or more, at least.
 _NOISE_NODES = 16
 
 
-class Database(AbstractPopulation):
+class Database(AbstractPopulation[None]):
     """One row of the client's table, moved by the model.
 
         Z = z_ij + s_i(theta) + noise_i xi,      j ~ Unif([m_i]),      xi ~ N(0, I)
@@ -45,7 +57,13 @@ class Database(AbstractPopulation):
     count: Counts | None = per_client(converter=as_counts)
     row_axes: int = eqx.field(static=True, init=False)
 
-    def __init__(self, z: Any, shift: Any = None, noise: Any = None, count: Any = None):
+    def __init__(
+        self,
+        z: ArrayLike,
+        shift: Unchecked[AbstractShift | None] = None,
+        noise: ArrayLike | None = None,
+        count: ArrayLike | None = None,
+    ):
         if isinstance(z, (list, tuple)) and len({np.shape(table)[:1] for table in z}) > 1:
             if count is not None:
                 raise ValueError("Database: z is a list of tables of different lengths, which say count; leave it out.")
@@ -53,8 +71,8 @@ class Database(AbstractPopulation):
                 shapes = [np.shape(table) for table in z[:5]]
                 raise ValueError(f"Database: the tables of z need rows of one shape; got {shapes}.")
             z, count = pad_tables([np.asarray(as_numbers(table)) for table in z])
-        z = as_numbers(z)
-        self.z = z[None] if np.ndim(z) == 1 else z
+        rows = as_numbers(z)
+        self.z = rows[None] if np.ndim(rows) == 1 else rows
         self.row_axes = max(np.ndim(self.z) - 2, 0)
         self.shift = shift
         self.noise = as_numbers(noise)
@@ -104,7 +122,7 @@ class Database(AbstractPopulation):
     def model_shape(self) -> tuple[int, ...] | None:
         return None if self.shift is None else self.shift.model_shape(self.row_shape)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         key_rows, key_noise = jax.random.split(key)
         if rows is None:
             rows = jax.random.randint(key_rows, shape, 0, self.rows, jnp.int32)
@@ -131,15 +149,15 @@ class Database(AbstractPopulation):
         noise = jnp.repeat(every, len(chance)), jnp.tile(xi, (len(every), *(1,) * (xi.ndim - 1)))
         return noise, jnp.outer(weight, chance.astype(weight.dtype)).reshape(-1)
 
-    def stable_point(self, loss: Any, weights: Any) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         like = self._normal(loss)
         return None if like is None else like.stable_point(losses.squared, weights)
 
-    def optimal_point(self, loss: Any, weights: Any) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         like = self._normal(loss)
         return None if like is None else like.optimal_point(losses.squared, weights)
 
-    def _normal(self, loss: Any) -> Gaussian | None:
+    def _normal(self, loss: Loss) -> Gaussian | None:
         """Normal data whose squared loss has the same points: only the means of the rows matter to it."""
         slope = sensitivity_of(self.shift)
         if slope is None or self.row_axes > 1 or (np.ndim(slope) == 3 and slope.shape[1] != slope.shape[2]):
@@ -153,7 +171,7 @@ class Database(AbstractPopulation):
         return Gaussian(factor * mean, factor * np.asarray(slope, np.float64), 0.0)
 
 
-def _factor(loss: Any) -> float | None:
+def _factor(loss: Loss) -> float | None:
     """k where the loss is |theta - k z|^2 / 2, None for other losses."""
     if isinstance(loss, losses.Quadratic):
         return -float(loss.scale)

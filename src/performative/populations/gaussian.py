@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
 from performative.errors import check_finite
@@ -16,10 +16,10 @@ from performative.families import Location
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation, by_client, check_shapes, divide, moved, react, widest
 from performative.populations.nodes import standard_nodes
-from performative.types import Numbers, Theta, is_concrete, per_client
+from performative.types import Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
 
 
-class AbstractLocation(AbstractPopulation):
+class AbstractLocation(AbstractPopulation[None]):
     """Normal data around a place that follows the model linearly.
 
         Z_i ~ N(level_i + slope_i * theta, scale_i^2)
@@ -66,7 +66,7 @@ class AbstractLocation(AbstractPopulation):
         """The client's mean under theta."""
         return self.level + react(self.slope, theta)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Array:
         theta = jnp.asarray(theta)
         full = (*shape, *theta.shape)
         # Drawn flat: the generator's counter is then one plain range, which compiles to fewer passes.
@@ -78,21 +78,21 @@ class AbstractLocation(AbstractPopulation):
     def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return standard_nodes(jnp.shape(theta), count)
 
-    def stable_point(self, loss: Any, weights: Any) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """(1 - slope_bar) theta = level_bar with the squared loss."""
         if loss is not losses.squared:
             return None
         level, slope = self.averages(weights)
         return divide(level, (np.eye(len(slope)) if slope.ndim == 2 else 1.0) - slope)
 
-    def optimal_point(self, loss: Any, weights: Any) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         """sum_i p_i (1 - slope_i)^2 theta = sum_i p_i (1 - slope_i) level_i with the squared loss."""
         if loss is not losses.squared or np.ndim(self.slope) == 3:
             return None
         p, m, eps = self._rows(weights)
         return divide(np.sum(p * (1 - eps) * m, axis=0), np.sum(p * (1 - eps) ** 2, axis=0))
 
-    def averages(self, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+    def averages(self, weights: Numbers) -> tuple[np.ndarray, np.ndarray]:
         """level_bar and slope_bar (a number, a vector or a matrix), weighed by p."""
         if np.ndim(self.slope) == 3:
             p = np.asarray(weights, np.float64)
@@ -101,7 +101,7 @@ class AbstractLocation(AbstractPopulation):
         p, m, eps = self._rows(weights)
         return np.asarray(np.sum(p * m, axis=0)), np.asarray(np.sum(p * eps, axis=0))
 
-    def _rows(self, weights: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows(self, weights: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """p_i, level_i, slope_i with one row a client and the model's shape behind."""
         clients, shape = self.clients, self.model_shape()
         p = np.asarray(weights, np.float64).reshape(-1, *(1,) * len(shape))

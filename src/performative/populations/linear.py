@@ -1,10 +1,12 @@
 """What populations whose data follow the model linearly have in common: reactions, shapes, linear solves."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+
+from performative.types import ArrayLike
 
 # Above this condition number a linear system has no solution worth the name.
 _SINGULAR = 1e12
@@ -22,7 +24,9 @@ def widest(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return max(shapes, key=len)
 
 
-def check_shapes(owner: str, shape: tuple[int, ...], fields: dict[str, Any], matrices: tuple[str, ...] = ()) -> None:
+def check_shapes(
+    owner: str, shape: tuple[int, ...], fields: dict[str, ArrayLike], matrices: tuple[str, ...] = ()
+) -> None:
     """Fields are numbers, [N] or [N, *shape]; those in `matrices` may be [N, d, d] too."""
     said = ", ".join(list(fields)[:-1]) + f" and {list(fields)[-1]}"
     for name, value in fields.items():
@@ -45,7 +49,7 @@ class Translation(NamedTuple):
     follows: np.ndarray
 
 
-def moved(follows: Any, clients: int) -> list[Translation]:
+def moved(follows: ArrayLike, clients: int) -> list[Translation]:
     """All samples as one group; `follows` may be one number for all clients."""
     follows = np.asarray(follows, np.float64)
     return [Translation(np.ones(clients), np.broadcast_to(follows, clients) if follows.ndim == 0 else follows)]
@@ -62,7 +66,7 @@ def mixed(shares: list[np.ndarray], groups: list[list[Translation] | None]) -> l
     return found
 
 
-def by_client(value: Any, clients: int, shape: tuple[int, ...]) -> np.ndarray:
+def by_client(value: ArrayLike, clients: int, shape: tuple[int, ...]) -> np.ndarray:
     """A number, [N] or [N, *shape] spelled out as [N, *shape]."""
     value = np.asarray(value, np.float64)
     if value.ndim == 1:
@@ -70,7 +74,7 @@ def by_client(value: Any, clients: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(value, (clients, *shape))
 
 
-def divide(level: Any, slope: Any) -> np.ndarray | None:
+def divide(level: ArrayLike, slope: ArrayLike) -> np.ndarray | None:
     """slope^-1 level, by coordinate or by a matrix; None where the slope is singular: there is no such point."""
     level, slope = np.asarray(level), np.asarray(slope)  # NumPy's sums of numbers are no arrays
     if slope.ndim == 2:
@@ -78,7 +82,7 @@ def divide(level: Any, slope: Any) -> np.ndarray | None:
     return None if np.any(np.abs(slope) < 1 / _SINGULAR) else np.asarray(level / slope)
 
 
-def is_positive(slope: Any) -> bool:
+def is_positive(slope: ArrayLike) -> bool:
     """Whether theta . slope theta > 0 for all theta but 0, so that the quadratic has a minimum."""
     slope = np.asarray(slope)
     values = np.linalg.eigvalsh((slope + slope.T) / 2) if slope.ndim == 2 else slope

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from performative import losses
 from performative.facts import Uncertified, declared
@@ -15,14 +15,17 @@ from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.gaussian import AbstractLocation
 from performative.populations.linear import Translation, by_client, mixed
 from performative.populations.shares import AbstractShare, Linear, pick
-from performative.types import Loss, Noise, Theta, World
+from performative.types import Loss, Noise, Numbers, RowNumbers, Sample, Theta
+
+# The groups', in their order.
+Worlds = tuple[PyTree, ...]
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Mixture(AbstractPopulation):
+class Mixture(AbstractPopulation[Worlds]):
     """Groups whose shares respond to the model (contribution dynamics).
 
         D_i(theta) = sum_k nu_{i,k}(theta) D_{i,k}(theta)
@@ -88,22 +91,22 @@ class Mixture(AbstractPopulation):
     def model_shape(self) -> tuple[int, ...] | None:
         return next((shape for group in self.groups if (shape := group.model_shape()) is not None), None)
 
-    def init(self, theta: Theta, loss: Loss) -> World:
+    def init(self, theta: Theta, loss: Loss) -> Worlds:
         return tuple(group.init(theta, loss) for group in self.groups)
 
-    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+    def deploy(self, world: Worlds, theta: Theta, loss: Loss) -> Worlds:
         pairs = zip(self.groups, world, strict=True)
         return tuple(group.deploy(own, theta, loss) for group, own in pairs)
 
-    def settle(self, theta: Theta, loss: Loss) -> World:
+    def settle(self, theta: Theta, loss: Loss) -> Worlds:
         return tuple(group.settle(theta, loss) for group in self.groups)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         first, *keys = jax.random.split(key, len(self.groups) + 1)
         pairs = zip(self.groups, keys, strict=True)
         return jax.random.uniform(first, shape), tuple(group.draw(own, shape, theta) for group, own in pairs)
 
-    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def sample(self, noise: Noise, world: Worlds, theta: Theta) -> Sample:
         _, each = noise
         samples = [g.sample(u, own, theta) for g, u, own in zip(self.groups, each, world, strict=True)]
         looks = [jax.tree.map(_look, z) for z in samples]
@@ -119,13 +122,13 @@ class Mixture(AbstractPopulation):
             chosen = jax.tree.map(lambda z, new, k=k: jnp.where(picked == k, new, z), chosen, other)
         return chosen
 
-    def group(self, noise: Noise, world: World, theta: Theta) -> Array:
+    def group(self, noise: Noise, world: Worlds, theta: Theta) -> Array:
         return pick(noise[0], self.share(theta))
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self._weigh([group.quadrature(theta, count) for group in self.groups], theta)
 
-    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature_within(self, world: Worlds, theta: Theta, count: int) -> tuple[Noise, Array]:
         pairs = zip(self.groups, world, strict=True)
         return self._weigh([group.quadrature_within(own, theta, count) for group, own in pairs], theta)
 
@@ -144,17 +147,17 @@ class Mixture(AbstractPopulation):
         weights = [share[k].astype(weight.dtype) * weight for k, (_, weight) in enumerate(each)]
         return (which, noise), jnp.concatenate(weights)
 
-    def stable_point(self, loss: Any, weights: Any) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         line = self._mean_demand(loss, weights)
         return None if line is None else np.asarray(-line[0] / line[1])
 
-    def optimal_point(self, loss: Any, weights: Any) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         # Where the demand falls, revenue theta (A + B theta) is positive between 0 and theta_PS only: the maximum there
         # is the maximum. Shares at both ends lie in the simplex, hence in between.
         line = self._mean_demand(loss, weights)
         return None if line is None or line[1] > 0 else np.asarray(-line[0] / (2 * line[1]))
 
-    def _mean_demand(self, loss: Any, weights: Any) -> tuple[float, float] | None:
+    def _mean_demand(self, loss: Loss, weights: Numbers) -> tuple[float, float] | None:
         """A and B of the mean demand A + B theta, None where it is no such line between 0 and theta_PS."""
         share = self.share
         if loss is not losses.negative_revenue or not isinstance(share, Linear) or len(self.groups) != 2:
@@ -175,5 +178,5 @@ class Mixture(AbstractPopulation):
         return (A, B) if np.all((ends >= 0) & (ends <= 1)) else None
 
 
-def _look(leaf: Any) -> str:
+def _look(leaf: Array) -> str:
     return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 # Sets of draws that an expectation can be taken over; what they disagree by is the error of one.
 BATCHES = 8
@@ -27,22 +27,22 @@ class Count(int):
     passes it to `standard_nodes`; `batched` then says that it did.
     """
 
-    _batch: Any
+    _batch: Array | int
     batched: bool
 
-    def __new__(cls, count: int, batch: Any) -> "Count":
+    def __new__(cls, count: int, batch: Array | int) -> "Count":
         made = super().__new__(cls, count)
         made._batch, made.batched = batch, False
         return made
 
     @property
-    def batch(self) -> Any:
+    def batch(self) -> Array | int:
         """0, 1, ..., BATCHES - 1; may be traced."""
         self.batched = True
         return self._batch
 
 
-def draw_key(count: int) -> Any:
+def draw_key(count: int) -> PRNGKeyArray:
     """The key of a rule's fixed draws: the same each time, another one for each batch of a `Count`."""
     key = jax.random.key(0)
     return jax.random.fold_in(key, count.batch) if isinstance(count, Count) else key

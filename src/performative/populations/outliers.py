@@ -1,23 +1,21 @@
 """Data that have nothing to do with the model."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from performative.errors import check_finite, is_one_of, nearest
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation, check_shapes, moved, widest
 from performative.populations.nodes import draw_key, standard_nodes
-from performative.types import Numbers, Theta, is_concrete, per_client
+from performative.types import Numbers, RowNumbers, Theta, is_concrete, per_client
 
 _LAWS = ("normal", "uniform", "laplace", "cauchy", "student3")
 
 
-class Outliers(AbstractPopulation):
+class Outliers(AbstractPopulation[None]):
     """Samples of theta's shape that do not react: the Q_i of `Contaminated`.
 
         Z_i = location_i + scale_i U,      U ~ law, each coordinate by itself
@@ -61,7 +59,7 @@ class Outliers(AbstractPopulation):
         # One number a client fits models of any shape.
         return self._shape() or None
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Array:
         theta = jnp.asarray(theta)
         full, dtype = (*shape, *theta.shape), theta.dtype
         flat = (int(np.prod(full)),)

@@ -1,22 +1,22 @@
 """All clients' data in one place."""
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from performative._base.client_axis import client_axes, take_clients
 from performative.facts import declared
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation
 from performative.populations.wrappers import AbstractWrapper
-from performative.types import Loss, Noise, Numbers, Theta, World, number
+from performative.types import Loss, Noise, Numbers, RowNumbers, Sample, Theta, number
 
 
-class Pooled(AbstractWrapper):
+class Pooled(AbstractWrapper[PyTree]):
     """One client whose samples come from all of `inner`'s clients, client i with chance `weights`_i.
 
         Z ~ sum_i p_i D_i(theta)
@@ -49,16 +49,16 @@ class Pooled(AbstractWrapper):
             Translation(p[i : i + 1] * own[i], follows[i : i + 1]) for own, follows in inside for i in range(len(p))
         ]
 
-    def init(self, theta: Theta, loss: Loss) -> World:
+    def init(self, theta: Theta, loss: Loss) -> PyTree:
         return self._each(lambda mine: mine.init(theta, loss))
 
-    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+    def deploy(self, world: PyTree, theta: Theta, loss: Loss) -> PyTree:
         return self._each(lambda mine, world: mine.deploy(world, theta, loss), world)
 
-    def settle(self, theta: Theta, loss: Loss) -> World:
+    def settle(self, theta: Theta, loss: Loss) -> PyTree:
         return self._each(lambda mine: mine.settle(theta, loss))
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Int[Array, "..."] | None = None) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         size = 1
         for length in shape:
             size *= length
@@ -67,36 +67,36 @@ class Pooled(AbstractWrapper):
         spot = jax.random.uniform(key_who, (size,), edges.dtype) * edges[-1]
         who = jnp.sum(spot[:, None] >= edges[:-1], axis=1, dtype=jnp.int32)
 
-        def one(key: Any, client: Array) -> Noise:
+        def one(key: PRNGKeyArray, client: Array) -> Noise:
             return self._client(client).draw(key, (), theta)
 
         drawn = who, jax.vmap(one)(jax.random.split(key_what, size), who)
         return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), drawn)
 
-    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def sample(self, noise: Noise, world: PyTree, theta: Theta) -> Sample:
         who, inside = noise
         return self._client(who).sample(inside, _row(world, who), theta)
 
-    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def group(self, noise: Noise, world: PyTree, theta: Theta) -> Int[Array, ""] | None:
         who, inside = noise
         return self._client(who).group(inside, _row(world, who), theta)
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self._nodes(self._each(lambda mine: mine.quadrature(theta, count)))
 
-    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature_within(self, world: PyTree, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self._nodes(self._each(lambda mine, world: mine.quadrature_within(world, theta, count), world))
 
-    def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         return self.inner.stable_point(loss, self.weights)
 
-    def optimal_point(self, loss: Loss, weights: Any) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         return self.inner.optimal_point(loss, self.weights)
 
-    def _client(self, client: Array) -> Any:
+    def _client(self, client: Array) -> AbstractPopulation:
         return take_clients(self.inner, client)[0]
 
-    def _each(self, function: Any, *worlds: World) -> Any:
+    def _each(self, function: Callable[..., PyTree], *worlds: PyTree) -> PyTree:
         """function(client's population, client's world) for every client, results with a leading axis of clients."""
         arrays, rest = eqx.partition(self.inner, eqx.is_array)
         lead = (client_axes(arrays), *(0 for _ in worlds))
@@ -112,5 +112,5 @@ class Pooled(AbstractWrapper):
         return (who, flat), (self.weights[:, None] * share.astype(self.weights.dtype)).reshape(-1)
 
 
-def _row(world: World, client: Array) -> World:
+def _row(world: PyTree, client: Array) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[client], world)

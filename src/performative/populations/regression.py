@@ -1,11 +1,9 @@
 """Linear regression whose coefficients respond to the model."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from performative.errors import check_finite
 from performative.families import Slope
@@ -13,12 +11,12 @@ from performative.losses import Ridge
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import by_client, check_shapes, divide, is_positive, react, widest
 from performative.populations.nodes import standard_nodes
-from performative.types import Numbers, Theta, is_concrete, per_client
+from performative.types import Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
 
 _NUMBERS = 1 << 22  # of clients' matrices that are held at once
 
 
-class Regression(AbstractPopulation):
+class Regression(AbstractPopulation[None]):
     """Outcomes that follow the listed price.
 
         x ~ N(features_mean_i, features_cov_i),      y = (slope_i - sensitivity_i * theta) . x + noise_i * normal
@@ -77,7 +75,7 @@ class Regression(AbstractPopulation):
         vectors = (np.shape(self.features_mean)[1:], np.shape(self.slope)[1:])
         return widest(*vectors, np.shape(self.features_cov)[1:2], np.shape(self.sensitivity)[1:2])
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Array:
         theta = jnp.asarray(theta)
         full = (*shape, theta.size + 1)  # one for each feature, one for the outcome
         return jax.random.normal(key, (int(np.prod(full)),), theta.dtype).reshape(full)
@@ -94,13 +92,13 @@ class Regression(AbstractPopulation):
         """Exact for risks that are quadratic in (x, y), and for smooth ones of a number theta."""
         return standard_nodes((int(np.prod(jnp.shape(theta))) + 1,), count)
 
-    def stable_point(self, loss: Any, weights: Any) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         return self._solve(loss, weights, follow=False)
 
-    def optimal_point(self, loss: Any, weights: Any) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         return self._solve(loss, weights, follow=True)
 
-    def _solve(self, loss: Any, weights: Any, follow: bool) -> np.ndarray | None:
+    def _solve(self, loss: Loss, weights: Numbers, follow: bool) -> np.ndarray | None:
         """theta_PO where the data follow theta, else theta_PS; None but for the ridge loss."""
         if not isinstance(loss, Ridge) or np.ndim(loss.penalty) > 0:
             return None
@@ -123,7 +121,7 @@ class Regression(AbstractPopulation):
         return None if found is None else found.reshape(shape)
 
 
-def _matrices(value: Any, clients: int, d: int, rows: slice) -> np.ndarray:
+def _matrices(value: Numbers, clients: int, d: int, rows: slice) -> np.ndarray:
     """Rows of a number, [N], [N, d] or [N, d, d] as matrices."""
     if np.ndim(value) == 3:
         return np.asarray(value[rows], np.float64)

@@ -1,31 +1,46 @@
 """Clients that look harder at what the model gets wrong."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative.errors import check_counts, check_finite, check_number, given, is_one_of
 from performative.families import Proportions
 from performative.populations.base import AbstractPopulation
 from performative.populations.rows import as_counts, as_labels, check_tables
-from performative.types import AbstractTable, Counts, Loss, Numbers, Theta, World, as_numbers, number, per_client
+from performative.types import (
+    AbstractTable,
+    ArrayLike,
+    Counts,
+    Loss,
+    Numbers,
+    RowNumbers,
+    Sample,
+    Theta,
+    Unchecked,
+    as_numbers,
+    number,
+    per_client,
+)
 
 # Numbers of a client's images that are measured at once (4 MB in float64; what a network makes of them is more).
 _NUMBERS = 1 << 19
+# (x, y) or (x, y, count).
+HeldOut = Unchecked[Sequence[ArrayLike]]
 
 
-def as_images(value: Any) -> Any:
+def as_images(value: ArrayLike) -> Any:
     """Bytes stay bytes and floats keep their precision: a copy in float64 would be up to eight times the size."""
     dtype = value.dtype if isinstance(value, (np.ndarray, jax.Array)) else None
     return value if dtype == np.uint8 or (dtype is not None and dtype.kind == "f") else as_numbers(value)
 
 
-class Reweighted(AbstractPopulation):
+class Reweighted(AbstractPopulation[Float[Array, " C"]]):
     """Class weights that follow the class losses; the world is the weights.
 
         w_k <- exp(temperature * a_k(theta)) / sum_j exp(temperature * a_j(theta))
@@ -66,18 +81,18 @@ class Reweighted(AbstractPopulation):
 
     def __init__(
         self,
-        x: Any,
-        y: Any,
-        temperature: Any,
+        x: ArrayLike,
+        y: ArrayLike,
+        temperature: ArrayLike,
         classes: int | None = None,
         *,
-        count: Any = None,
-        held_out: Any = None,
+        count: ArrayLike | None = None,
+        held_out: HeldOut | None = None,
         by: str = "loss",
-        scale: Any = None,
+        scale: ArrayLike | None = None,
         block: int | None = None,
     ):
-        x, y, real = _read_rows("", x, y, count)
+        table, labels, real = _read_rows("", x, y, count)
         check_finite("Reweighted", temperature=temperature)
         if np.ndim(temperature) > 1:
             raise ValueError(
@@ -88,27 +103,27 @@ class Reweighted(AbstractPopulation):
             raise ValueError(f'Reweighted: by must be "loss" or "accuracy"; got {by!r}.')
         for name, value in given(block=block, classes=classes).items():
             check_counts(**{f"Reweighted: {name}": value})
-        last = int(y[real].max())
+        last = int(labels[real].max())
         self.classes = last + 1 if classes is None else int(classes)
         if last >= self.classes:
             raise ValueError(f"Reweighted: classes={classes}, but y holds class {last}; give at least {last + 1}.")
-        self.held = _count(y, real, self.classes)
+        self.held = _count(labels, real, self.classes)
         self.start = np.cumsum(self.held, axis=1, dtype=np.int32) - self.held
-        place = np.where(real, y, self.classes)  # padding stays at the end
+        place = np.where(real, labels, self.classes)  # padding stays at the end
         if np.any(np.diff(place, axis=1) < 0):
-            if isinstance(x, AbstractTable):
+            if isinstance(table, AbstractTable):
                 raise ValueError(
-                    f"Reweighted: x is a {type(x).__name__}, whose rows stay where they are, so they must come in the "
-                    "order of their classes; sort each client's rows and y by y first."
+                    f"Reweighted: x is a {type(table).__name__}, whose rows stay where they are, so they must come in "
+                    "the order of their classes; sort each client's rows and y by y first."
                 )
             order = np.argsort(place, axis=1, kind="stable")
-            x = np.stack([np.asarray(rows)[o] for rows, o in zip(x, order, strict=True)])
-            y = np.take_along_axis(y, order, axis=1)
-        self.x, self.y, self.temperature, self.scale, self.by, self.block = x, y, temperature, scale, by, block
+            table = np.stack([np.asarray(rows)[o] for rows, o in zip(table, order, strict=True)])
+            labels = np.take_along_axis(labels, order, axis=1)
+        self.x, self.y, self.temperature, self.scale, self.by, self.block = table, labels, temperature, scale, by, block
         self.count = as_counts(count)
         self.measured_x = self.measured_y = self.measured = None
         if held_out is not None:
-            self.measured_x, self.measured_y, real = _read_held_out(held_out, x, self.classes)
+            self.measured_x, self.measured_y, real = _read_held_out(held_out, table, self.classes)
             self.measured = _count(self.measured_y, real, self.classes)
             without = np.argwhere((self.held > 0) & (self.measured == 0))
             if len(without):
@@ -137,11 +152,11 @@ class Reweighted(AbstractPopulation):
     def family(self) -> Proportions:
         return Proportions(self.classes)
 
-    def init(self, theta: Theta, loss: Loss) -> World:
+    def init(self, theta: Theta, loss: Loss) -> Float[Array, " C"]:
         held = self.held.astype(jnp.result_type(float))
         return held / jnp.sum(held)
 
-    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+    def deploy(self, world: Float[Array, " C"], theta: Theta, loss: Loss) -> Float[Array, " C"]:
         x, y, count = self.x, self.y, self.held
         if self.measured is not None:
             x, y, count = self.measured_x, self.measured_y, self.measured
@@ -161,17 +176,17 @@ class Reweighted(AbstractPopulation):
         weights = jax.nn.softmax(jnp.where(self.held > 0, score, -jnp.inf))
         return weights.astype(world.dtype)
 
-    def settle(self, theta: Theta, loss: Loss) -> World:
+    def settle(self, theta: Theta, loss: Loss) -> Float[Array, " C"]:
         """The weights follow theta at once: one look at the rows is enough."""
         return self.deploy(self.init(theta, loss), theta, loss)
 
-    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
+    def world_metrics(self, before: Float[Array, " C"], after: Float[Array, " C"]) -> dict[str, Array]:
         return {"tv_distance": jnp.sum(jnp.abs(after - before)) / 2}
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Array:
         return jax.random.uniform(key, (*shape, 2))
 
-    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Array, Array]:
+    def quadrature_within(self, world: Float[Array, " C"], theta: Theta, count: int) -> tuple[Array, Array]:
         """Every row once, with chance w_k / (rows of class k): exact, and smooth in the world. Padding has none."""
         every = jnp.arange(self.x.shape[0], dtype=jnp.int32)
         real = every < jnp.sum(self.held, dtype=jnp.int32)
@@ -184,10 +199,10 @@ class Reweighted(AbstractPopulation):
         picks_row = ((every - self.start[label]).astype(world.dtype) + 0.5) / held
         return jax.lax.stop_gradient(jnp.stack([picks_class, picks_row], axis=1)), jnp.where(real, mine / held, 0)
 
-    def group(self, noise: Array, world: World, theta: Theta) -> Array:
+    def group(self, noise: Array, world: Float[Array, " C"], theta: Theta) -> Array:
         return self.sample(noise, world, theta)[1]
 
-    def sample(self, noise: Array, world: World, theta: Theta) -> tuple[Array, Array]:
+    def sample(self, noise: Array, world: Float[Array, " C"], theta: Theta) -> tuple[Array, Array]:
         edges = jnp.cumsum(world)
         picked = jnp.sum(noise[0] * edges[-1] >= edges[:-1], dtype=jnp.int32)
         inside = jnp.floor(noise[1] * self.held[picked].astype(noise.dtype)).astype(jnp.int32)
@@ -199,13 +214,13 @@ class Reweighted(AbstractPopulation):
         x = x.astype(jnp.asarray(self.temperature).dtype) if jnp.issubdtype(x.dtype, jnp.integer) else x
         return x if self.scale is None else x * jnp.asarray(self.scale, x.dtype)
 
-    def _measure(self, loss: Loss) -> Callable[[Theta, Any], Array]:
+    def _measure(self, loss: Loss) -> Loss:
         """What a row adds to a_k."""
         if self.by == "loss":
             return loss
         labels = jnp.arange(self.classes, dtype=self.y.dtype)
 
-        def right(theta: Theta, z: Any) -> Array:
+        def right(theta: Theta, z: Sample) -> Array:
             x, y = z
             # What does not depend on the label, the network above all, is worked out once.
             each = jax.vmap(lambda label: loss(theta, (x, label)))(labels)
@@ -214,7 +229,7 @@ class Reweighted(AbstractPopulation):
         return right
 
 
-def _read_rows(name: str, x: Any, y: Any, count: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+def _read_rows(name: str, x: ArrayLike, y: ArrayLike, count: ArrayLike | None) -> tuple[Any, np.ndarray, np.ndarray]:
     """Rows, their classes and which of them are real, checked; `name` is what they are called besides x and y."""
     x, y, count = as_images(x), np.asarray(as_labels(y)), as_counts(count)
     if np.ndim(x) < 3 or y.shape != np.shape(x)[:2]:
@@ -230,7 +245,9 @@ def _read_rows(name: str, x: Any, y: Any, count: Any) -> tuple[Any, np.ndarray, 
     return x, y, real
 
 
-def _read_held_out(held_out: Any, x: Any, classes: int) -> tuple[Any, np.ndarray, np.ndarray]:
+def _read_held_out(
+    held_out: HeldOut, x: Array | np.ndarray | AbstractTable, classes: int
+) -> tuple[Any, np.ndarray, np.ndarray]:
     if not isinstance(held_out, (tuple, list)) or len(held_out) not in (2, 3):
         raise ValueError(f"Reweighted: held_out must be (x, y) or (x, y, count); got {type(held_out).__name__}.")
     count = held_out[2] if len(held_out) == 3 else None

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +12,10 @@ from jaxtyping import Array, Bool
 from performative._base.messages import coded
 from performative.errors import check_finite
 from performative.partition import NO_LABEL
-from performative.types import AbstractTable, as_array, as_numbers, is_concrete
+from performative.types import AbstractTable, ArrayLike, Counts, as_array, as_numbers, is_concrete
 
 
-def as_counts(value: Any) -> Any:
+def as_counts(value: ArrayLike | None) -> Any:
     """Whole numbers as int32, on the host unless they are on a device already."""
     if value is None or isinstance(value, jax.Array):
         return value
@@ -25,7 +26,7 @@ def as_counts(value: Any) -> Any:
     return array.astype(np.int32)
 
 
-def as_labels(value: Any) -> Any:
+def as_labels(value: ArrayLike) -> Any:
     """Labels keep whole numbers whole and other values as they are."""
     if isinstance(value, AbstractTable):
         return value
@@ -42,7 +43,7 @@ def as_labels(value: Any) -> Any:
     return value.astype(np.int32)
 
 
-def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
+def table_nodes(capacity: int, rows: Array | int) -> tuple[Array, Array]:
     """Every row of a table once: expectations over it are exact.
 
     Padding weighs nothing and is never read: row 0, which every table has, stands in its place.
@@ -53,7 +54,7 @@ def table_nodes(capacity: int, rows: Any) -> tuple[Array, Array]:
     return jnp.where(real, every, 0), weight / jnp.sum(weight)
 
 
-def labels_in(population: Any) -> np.ndarray | None:
+def labels_in(population: eqx.Module) -> np.ndarray | None:
     """The labels y that occur in real rows, in sorted order; None where there are none, or they cannot be looked at."""
     labels, count = getattr(population, "y", None), getattr(population, "count", None)
     if labels is None or isinstance(labels, AbstractTable) or not is_concrete((labels, count)):
@@ -64,7 +65,7 @@ def labels_in(population: Any) -> np.ndarray | None:
     return np.unique(values[np.arange(values.shape[1]) < np.broadcast_to(count, len(values))[:, None]])
 
 
-def check_tables(owner: str, count: Any, **tables: Any) -> None:
+def check_tables(owner: str, count: Counts | None, **tables: Any) -> None:
     """Refuse a count that does not fit, padding that nobody counted, and values in real rows that are not finite.
 
     tables: by the names that the population has for them, [N, m, ...]; None where one is missing
@@ -95,7 +96,7 @@ def check_tables(owner: str, count: Any, **tables: Any) -> None:
         check_finite(owner, **{name: values})
 
 
-def padding_of(table: Any) -> Bool[np.ndarray, "N m"] | None:
+def padding_of(table: Array | np.ndarray | AbstractTable) -> Bool[np.ndarray, "N m"] | None:
     """Rows at the end of clients' tables that hold nothing but NaN, or no label; None where there are none.
 
     This is what `pf.partition.tables` pads with; a table on disk knows how many rows were written to it.

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +33,7 @@ def settled(move: Callable[[World], World], world: World) -> World:
     def gap(x: Array) -> Array:
         return flatten_world(move(shaped(x)))[0] - x
 
-    def spells(gap: Any, x: Array) -> tuple[Array, Array]:
+    def spells(gap: Callable[[Array], Array], x: Array) -> tuple[Array, Array]:
         def goes_on(carry: tuple[Array, Array, Array]) -> Array:
             x, step, count = carry
             return (count < SPELLS) & jnp.all(jnp.isfinite(step)) & ~_rests(x, step, size)
@@ -98,5 +97,5 @@ def _solve(gap: Callable[[Array], Array], y: Float[Array, " n"]) -> Float[Array,
     return jax.lax.custom_linear_solve(gap, y, iterate, iterate)
 
 
-def _floating(leaf: Any) -> bool:
+def _floating(leaf: Array | jax.ShapeDtypeStruct) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jnp.floating))

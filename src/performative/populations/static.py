@@ -5,14 +5,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from performative.populations.base import AbstractPopulation
 from performative.populations.rows import as_counts, as_labels, check_tables, table_nodes
-from performative.types import Counts, Numbers, Theta, World, per_client
+from performative.types import Counts, Noise, Numbers, RowNumbers, Theta, per_client
 
 
-class Static(AbstractPopulation):
+class Static(AbstractPopulation[None]):
     """A row of the client's table, drawn evenly, whatever is deployed: the ordinary federation.
 
         z = (x_ij, y_ij),      j ~ Unif([m_i])
@@ -44,10 +44,10 @@ class Static(AbstractPopulation):
     def rows(self) -> Any:
         return self.capacity if self.count is None else self.count
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
 
-    def sample(self, noise: Array, world: World, theta: Theta) -> tuple[Array, Array]:
+    def sample(self, noise: Array, world: None, theta: Theta) -> tuple[Array, Array]:
         return self.x[noise], self.y[noise]
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:

@@ -1,30 +1,42 @@
 """People who change their features to please the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from performative.errors import check_finite, check_number, is_one_of
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation, moved
 from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
-from performative.types import Counts, Numbers, Theta, as_array, as_whole, is_concrete, number, per_client
+from performative.types import (
+    Counts,
+    Noise,
+    Numbers,
+    RowNumbers,
+    Theta,
+    Unchecked,
+    as_array,
+    as_whole,
+    is_concrete,
+    number,
+    per_client,
+)
 
 
-def _as_columns(features: Any) -> Any:
+def _as_columns(features: Unchecked[Sequence[int] | None]) -> Any:
     """Column numbers as a tuple of Python's own; what is no list of them is left to the checks."""
     if features is None or as_array(features).ndim != 1:
         return features
     return tuple(map(as_whole, features))
 
 
-class Strategic(AbstractPopulation):
+class Strategic(AbstractPopulation[None]):
     """Best response to a linear model on some features; the labels stay.
 
         "linear":  x = x_bar - strength_i * theta  on `features`               (Perdomo et al. 2020; Jin et al. 2024)
@@ -118,7 +130,7 @@ class Strategic(AbstractPopulation):
     def model_shape(self) -> tuple[int, ...]:
         return (self.x.shape[-1],)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Array:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
 
     def sample(self, noise: Array, world: None, theta: Theta) -> tuple[Array, Array]:
@@ -133,7 +145,7 @@ class Strategic(AbstractPopulation):
             push = jnp.where(movable, push, 0)
         return x - push, y
 
-    def group(self, noise: Array, world: None, theta: Theta) -> Any:
+    def group(self, noise: Array, world: None, theta: Theta) -> Int[Array, ""] | None:
         return None if self.group_count is None else self.y[noise]
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:

@@ -7,17 +7,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from performative.errors import check_finite
 from performative.facts import Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.linear import Translation, mixed
-from performative.types import Loss, Noise, Numbers, Theta, World, is_concrete, per_client
+from performative.types import Loss, Noise, Numbers, RowNumbers, Sample, Theta, World, is_concrete, per_client
 
 
-def _check_range(name: str, value: Any, lo: float, hi: float, closed: bool) -> None:
+def _check_range(name: str, value: Numbers, lo: float, hi: float, closed: bool) -> None:
     owner, parameter = name.split(": ")
     check_finite(owner, **{parameter: value})
     if is_concrete(value):
@@ -26,13 +26,13 @@ def _check_range(name: str, value: Any, lo: float, hi: float, closed: bool) -> N
             raise ValueError(f"{name} must lie in [{lo:g}, {hi:g}{']' if closed else ')'}; got {value}.")
 
 
-def _check_inside(owner: str, **parts: Any) -> None:
+def _check_inside(owner: str, **parts: object) -> None:
     for name, part in parts.items():
         if not isinstance(part, AbstractPopulation):
             raise ValueError(f"{owner}: {name} must be a population; got {part!r}.")
 
 
-class AbstractWrapper(AbstractPopulation):
+class AbstractWrapper(AbstractPopulation[World]):
     """A population around another one, whose tables and model it shares."""
 
     inner: eqx.AbstractVar[AbstractPopulation]
@@ -70,7 +70,7 @@ class AbstractWrapper(AbstractPopulation):
         return self.inner.model_shape()
 
 
-class Contaminated(AbstractWrapper):
+class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
     """Huber contamination: a fraction of the samples comes from somewhere else.
 
         P_i(theta) = (1 - fraction_i) D_i(theta) + fraction_i Q_i
@@ -81,7 +81,7 @@ class Contaminated(AbstractWrapper):
 
     references = ("huber1964robust",)
 
-    inner: AbstractPopulation
+    inner: AbstractPopulation[World]
     fraction: Numbers = per_client()
     outlier: AbstractPopulation  # type: ignore[misc]  # per_client() is a field without a default
 
@@ -108,19 +108,19 @@ class Contaminated(AbstractWrapper):
     def clean(self) -> AbstractPopulation:
         return self.inner.clean
 
-    def init(self, theta: Theta, loss: Loss) -> World:
+    def init(self, theta: Theta, loss: Loss) -> tuple[World, PyTree]:
         return self.inner.init(theta, loss), self.outlier.init(theta, loss)
 
-    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+    def deploy(self, world: tuple[World, PyTree], theta: Theta, loss: Loss) -> tuple[World, PyTree]:
         return self.inner.deploy(world[0], theta, loss), self.outlier.deploy(world[1], theta, loss)
 
-    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
+    def world_metrics(self, before: tuple[World, PyTree], after: tuple[World, PyTree]) -> dict[str, Array]:
         return self.inner.world_metrics(before[0], after[0])
 
-    def settle(self, theta: Theta, loss: Loss) -> World:
+    def settle(self, theta: Theta, loss: Loss) -> tuple[World, PyTree]:
         return self.inner.settle(theta, loss), self.outlier.settle(theta, loss)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         key_which, key_inner, key_outlier = jax.random.split(key, 3)
         which = jax.random.uniform(key_which, shape)
         return (
@@ -129,7 +129,7 @@ class Contaminated(AbstractWrapper):
             self.outlier.draw(key_outlier, shape, theta),
         )
 
-    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def sample(self, noise: Noise, world: tuple[World, PyTree], theta: Theta) -> Sample:
         which, inner, outlier = noise
         clean = self.inner.sample(inner, world[0], theta)
         dirty = self.outlier.sample(outlier, world[1], theta)
@@ -139,14 +139,14 @@ class Contaminated(AbstractWrapper):
         stray = which < self.fraction
         return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)
 
-    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def group(self, noise: Noise, world: tuple[World, PyTree], theta: Theta) -> Int[Array, ""] | None:
         """An outlier claims the group that the person in its place would have had."""
         return self.inner.group(noise[1], world[0], theta)
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self._mix(self.inner.quadrature(theta, count), self.outlier.quadrature(theta, count))
 
-    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature_within(self, world: tuple[World, PyTree], theta: Theta, count: int) -> tuple[Noise, Array]:
         clean = self.inner.quadrature_within(world[0], theta, count)
         return self._mix(clean, self.outlier.quadrature_within(world[1], theta, count))
 
@@ -167,7 +167,7 @@ class Contaminated(AbstractWrapper):
         return (which, inner, outlier), weights
 
 
-class Sluggish(AbstractWrapper):
+class Sluggish(AbstractWrapper[tuple[Theta, World]]):
     """People who take time: the data react to a model that trails the deployed one.
 
         felt <- felt + speed_i (theta - felt),      Z_i ~ D_i(felt)
@@ -181,7 +181,7 @@ class Sluggish(AbstractWrapper):
 
     references = ("brown2022stateful",)
 
-    inner: AbstractPopulation
+    inner: AbstractPopulation[World]
     speed: Numbers = per_client()
 
     def __check_init__(self) -> None:
@@ -195,44 +195,44 @@ class Sluggish(AbstractWrapper):
     def translations(self) -> list[Translation] | None:
         return declared(self.inner, "translations")
 
-    def init(self, theta: Theta, loss: Loss) -> World:
+    def init(self, theta: Theta, loss: Loss) -> tuple[Theta, World]:
         return theta, self.inner.init(theta, loss)
 
-    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+    def deploy(self, world: tuple[Theta, World], theta: Theta, loss: Loss) -> tuple[Theta, World]:
         felt, inside = world
         felt = jax.tree.map(lambda old, new: old + self.speed * (new - old), felt, theta)
         return felt, self.inner.deploy(inside, felt, loss)
 
-    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
+    def world_metrics(self, before: tuple[Theta, World], after: tuple[Theta, World]) -> dict[str, Array]:
         return self.inner.world_metrics(before[1], after[1])
 
-    def settle(self, theta: Theta, loss: Loss) -> World:
+    def settle(self, theta: Theta, loss: Loss) -> tuple[Theta, World]:
         never = self.speed <= 0
         felt = jax.tree.map(lambda new: jnp.where(never, jnp.nan, new), theta)
         return felt, self.inner.settle(theta, loss)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         return self.inner.draw(key, shape, theta, rows)
 
-    def sample(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def sample(self, noise: Noise, world: tuple[Theta, World], theta: Theta) -> Sample:
         felt, inside = world
         return self.inner.sample(noise, inside, felt)
 
-    def group(self, noise: Noise, world: World, theta: Theta) -> Any:
+    def group(self, noise: Noise, world: tuple[Theta, World], theta: Theta) -> Int[Array, ""] | None:
         felt, inside = world
         return self.inner.group(noise, inside, felt)
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self.inner.quadrature(theta, count)
 
-    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+    def quadrature_within(self, world: tuple[Theta, World], theta: Theta, count: int) -> tuple[Noise, Array]:
         felt, inside = world
         return self.inner.quadrature_within(inside, felt, count)
 
-    def stable_point(self, loss: Loss, weights: Any) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         return self.inner.stable_point(loss, weights) if self._reacts() else None
 
-    def optimal_point(self, loss: Loss, weights: Any) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
         return self.inner.optimal_point(loss, weights) if self._reacts() else None
 
     def _reacts(self) -> bool:

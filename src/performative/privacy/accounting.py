@@ -17,7 +17,10 @@ from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 from scipy import stats
 
 from performative._deprecated import old_attributes
-from performative.draws import ADD_OR_REMOVE, REPLACE, Everyone, PoissonSampling, WithoutReplacement, is_whole
+from performative.draws import ADD_OR_REMOVE, REPLACE, is_whole
+from performative.draws import Everyone as Everyone
+from performative.draws import PoissonSampling as PoissonSampling
+from performative.draws import WithoutReplacement as WithoutReplacement
 from performative.privacy.loss_distribution import Directions, Part, composed_epsilon, round_down
 
 Number = float | int | np.integer

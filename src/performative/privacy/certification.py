@@ -11,7 +11,6 @@ start, a clip, a step size) is outside: where the library knows of such a choice
 import dataclasses
 import math
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -30,6 +29,7 @@ from performative.privacy.accounting import Spending, epsilons
 from performative.privacy.releases import Releases, certified_rows, law_of, protection, releases_by
 from performative.problem import Problem
 from performative.tables.fitted import is_fitted_model
+from performative.types import Theta
 
 UNITS = ("example", "client")
 # What noise on the models does not cover, should anyone publish it.
@@ -94,7 +94,7 @@ def guarantee(
     unit: str | None = None,
     published: tuple[str, ...] = (),
     conservative: bool = False,
-    theta: Any = None,
+    theta: Theta = None,
     unseen_rows: bool = False,
     seen: tuple[str, ...] = (),
 ) -> Guarantee:
@@ -144,7 +144,7 @@ class _Asked:
     theta: Any
 
 
-def _not_covered(problem: Problem, algorithm: Algorithm, theta: Any) -> tuple[str, ...]:
+def _not_covered(problem: Problem, algorithm: Algorithm, theta: Theta) -> tuple[str, ...]:
     """What came from people's data before the run began, as far as can be known."""
     start = f"the start is a fitted {type(theta).__name__}: whomever it was fitted to is not protected from that"
     return (*problem.from_data, *algorithm.from_data, *((start,) if is_fitted_model(theta) else ()))
@@ -222,12 +222,20 @@ def _worst(laws: list[Any]) -> list[Any]:
     return list(kept.values())
 
 
+@dataclasses.dataclass
+class Unknown:
+    """A table of which nobody knows how long it is."""
+
+    rows: float = math.inf
+    capacity: float = math.inf
+
+
 def _for_unseen(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
     """Anybody may be in every batch, as often as the batch allows."""
     algorithm = asked.algorithm
     times = law_of(algorithm.batch, None).times
     try:  # a share of rows that are not known is as large as one likes
-        size = float(np.asarray(algorithm.batch.expected(SimpleNamespace(rows=math.inf, capacity=math.inf))))
+        size = float(np.asarray(algorithm.batch.expected(Unknown())))
     except (TypeError, ValueError, OverflowError, AttributeError):
         name = type(algorithm.batch).__name__
         raise Uncertified(f"how large the batch {name} is depends on rows that are not known") from None
@@ -301,7 +309,7 @@ def _remembers(asked: _Asked) -> bool:
         return True
 
 
-def _like(problem: Problem, theta: Any) -> Any:
+def _like(problem: Problem, theta: Theta) -> Any:
     """A model of the start's shape; where there is none, of the shape that the data settle."""
     if theta is None or is_fitted_model(theta):
         return jnp.zeros(problem.population.model_shape() or ())

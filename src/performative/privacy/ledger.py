@@ -15,6 +15,7 @@ from performative.privacy.certification import Guarantee, guarantee
 from performative.privacy.promise import BOOK, Privacy
 from performative.privacy.secure import describe_noise
 from performative.problem import Problem
+from performative.types import Theta
 
 # Numbers of rounds at which epsilon is worked out; between two of them the ledger writes the later, larger one.
 _POINTS = 32
@@ -36,7 +37,7 @@ class Ledger:
         problem: Problem,
         algorithm: Algorithm,
         folder: Path | str | None = None,
-        theta: Any = None,
+        theta: Theta = None,
         unseen_rows: bool = False,
         seen: tuple[str, ...] = (),
     ):

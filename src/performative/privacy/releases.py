@@ -3,14 +3,15 @@
 import dataclasses
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from performative.batches import AbstractBatch
-from performative.draws import Epochs, Everyone, WithoutReplacement, WithReplacement
+from performative.draws import Epochs, Everyone, Law, WithoutReplacement, WithReplacement
 from performative.estimators.base import AbstractEstimator, bound_of
 from performative.facts import Uncertified, declared, one_number
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.privacy.accounting import Release, Sampling, most_steps, spending
+from performative.types import Unchecked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Releases:
         return math.floor(most_steps(self.after(1), epsilon, delta) / self.each)
 
 
-def law_of(batch: AbstractBatch, rows: int | None) -> Any:
+def law_of(batch: AbstractBatch, rows: int | None) -> Unchecked[Law]:
     """How a batch draws from a table of so many rows, by its own word; refused where it has none."""
     law = declared(batch, "sampling", rows)
     if law is None:
@@ -64,11 +65,12 @@ def releases_of(batch: AbstractBatch | None, rows: int | None, noise_multiplier:
     return releases_by(law_of(batch, rows), noise_multiplier)
 
 
-def releases_by(law: Any, noise_multiplier: float) -> Releases:
+def releases_by(law: Unchecked[Law], noise_multiplier: float) -> Releases:
     """What a sum over units that are drawn by such a law releases, in terms that the accountant knows."""
     if isinstance(law, WithReplacement):
         # n draws with replacement and noise z: a sum of n releases of one draw with noise z / sqrt(n) each.
-        return Releases(noise_multiplier / math.sqrt(law.n), WithoutReplacement(1, law.rows), Fraction(law.n))
+        one = WithoutReplacement(1, cast(int, law.rows))
+        return Releases(noise_multiplier / math.sqrt(law.n), one, Fraction(law.n))
     if isinstance(law, Epochs):
         # A person is in one batch an epoch, and the order tells nobody which: no amplification is claimed.
         return Releases(noise_multiplier, Everyone(), Fraction(1, law.steps))

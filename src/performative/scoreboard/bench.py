@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from performative._base.client_axis import client_axes
 from performative._engine.prepare import check_fit, on_device
@@ -132,7 +132,7 @@ def _verdicts(
     """1{theta.x > 0}, y and what a person counts in his client, once the world has settled under `deployed`."""
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def one(rows: Any) -> tuple[Array, Array, Array]:
+    def one(rows: PyTree) -> tuple[Array, Array, Array]:
         population = eqx.combine(rows, rest)
         world = population.settle(deployed, problem.loss)
         noise, share = population.quadrature_within(world, deployed, NODES)
@@ -152,7 +152,7 @@ def _check_samples(problem: Problem, theta: Array) -> None:
     population = problem.population
     arrays, rest = eqx.partition(population, eqx.is_array)
 
-    def probe(rows: Any) -> Any:
+    def probe(rows: PyTree) -> Any:
         mine = eqx.combine(rows, rest)
         noise = jax.tree.map(lambda leaf: leaf[0], mine.draw(jax.random.key(0), (1,), theta))
         return mine.sample(noise, mine.init(theta, problem.loss), theta)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._base.arguments import checked
 from performative._engine.prepare import read_theta
@@ -20,6 +21,7 @@ from performative.record import Record
 from performative.scoreboard.bench import Bench, Gain, performative_risk
 from performative.scoreboard.result import COLUMNS, Line, Scoreboard, Way
 from performative.solve import Solution, equilibria, optimal_point, repeated_risk_minimization
+from performative.types import Theta
 
 _ROWS = {"static": "static baseline", "stable": "stable point", "optimal": "optimal point"}
 _MAJORITY = "majority class"
@@ -33,13 +35,13 @@ def scoreboard(
     algorithms: Mapping[str, Algorithm],
     rounds: int | Mapping[str, int],
     *,
-    theta: Any = None,
+    theta: Theta = None,
     seed: int = 0,
     repeats: int = 10,
     held_out: Problem | None = None,
-    before: Any = None,
-    stable: Any = None,
-    optimal: Any = None,
+    before: PyTree = None,
+    stable: Theta = None,
+    optimal: Theta = None,
     **options: Any,
 ) -> Scoreboard:
     """Algorithms for a linear classifier of 0 and 1, beside the majority class, static, stable and optimal point.
@@ -109,7 +111,7 @@ def scoreboard(
 
 
 def _check_arguments(
-    problem: Any, algorithms: Any, rounds: Any, held_out: Any, repeats: Any, theta: Any
+    problem: Any, algorithms: Any, rounds: Any, held_out: Any, repeats: Any, theta: Theta
 ) -> dict[str, int]:
     """The rounds of each algorithm, everything else refused where it does not fit."""
     for name, value in (("problem", problem), ("held_out", held_out)):
@@ -132,7 +134,7 @@ def _check_arguments(
     return {name: int(each[name]) for name in algorithms}
 
 
-def _read(problem: Problem, theta: Any) -> np.ndarray:
+def _read(problem: Problem, theta: Theta) -> np.ndarray:
     """A model as float64 on the host; None for zeros."""
     with jax.enable_x64(True):
         leaves = jax.tree.leaves(read_theta(problem, theta, jnp.float64))
@@ -142,7 +144,7 @@ def _read(problem: Problem, theta: Any) -> np.ndarray:
 
 
 def _find_points(
-    problem: Problem, before: np.ndarray, stable: Any, optimal: Any
+    problem: Problem, before: np.ndarray, stable: Theta, optimal: Theta
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The static baseline, stable and optimal point, and notes on those that are missing or odd."""
     points = {"static": np.asarray(repeated_risk_minimization(problem, theta=before, deployments=1, spells=None)[1])}

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from performative._engine.prepare import check_fit, on_device, read_theta
 from performative._engine.risk import NODES, count_nodes, decoupled_risk
@@ -20,7 +20,7 @@ from performative.domains import AbstractDomain, Box
 from performative.populations.nodes import Count
 from performative.problem import Problem
 from performative.solve.worlds import check_rest
-from performative.types import Theta, World
+from performative.types import Theta
 
 # Above this many parameters no matrix of second derivatives is formed.
 DENSE = 512
@@ -81,7 +81,7 @@ class Landscape(eqx.Module):
 
     def project_slope(self, vector: np.ndarray) -> np.ndarray:
         """The derivative of the projection, [d, d]."""
-        if np.array_equal(self.project(vector), vector):
+        if self.domain is None or np.array_equal(self.project(vector), vector):
             return np.eye(self.size)
         return np.asarray(_project_slope(self.domain, self.like, jnp.asarray(vector)))
 
@@ -99,13 +99,13 @@ class Landscape(eqx.Module):
         if not isinstance(domain, Box):
             return None
 
-        def spread(end: Any) -> np.ndarray:
+        def spread(end: np.ndarray) -> np.ndarray:
             end = np.asarray(end, np.float64)
             return self.flat(jax.tree.map(lambda v: np.broadcast_to(end, v.shape), self.like))
 
         return spread(domain.lo), spread(domain.hi)
 
-    def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> tuple[float, np.ndarray]:
+    def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: PyTree = None) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]; `worlds` None are those at rest."""
         at = jnp.asarray(theta), jnp.asarray(deployed)
         given = self.problem, self.weights, self.like
@@ -119,19 +119,19 @@ class Landscape(eqx.Module):
         given = self.problem, self.weights, self.like
         return np.asarray(_risks(*given, jnp.asarray(rows), self.every, self.samples, self.batch))[: len(points)]
 
-    def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
+    def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: PyTree = None) -> Any:
         """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
         if not self.dense:
             return None
         columns = (self._columns(theta, deployed, *move, worlds) for move in ((1, 0), (0, 1)))
         return np.concatenate(list(columns)).T
 
-    def own_curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: World = None) -> Any:
+    def own_curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: PyTree = None) -> Any:
         """H = d^2 f(theta; deployed) / d theta^2 [d, d]; None above DENSE parameters."""
         return self._columns(theta, deployed, 1, 0, worlds)[:, : self.size] if self.dense else None
 
     def _columns(
-        self, theta: np.ndarray, deployed: np.ndarray, own: int, other: int, worlds: World = None
+        self, theta: np.ndarray, deployed: np.ndarray, own: int, other: int, worlds: PyTree = None
     ) -> np.ndarray:
         """Derivatives of the gradient [2d] along (own * e_j, other * e_j) for each j, [d, 2d]."""
         at = jnp.asarray(theta), jnp.asarray(deployed), jnp.asarray([own, other], jnp.float64)
@@ -152,7 +152,7 @@ class Landscape(eqx.Module):
             return self
         return Landscape(self.problem, self.weights, self.like, self.domain, every, self.samples, self.batch)
 
-    def decoupled(self, deployed: np.ndarray, worlds: World = None) -> "View":
+    def decoupled(self, deployed: np.ndarray, worlds: PyTree = None) -> "View":
         """theta -> f(theta; deployed): what retraining minimizes. `worlds` None are those at rest."""
         d = self.size
 
@@ -214,7 +214,7 @@ class View:
 
 
 def survey(
-    problem: Problem, theta: Any, rest: bool = True, samples: int = NODES, name: str = "theta"
+    problem: Problem, theta: Theta, rest: bool = True, samples: int = NODES, name: str = "theta"
 ) -> tuple[Landscape, np.ndarray]:
     """Check a problem and a start (None for zeros), and make the landscape and the start as a vector.
 
@@ -252,7 +252,7 @@ def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], A
 
 
 def _risk(
-    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: World, count: int, every: int
+    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: PyTree, count: int, every: int
 ) -> Float[Array, ""]:
     shape = ravel_pytree(like)[1]
     d = both.shape[0] // 2
@@ -266,7 +266,7 @@ def _gradient(
     like: Theta,
     theta: Float[Array, " d"],
     deployed: Float[Array, " d"],
-    worlds: World,
+    worlds: PyTree,
     every: int,
     samples: int,
     batch: Array | None,
@@ -294,7 +294,7 @@ def _risks(
 @eqx.filter_jit
 def _hessian(
     problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"],
-    move: Float[Array, " 2"], worlds: World, every: int, samples: int, batch: Array | None,
+    move: Float[Array, " 2"], worlds: PyTree, every: int, samples: int, batch: Array | None,
 ) -> Float[Array, "d pair"]:  # fmt: skip
     """Derivatives of the gradient along (move_0 e_j, move_1 e_j): one program for every block of the Hessian."""
     count = samples if batch is None else Count(samples, batch)
@@ -310,10 +310,10 @@ def _hessian(
 
 
 @eqx.filter_jit
-def _project(domain: Any, like: Theta, vector: Float[Array, " d"]) -> Float[Array, " d"]:
+def _project(domain: AbstractDomain, like: Theta, vector: Float[Array, " d"]) -> Float[Array, " d"]:
     return ravel_pytree(domain.project(ravel_pytree(like)[1](vector)))[0]
 
 
 @eqx.filter_jit
-def _project_slope(domain: Any, like: Theta, vector: Float[Array, " d"]) -> Float[Array, "d d"]:
+def _project_slope(domain: AbstractDomain, like: Theta, vector: Float[Array, " d"]) -> Float[Array, "d d"]:
     return jax.jacfwd(lambda v: _project(domain, like, v))(vector)

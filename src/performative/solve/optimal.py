@@ -29,7 +29,7 @@ _TURNS = 5
 @checked
 def optimal_point(
     problem: Problem,
-    start: Any = None,
+    start: Theta = None,
     starts: Sequence[Any] | int | None = None,
     report: bool = False,
     tolerance: float = TOLERANCE,

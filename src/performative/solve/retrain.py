@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._base.arguments import checked
 from performative._base.messages import coded
@@ -18,7 +19,7 @@ from performative.solve.minimize import minimize, nearer
 from performative.solve.roots import allowed, escaped, natural_residual, scatter
 from performative.solve.sampling import check_samples, point_error, spread, tell_error
 from performative.solve.worlds import first_worlds, moved_worlds
-from performative.types import Theta, World
+from performative.types import Theta
 
 _STARTS = 8
 # A curvature below this share of what each coordinate has seen so far counts as none.
@@ -29,7 +30,7 @@ _FLAT = 1e-10
 @checked
 def repeated_risk_minimization(
     problem: Problem,
-    theta: Any = None,
+    theta: Theta = None,
     deployments: int = 10,
     *,
     spells: int | None = 1,
@@ -69,7 +70,7 @@ def repeated_risk_minimization(
 @checked
 def repeated_gradient_descent(
     problem: Problem,
-    theta: Any = None,
+    theta: Theta = None,
     rate: Any = 0.1,
     deployments: int = 10,
     *,
@@ -105,11 +106,11 @@ def repeated_gradient_descent(
         return _stack(land, path)
 
 
-def _step(land: Landscape, x: np.ndarray, worlds: World, eta: float) -> np.ndarray:
+def _step(land: Landscape, x: np.ndarray, worlds: PyTree, eta: float) -> np.ndarray:
     return land.project(x - eta * land.decoupled(x, worlds).gradient(x))
 
 
-def _best_response(land: Landscape, deployed: np.ndarray, worlds: World, number: int) -> np.ndarray:
+def _best_response(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int) -> np.ndarray:
     """argmin_theta f(theta; deployed) over the domain."""
     view = land.decoupled(deployed, worlds)
     starts = [deployed]

@@ -37,7 +37,7 @@ _STARTS = 14
 @checked
 def stable_point(
     problem: Problem,
-    start: Any = None,
+    start: Theta = None,
     report: bool = False,
     tolerance: float = TOLERANCE,
     *,
@@ -80,7 +80,7 @@ def equilibria(
     problem: Problem,
     starts: Sequence[Any] | None = None,
     *,
-    start: Any = None,
+    start: Theta = None,
     tolerance: float = TOLERANCE,
     samples: int | None = None,
 ) -> tuple[Solution, ...]:

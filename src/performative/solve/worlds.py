@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from performative._base.client_axis import client_axes
 from performative._base.messages import coded
 from performative._engine.risk import decoupled_risk
 from performative.populations.settling import SPELLS, flatten_world, settled
 from performative.problem import Problem
-from performative.types import Theta, World
+from performative.types import Theta
 
 # How far a spell may move a world that is said to be at rest, against its size: half of the digits.
 _REST = 1e-8
@@ -28,12 +28,12 @@ def remembers(problem: Problem, theta: Theta) -> bool:
     return bool(jax.tree.leaves(eqx.filter_eval_shape(_first, problem, theta)))
 
 
-def first_worlds(problem: Problem, theta: Theta) -> World:
+def first_worlds(problem: Problem, theta: Theta) -> PyTree:
     """Clients' worlds [N, ...] when theta is the first model that they meet; None where nothing is remembered."""
     return _first_compiled(problem, theta) if remembers(problem, theta) else None
 
 
-def moved_worlds(problem: Problem, worlds: World, theta: Theta, spells: int | None) -> World:
+def moved_worlds(problem: Problem, worlds: PyTree, theta: Theta, spells: int | None) -> PyTree:
     """The worlds after so many spells under theta, None for as many as it takes."""
     if worlds is None:
         return None
@@ -93,7 +93,7 @@ def pass_on(
     return flat.size, apply
 
 
-def _each(problem: Problem, function: Callable[..., Any], *rows: Any) -> Any:
+def _each(problem: Problem, function: Callable[..., Any], *rows: PyTree) -> Any:
     """function(client's population, client's rows ...) for every client."""
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
     lead = (client_axes(arrays), *(0 for _ in rows))
@@ -102,7 +102,7 @@ def _each(problem: Problem, function: Callable[..., Any], *rows: Any) -> Any:
     )(arrays, *rows)
 
 
-def _first(problem: Problem, theta: Theta) -> World:
+def _first(problem: Problem, theta: Theta) -> PyTree:
     return _each(problem, lambda mine: mine.init(theta, problem.loss))
 
 
@@ -110,13 +110,13 @@ _first_compiled = eqx.filter_jit(_first)
 
 
 @eqx.filter_jit
-def _settle(problem: Problem, theta: Theta) -> World:
+def _settle(problem: Problem, theta: Theta) -> PyTree:
     return _each(problem, lambda mine: mine.settle(theta, problem.loss))
 
 
 @eqx.filter_jit
-def _deploy(problem: Problem, worlds: World, theta: Theta, spells: int) -> World:
-    def spell(_: Any, worlds: World) -> World:
+def _deploy(problem: Problem, worlds: PyTree, theta: Theta, spells: int) -> PyTree:
+    def spell(_: PyTree, worlds: PyTree) -> PyTree:
         return _each(problem, lambda mine, world: mine.deploy(world, theta, problem.loss), worlds)
 
     return jax.lax.fori_loop(0, spells, spell, worlds)
@@ -129,7 +129,7 @@ def _restless(problem: Problem, theta: Theta, before: Theta) -> tuple[Array, Arr
     Both against their size. Where spells from the other model did not come to rest, nothing is known: 0.
     """
 
-    def one(mine: Any) -> tuple[Array, Array]:
+    def one(mine: PyTree) -> tuple[Array, Array]:
         rests = mine.settle(theta, problem.loss)
         after = mine.deploy(rests, theta, problem.loss)
         first = mine.init(before, problem.loss)
@@ -156,7 +156,7 @@ def _passed(
     back = flatten_world(jax.tree.map(lambda leaf: leaf[0], _first(problem, theta)))[1]
 
     def deployed(flat: Array, model: Array) -> tuple[Array, Array]:
-        def spell(mine: Any, world: Array) -> Array:
+        def spell(mine: PyTree, world: Array) -> Array:
             return flatten_world(mine.deploy(back(world), shape(model), problem.loss))[0]
 
         after = _each(problem, spell, flat)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import PyTree
 
 from performative._base.arguments import checked
 from performative._base.describe import describe
@@ -186,5 +187,5 @@ def _finals(history: History, metric: Measure) -> Any:
     return metric(history) if callable(metric) else history[metric][:, -1]
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: PyTree, other: PyTree) -> bool:
     return one is other or bool(np.array_equal(one, other))

@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from performative._base.describe import describe
 from performative._base.messages import tell
@@ -36,6 +38,7 @@ from performative.problem import Problem
 from performative.record import RISK_POINTS, Record
 from performative.sweep.names import set_by_name
 from performative.sweep.result import Sweep
+from performative.types import Theta
 
 
 def sweep(
@@ -43,7 +46,7 @@ def sweep(
     algorithm: Algorithm,
     over: Mapping[Any, Sequence[Any]] | Sequence[Mapping[str, Any]],
     rounds: int,
-    theta: Any = None,
+    theta: Theta = None,
     seed: int = 0,
     repeats: int = 1,
     *,
@@ -84,7 +87,7 @@ def sweep(
 
 
 def _sweep(
-    problem: Problem, algorithm: Algorithm, settings: list[dict[str, Any]], lengths: list[int], theta: Any, seed: int,
+    problem: Problem, algorithm: Algorithm, settings: list[dict[str, Any]], lengths: list[int], theta: Theta, seed: int,
     repeats: int, options: Options,
 ) -> Sweep:  # fmt: skip
     """Prepare every setting, drive those that share a program together, write a history each."""
@@ -146,7 +149,7 @@ def _sweep(
 
 
 def _identity(
-    whole: list[tuple[Problem, Algorithm]], start: Any, seed: int, repeats: int, watch: RecordConfig, options: Options
+    whole: list[tuple[Problem, Algorithm]], start: Theta, seed: int, repeats: int, watch: RecordConfig, options: Options
 ) -> dict[str, Any]:
     """What makes a program of a sweep the same program, for its checkpoint."""
     return {
@@ -211,11 +214,11 @@ def _same_program(ready: list[Setup], lengths: list[int]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _is_number(leaf: Any) -> bool:
+def _is_number(leaf: PyTree) -> bool:
     return isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array))
 
 
-def _stack(setups: list[Setup], keys: Any, dtype: Any) -> RunInputs:
+def _stack(setups: list[Setup], keys: PyTree, dtype: DTypeLike) -> RunInputs:
     """Leaves that differ get a leading axis of settings, the others stay shared."""
     columns = list(zip(*(jax.tree.leaves(setup) for setup in setups), strict=True))
     structure = jax.tree.structure(setups[0])

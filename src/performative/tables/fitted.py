@@ -1,5 +1,6 @@
 """A fitted scikit-learn classifier as a start: the linear model that gives the same scores."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from jaxtyping import Float
 
 from performative._base.messages import coded, warn
 from performative.errors import nearest
+from performative.types import ArrayLike
 
 # Points at which the linear model must agree with the fitted one, and how far out they lie, in units of the scaling.
 _PROBES, _FAR = 32, 10.0
@@ -18,13 +20,13 @@ _SUPPORTED = (
 )
 
 
-def is_fitted_model(theta: Any) -> bool:
+def is_fitted_model(theta: object) -> bool:
     """Whether a start is a model of scikit-learn's kind rather than arrays."""
     return hasattr(theta, "coef_") or (hasattr(theta, "get_params") and hasattr(theta, "fit"))
 
 
 def linear_scores(
-    model: Any, names: tuple[str, ...], center: Any, spread: Any, classes: tuple[Any, Any]
+    model: Any, names: tuple[str, ...], center: ArrayLike, spread: ArrayLike, classes: tuple[Hashable, Hashable]
 ) -> tuple[Float[np.ndarray, " d"], float]:
     """theta and b such that theta.(raw - center) / spread + b is the model's score of class 1, for every raw row.
 
@@ -61,7 +63,7 @@ def _check_kind(model: Any, kind: str) -> None:
         raise ValueError(_refusal(kind, "it has no decision_function, so its scores are not linear"))
 
 
-def _read_classes(model: Any, kind: str, classes: tuple[Any, Any]) -> float:
+def _read_classes(model: Any, kind: str, classes: tuple[Hashable, Hashable]) -> float:
     """1 where the model's second class is the problem's class 1, -1 where it is the first."""
     its = np.asarray(model.classes_).tolist()
     if its in (list(classes), list(classes)[::-1]):

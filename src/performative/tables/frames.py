@@ -1,7 +1,8 @@
 """From a table of people to clients' tables, and from a fitted linear model to a start."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Container, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,8 +10,11 @@ from performative._base.messages import coded
 from performative.errors import check_finite, check_flags, nearest
 from performative.partition import pad_tables
 from performative.tables.fitted import linear_scores
-from performative.tables.scaling import scale_columns
-from performative.types import as_numbers
+from performative.tables.scaling import Standardize, scale_columns
+from performative.types import ArrayLike, Unchecked, as_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Columns:
     intercept: bool
     classes: tuple[Any, Any] = (0, 1)
 
-    def start(self, model: Any) -> np.ndarray:
+    def start(self, model: object) -> np.ndarray:
         """theta from a fitted scikit-learn classifier on the raw features: same scores, our scaling."""
         features = self.names[: len(self.center)]
         theta, offset = linear_scores(model, features, self.center, self.spread, self.classes)
@@ -51,7 +55,7 @@ class ClientTables:
     columns: Columns
 
 
-def _among(name: Any, names: Any) -> bool:
+def _among(name: object, names: Container[object]) -> bool:
     """Whether it is one of these names; what cannot be a name (a list) is not."""
     try:
         return bool(name in names)
@@ -60,9 +64,15 @@ def _among(name: Any, names: Any) -> bool:
 
 
 def read_frame(
-    frame: Any, client: str, label: str, strategic: Any, strength: Any, standardize: Any, intercept: bool,
-    positive: Any = None,
-) -> ClientTables:  # fmt: skip
+    frame: Unchecked["pd.DataFrame"],
+    client: str,
+    label: str,
+    strategic: Unchecked[Sequence[str] | None],
+    strength: ArrayLike | Mapping[Hashable, float],
+    standardize: Unchecked[Standardize],
+    intercept: bool,
+    positive: Hashable = None,
+) -> ClientTables:
     """Split a table by client, pad to one length, check every column that is used."""
     if not hasattr(frame, "columns") or not hasattr(frame, "groupby"):
         raise ValueError(f"frame must be a pandas DataFrame, one row per person; got {type(frame).__name__}.")
@@ -106,7 +116,7 @@ def read_frame(
     who = [str(g) for g in groups]
     tables, count = pad_tables([x[rows] for rows in groups.values()])
     answers, _ = pad_tables([labels[rows] for rows in groups.values()], labels=True)
-    if isinstance(strength, dict):
+    if isinstance(strength, Mapping):
         missing = [str(g) for g in groups if g not in strength]
         if missing:
             raise ValueError(f"strength has no entry for clients {missing}.")
@@ -126,7 +136,9 @@ def read_frame(
     return ClientTables(tables, answers, count, strength, movable, columns)
 
 
-def _read_labels(column: Any, label: str, positive: Any) -> tuple[np.ndarray, tuple[Any, Any]]:
+def _read_labels(
+    column: Unchecked["pd.Series[Any]"], label: str, positive: Hashable
+) -> tuple[np.ndarray, tuple[Any, Any]]:
     """Labels as 0 and 1, and what they are called: 0 and 1 stand for themselves, else `positive` is 1."""
     empty = int(column.isna().sum())
     if empty:

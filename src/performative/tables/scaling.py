@@ -1,13 +1,15 @@
 """Center and spread of a table's columns, and what is odd about them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from performative._base.messages import warn
 from performative.errors import is_one_of, nearest
+from performative.types import ArrayLike, Unchecked
+
+Standardize = bool | str | Mapping[str, tuple[float, float]]
 
 _RULE = 'standardize must be True, False, "robust" or {feature: (mean, standard deviation)} for every feature'
 
@@ -22,7 +24,7 @@ _QUARTILES = 1.3489795003921634
 
 
 def scale_columns(
-    raw: Float[np.ndarray, "n d"], names: list[str], standardize: Any
+    raw: Float[np.ndarray, "n d"], names: list[str], standardize: Unchecked[Standardize]
 ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
     """Center and spread of each column, such that theta sees (raw - center) / spread.
 
@@ -82,7 +84,7 @@ def _check_scales(raw: np.ndarray, names: list[str]) -> None:
         )
 
 
-def _given_scales(scales: Mapping[Any, Any], features: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _given_scales(scales: Mapping[str, ArrayLike], features: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Scales that are known without these rows, for every feature."""
     given = {str(name): scale for name, scale in scales.items()}
     for name in given:

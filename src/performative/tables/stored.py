@@ -11,18 +11,19 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Int
 
 from performative._base.arguments import checked
 from performative._base.files import read_target, write_by
 from performative.errors import check_counts, check_finite, check_number, given
-from performative.types import AbstractTable, Counts, Numbers, as_array, as_numbers, number
+from performative.types import AbstractTable, ArrayLike, Counts, Numbers, as_array, as_numbers, number
 
 __all__ = ["OnDisk", "Packed", "write"]
 
@@ -51,7 +52,7 @@ class RowFile:
         """Bytes of one row."""
         return math.prod(self.shape[2:]) * np.dtype(self.dtype).itemsize
 
-    def read(self, client: Any, sample: Any) -> np.ndarray:
+    def read(self, client: ArrayLike, sample: ArrayLike) -> np.ndarray:
         """Rows `sample` of clients `client` (whole numbers from 0 that broadcast), as they are stored.
 
         Each row is read once, in the order of the file; neighbors are read together. Reading, unlike a mapping of the
@@ -135,19 +136,19 @@ def open_rows(path: str | os.PathLike[str]) -> RowFile:
     return RowFile(place, shape, dtype.str, offset, now.st_size, now.st_mtime_ns)
 
 
-def read_scale(owner: str, scale: Any) -> Any:
+def read_scale(owner: str, scale: ArrayLike | None) -> Any:
     """One number, or None."""
     check_number(owner, **given(scale=scale))
     return as_numbers(scale)
 
 
-def as_scaled(raw: Array, scale: Any) -> Array:
+def as_scaled(raw: Array, scale: Numbers | None) -> Array:
     """What is stored, as numbers of the run: scale * raw; without a scale whole numbers stay whole."""
     dtype = read_dtype(raw.dtype, scale)
     return raw.astype(dtype) if scale is None else raw.astype(dtype) * jnp.asarray(scale, dtype)
 
 
-def read_dtype(stored: Any, scale: Any) -> np.dtype:
+def read_dtype(stored: DTypeLike, scale: Numbers | None) -> np.dtype:
     """The dtype of the rows that such a table gives: int32, or the floats of the run."""
     whole = scale is None and np.dtype(stored).kind in "bui"
     return np.dtype(np.int32) if whole else np.dtype(jnp.result_type(float))
@@ -171,7 +172,7 @@ class OnDisk(AbstractTable):
     scale: Numbers | None
 
     @checked
-    def __init__(self, path: str | os.PathLike[str], scale: Any = None, check: bool = False):
+    def __init__(self, path: str | os.PathLike[str], scale: ArrayLike | None = None, check: bool = False):
         self.file = open_rows(path)
         self.client = np.arange(self.file.shape[0], dtype=np.int32)
         self.scale = read_scale("OnDisk", scale)
@@ -195,7 +196,7 @@ class OnDisk(AbstractTable):
     def dtype(self) -> np.dtype:
         return read_dtype(self.file.dtype, self.scale)
 
-    def __getitem__(self, sample: Any) -> Array:
+    def __getitem__(self, sample: ArrayLike | slice) -> Array:
         if np.ndim(self.client):
             raise TypeError(
                 "OnDisk: only one client's table is indexed, by sample, which is what a population's methods see; "
@@ -216,7 +217,7 @@ class OnDisk(AbstractTable):
         return as_scaled(jax.lax.bitcast_convert_type(raw, wanted) if halves else raw, self.scale)
 
 
-def _fetch(file: RowFile, dtype: np.dtype, place: Any) -> np.ndarray:
+def _fetch(file: RowFile, dtype: np.dtype, place: ArrayLike) -> np.ndarray:
     """Runs inside of a compiled program: NumPy only, since JAX called from here can wait for itself."""
     place = np.asarray(place)
     rows = file.read(place[..., 0], place[..., 1]).astype(dtype, copy=False)
@@ -268,13 +269,13 @@ class Packed(AbstractTable):
     def dtype(self) -> np.dtype:
         return read_dtype(self.raw.dtype, self.scale)
 
-    def __getitem__(self, sample: Any) -> Array:
+    def __getitem__(self, sample: ArrayLike | slice) -> Array:
         return as_scaled(self.raw[sample], self.scale)
 
 
 @checked
 def write(
-    path: str | os.PathLike[str], clients: Iterable[Any], *, rows: int, dtype: Any = None
+    path: str | os.PathLike[str], clients: Iterable[ArrayLike], *, rows: int, dtype: object = None
 ) -> Int[np.ndarray, " N"]:
     """Write one client's rows after the other to a .npy file [N, rows, ...]; returns how many rows each has.
 
@@ -287,7 +288,7 @@ def write(
     kept = _read_kind(dtype)
     count: list[int] = []
 
-    def fill(file: Any) -> None:
+    def fill(file: BinaryIO) -> None:
         like, start = np.empty(0), 0
         for client, table in enumerate(clients):
             table = as_array(table) if kept is None else as_array(table).astype(kept)
@@ -311,7 +312,7 @@ def write(
     return np.asarray(count, np.int32)
 
 
-def _read_kind(dtype: Any) -> np.dtype | None:
+def _read_kind(dtype: object) -> np.dtype | None:
     try:
         kept = None if dtype is None else np.dtype(dtype if isinstance(dtype, (str, type, np.dtype)) else "?")
     except TypeError:
@@ -321,7 +322,7 @@ def _read_kind(dtype: Any) -> np.dtype | None:
     return kept
 
 
-def _write_header(file: Any, clients: int, like: np.ndarray) -> None:
+def _write_header(file: BinaryIO, clients: int, like: np.ndarray) -> None:
     shape, descr = (clients, *like.shape), np.lib.format.dtype_to_descr(like.dtype)
     np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
 

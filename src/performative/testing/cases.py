@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import PyTree
 
 from performative import losses
 from performative._engine.clock import Clock
@@ -19,12 +21,13 @@ from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel
 from performative.domains import AbstractDomain
 from performative.estimators import AbstractEstimator
+from performative.facts import AbstractPart
 from performative.participation import AbstractParticipation, SchemeTwo
 from performative.populations import AbstractPopulation, Strategic
 from performative.problem import Problem
 from performative.schedules import AbstractSchedule
 from performative.testing.uses import BUILDERS, INSTANCES, compiled, row
-from performative.types import State
+from performative.types import Loss, State, Theta, Unchecked
 
 SLOTS: dict[str, type] = {
     "population": AbstractPopulation,
@@ -48,30 +51,30 @@ class Case:
     """
 
     slot: str
-    part: Any
-    use: Callable[..., tuple[Any, Any]]
-    inputs: Any
-    memory: Any
+    part: Any  # whatever its slot takes
+    use: Callable[..., tuple[PyTree, PyTree]]
+    inputs: PyTree
+    memory: PyTree
     setup: Setup
     state: State
     keys: RunKeys
-    again: Callable[[Any], "Case"]
+    again: Callable[[DTypeLike], "Case"]
 
     def __post_init__(self) -> None:
         self.traces = 0
 
-        def counted(part: Any, inputs: Any, memory: Any) -> Any:
+        def counted(part: AbstractPart, inputs: PyTree, memory: PyTree) -> tuple[PyTree, PyTree]:
             self.traces += 1
             return self.use(part, inputs, memory)
 
         self.fast = compiled(counted)
 
-    def instance(self, i: int) -> tuple[Any, Any]:
+    def instance(self, i: int) -> tuple[PyTree, PyTree]:
         """Inputs and memory of one instance."""
         return row(self.inputs, i), row(self.memory, i)
 
 
-def slot_of(part: Any) -> str:
+def slot_of(part: Unchecked[AbstractPart]) -> str:
     """Which slot a part sits in."""
     for slot, kind in SLOTS.items():
         if isinstance(part, kind):
@@ -82,12 +85,12 @@ def slot_of(part: Any) -> str:
 
 def build_case(
     slot: str,
-    part: Any,
+    part: AbstractPart,
     problem: Problem | None,
-    theta: Any,
+    theta: Theta | None,
     algorithm: Algorithm | None,
     seed: int,
-    dtype: Any,
+    dtype: DTypeLike,
 ) -> Case:
     """The part in its slot, with keys, models and memory for a few instances, in one precision."""
     problem = _problem_for(slot, part, problem, theta)
@@ -109,7 +112,7 @@ def build_case(
     }
     placed = held[slot] if slot in held else getattr(setup.algorithm, slot)
 
-    def again(precision: Any) -> Case:
+    def again(precision: DTypeLike) -> Case:
         with jax.enable_x64(precision == jnp.float64):
             return build_case(slot, part, problem, theta, algorithm, seed, precision)
 
@@ -125,7 +128,7 @@ def small_problem(clients: int) -> Problem:
     return Problem(losses.logistic(0.1), population, weights=count / count.sum())
 
 
-def _problem_for(slot: str, part: Any, problem: Problem | None, theta: Any) -> Problem:
+def _problem_for(slot: str, part: Any, problem: Problem | None, theta: Theta | None) -> Problem:
     if slot == "population":
         if problem is not None:
             return dataclasses.replace(problem, population=part)
@@ -137,7 +140,7 @@ def _problem_for(slot: str, part: Any, problem: Problem | None, theta: Any) -> P
     return dataclasses.replace(problem, domain=part) if slot == "domain" else problem
 
 
-def _fitting_loss(population: Any, theta: Any) -> Any:
+def _fitting_loss(population: AbstractPopulation, theta: Theta | None) -> Loss:
     """One of our losses that takes the population's samples."""
     start = read_theta(Problem(losses.squared, population), theta, jnp.float64)
     for loss in (losses.squared, losses.logistic(0.1), losses.cross_entropy(losses.linear_scores)):
@@ -151,10 +154,11 @@ def _fitting_loss(population: Any, theta: Any) -> Any:
     )
 
 
-def _algorithm_for(slot: str, part: Any, problem: Problem, algorithm: Algorithm | None) -> Algorithm:
+def _algorithm_for(slot: str, part: AbstractPart, problem: Problem, algorithm: Algorithm | None) -> Algorithm:
     if algorithm is None:
         some = SchemeTwo(max(1, (problem.clients - 1) // 2))
         algorithm = Algorithm(rate=0.1, batch=Fixed(2), participation=some)
     if slot in ("population", "domain"):
         return algorithm
-    return dataclasses.replace(algorithm, **{"rate" if slot == "schedule" else slot: part})
+    change: dict[str, Any] = {"rate" if slot == "schedule" else slot: part}
+    return dataclasses.replace(algorithm, **change)

@@ -1,24 +1,25 @@
 """`check_part`: finds the slot of a part and holds the part against the rules of that slot."""
 
 from collections.abc import Collection
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from performative.algorithm import Algorithm
 from performative.errors import check_fields
+from performative.facts import AbstractPart
 from performative.problem import Problem
 from performative.testing.cases import build_case, slot_of
 from performative.testing.rules import EVERY_SLOT, broken
 from performative.testing.slot_rules import SLOT_RULES
+from performative.types import Theta, Unchecked
 
 
 def check_part(
-    part: Any,
+    part: Unchecked[AbstractPart],
     problem: Problem | None = None,
     *,
-    theta: Any = None,
+    theta: Theta | None = None,
     algorithm: Algorithm | None = None,
     seed: int = 0,
     skip: Collection[str] = (),

@@ -3,30 +3,35 @@
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import TableRow, take_clients
 from performative._engine.round import measure_losses
 from performative._engine.simulated import federated_round
-from performative.participation import Selection
+from performative.participation import AbstractParticipation, Selection
+from performative.populations import AbstractPopulation
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same
 from performative.testing.uses import INSTANCES, compiled, row
+from performative.types import State
+
+Tree = TypeVar("Tree")
 
 _ROUNDS = 2
 _DRAWS = 2000
 _ERRORS = 5.0  # standard errors: one false alarm in a million
 
 
-def spoil_rows(tree: Any, rows: Any) -> Any:
+def spoil_rows(tree: PyTree, rows: Array) -> PyTree:
     """NaN in the marked rows of every floating leaf."""
 
-    def spoil(leaf: Any) -> Any:
+    def spoil(leaf: Array) -> Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf
         return jnp.where(rows.reshape(rows.shape + (1,) * (leaf.ndim - rows.ndim)), jnp.nan, leaf)
@@ -34,14 +39,14 @@ def spoil_rows(tree: Any, rows: Any) -> Any:
     return jax.tree.map(spoil, tree)
 
 
-def spoil_padding(population: Any) -> Any:
+def spoil_padding(population: AbstractPopulation) -> AbstractPopulation | None:
     """NaN past the end of each client's table; None where no table has padding."""
     if population.capacity is None or np.ndim(population.rows) == 0:
         return None
     past = jnp.arange(population.capacity, dtype=jnp.int32) >= population.rows[:, None]
     rows, _ = take_clients(population, jnp.arange(len(population.rows), dtype=jnp.int32))
 
-    def is_table(leaf: Any) -> bool:
+    def is_table(leaf: object) -> bool:
         return isinstance(leaf, TableRow)
 
     return jax.tree.map(
@@ -85,10 +90,10 @@ def padding_of_cohorts(case: Case) -> bool:
     return True
 
 
-def _by_client(tree: Any, clients: int, move: Callable[[Any], Any]) -> Any:
+def _by_client(tree: Tree, clients: int, move: Callable[[Array], Array]) -> Tree:
     """Apply `move` to the leaves with one row a client, known by the length of their first axis."""
 
-    def act(leaf: Any) -> Any:
+    def act(leaf: PyTree) -> PyTree:
         return move(leaf) if eqx.is_array(leaf) and leaf.ndim and leaf.shape[0] == clients else leaf
 
     return jax.tree.map(act, tree)
@@ -100,7 +105,7 @@ def relabeling_of_aggregators(case: Case) -> bool:
     perm = jnp.asarray(np.random.default_rng(1).permutation(clients), jnp.int32)
     names = jnp.append(perm, jnp.int32(clients))
 
-    def rename(tree: Any) -> Any:
+    def rename(tree: Tree) -> Tree:
         return _by_client(tree, clients, lambda leaf: jnp.zeros_like(leaf).at[perm].set(leaf))
 
     part = rename(case.part)
@@ -138,15 +143,15 @@ def relabeling_of_participation(case: Case) -> bool:
     weights = np.asarray(case.setup.weights)
     memory, keys = row(case.memory, 0), jax.random.split(jax.random.key(7), _DRAWS)
 
-    def rename(rows: Any) -> Any:
+    def rename(rows: Array | np.ndarray) -> Array:
         return jnp.zeros_like(rows).at[perm].set(rows)
 
     @compiled
-    def shares(part: Any, p: Any, tables: Any, origin: Any) -> Any:
-        def measure(ids: Any, key: Any, samples: int | None = None) -> Any:
+    def shares(part: AbstractParticipation, p: Array, tables: PyTree, origin: Array) -> Array:
+        def measure(ids: Array, key: Array, samples: int | None = None) -> Array:
             return measure_losses(case.setup, case.state, origin[ids], key, samples)
 
-        def one(key: Any) -> Any:
+        def one(key: Array) -> Array:
             selection = Selection(p, tables, jnp.zeros((), jnp.int32), case.state.theta, measure)
             cohort, _ = part.select(key, selection, memory)
             steps = jnp.ones_like(cohort.ids) if cohort.steps is None else cohort.steps
@@ -174,7 +179,7 @@ def relabeling_of_participation(case: Case) -> bool:
     return True
 
 
-def _rounds(case: Case, executor: str) -> Any:
+def _rounds(case: Case, executor: str) -> list[State]:
     step = compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
     states = [case.state]
     for _ in range(_ROUNDS):

@@ -2,21 +2,26 @@
 
 import dataclasses
 import io
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
+from performative.facts import AbstractPart
 from performative.testing.cases import Case
 from performative.testing.uses import INSTANCES, compiled, row
+from performative.types import ArrayLike
+
+Part = TypeVar("Part", bound=AbstractPart)
 
 # Results in float64 that differ by more than the reordering of a few sums are different results.
 _CLOSE = 1e-9
 
 
-def broken(part: Any, rule: str, error: BaseException) -> NoReturn:
+def broken(part: object, rule: str, error: BaseException) -> NoReturn:
     """The one way in which a check fails."""
     text = str(error).strip().splitlines()
     why = (
@@ -27,20 +32,20 @@ def broken(part: Any, rule: str, error: BaseException) -> NoReturn:
     raise AssertionError(f"{type(part).__name__} breaks the rule {rule}: {why}") from error
 
 
-def _numbers(leaf: Any) -> np.ndarray:
+def _numbers(leaf: ArrayLike) -> np.ndarray:
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
 
 
-def _assert_structure(left: Any, right: Any, what: str) -> None:
+def _assert_structure(left: PyTree, right: PyTree, what: str) -> None:
     before: Any = jax.tree.structure(left)
     after: Any = jax.tree.structure(right)
     if before != after:
         raise AssertionError(f"{what}: the structure {before} became {after}.")
 
 
-def assert_same(left: Any, right: Any, what: str, exact: bool = False) -> None:
+def assert_same(left: PyTree, right: PyTree, what: str, exact: bool = False) -> None:
     """Two trees hold the same values: bitwise, or up to rounding."""
     _assert_structure(left, right, what)
     paths = jax.tree_util.tree_leaves_with_path(left)
@@ -63,17 +68,17 @@ def _show(array: np.ndarray) -> str:
     return np.array2string(array.ravel()[:4], precision=6) + ("..." if array.size > 4 else "")
 
 
-def types_of(tree: Any) -> list[tuple[str, tuple[int, ...], str]]:
+def types_of(tree: PyTree) -> list[tuple[str, tuple[int, ...], str]]:
     """Name, shape and dtype of each leaf; "weak" where the dtype was never said."""
 
-    def dtype(leaf: Any) -> str:
+    def dtype(leaf: Array | jax.ShapeDtypeStruct) -> str:
         return f"weak {leaf.dtype}" if getattr(leaf, "weak_type", False) else str(leaf.dtype)
 
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return [(jax.tree_util.keystr(path), tuple(leaf.shape), dtype(leaf)) for path, leaf in leaves]
 
 
-def assert_types(left: Any, right: Any, what: str) -> None:
+def assert_types(left: PyTree, right: PyTree, what: str) -> None:
     """Two trees have the same structure, shapes and dtypes."""
     _assert_structure(left, right, what)
     for (name, *before), (_, *after) in zip(types_of(left), types_of(right), strict=True):
@@ -91,7 +96,7 @@ def types_stay(case: Case) -> bool:
             here = case if precision == jnp.float64 else case.again(precision)
             inputs, memory = jax.eval_shape(lambda here=here: here.instance(0))
 
-            def use(inputs: Any, memory: Any, here: Case = here) -> Any:
+            def use(inputs: PyTree, memory: PyTree, here: Case = here) -> tuple[PyTree, PyTree]:
                 return here.use(here.part, inputs, memory)
 
             outputs, after = jax.eval_shape(use, inputs, memory)
@@ -102,7 +107,7 @@ def types_stay(case: Case) -> bool:
     return True
 
 
-def _kept_by_slot(case: Case, inputs: Any, outputs: Any) -> None:
+def _kept_by_slot(case: Case, inputs: PyTree, outputs: PyTree) -> None:
     """Updates and models look like theta."""
     theta = jax.eval_shape(lambda: case.state.theta)
     like_theta = {
@@ -146,7 +151,7 @@ def compiles_once(case: Case) -> bool:
     return True
 
 
-def _no_static_floats(part: Any, name: str) -> None:
+def _no_static_floats(part: object, name: str) -> None:
     if not dataclasses.is_dataclass(part):
         return
     for field in dataclasses.fields(part):
@@ -158,7 +163,7 @@ def _no_static_floats(part: Any, name: str) -> None:
         _no_static_floats(value, f"{name}.{field.name}")
 
 
-def scaled(part: Any, factor: float) -> Any:
+def scaled(part: Part, factor: float) -> Part:
     """The part with every number multiplied."""
     return jax.tree.map(lambda leaf: leaf * factor if eqx.is_inexact_array(leaf) else leaf, part)
 

@@ -1,18 +1,20 @@
 """Rules of one slot only, and the list of rules by slot."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
+from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.solve.worlds import check_rest
 from performative.testing import client_rules
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same, assert_types
 from performative.testing.uses import INSTANCES, compiled, slice_client
+from performative.types import Noise, Theta
 
 _DRAWS = 4000
 _ERRORS = 6.0  # standard errors: one false alarm in five hundred million numbers
@@ -54,7 +56,7 @@ def nodes(case: Case) -> bool:
     loss, theta = case.setup.problem.loss, case.state.theta
 
     @compiled
-    def look(population: Any, client: Any) -> Any:
+    def look(population: AbstractPopulation, client: Array) -> PyTree:
         mine = slice_client(population, client)
         noise, share = mine.quadrature(theta, 64)
         worlds = mine.init(theta, loss), mine.settle(theta, loss)
@@ -76,15 +78,15 @@ def expectations(case: Case) -> bool:
     """E[arctan z] by `quadrature_within` is that over draws, up to chance; arctan, as data need not have a mean."""
     loss, theta = case.setup.problem.loss, case.state.theta
 
-    def rows(mine: Any, noise: Any, world: Any) -> Any:
-        def numbers(u: Any) -> Any:
+    def rows(mine: AbstractPopulation, noise: Noise, world: PyTree) -> Array:
+        def numbers(u: Noise) -> Array:
             leaves = jax.tree.leaves(mine.sample(u, world, theta))
             return jnp.concatenate([jnp.arctan(jnp.ravel(leaf).astype(jnp.float64)) for leaf in leaves])
 
         return jax.vmap(numbers)(noise)
 
     @compiled
-    def look(population: Any, client: Any, key: Any) -> Any:
+    def look(population: AbstractPopulation, client: Array, key: Array) -> PyTree:
         mine = slice_client(population, client)
         world = mine.deploy(mine.init(theta, loss), theta, loss)
         noise, share = mine.quadrature_within(world, theta, _DRAWS)
@@ -122,7 +124,7 @@ def projection(case: Case) -> bool:
     points = [case.instance(i)[0] for i in range(INSTANCES)]
     images = [case.fast(case.part, point, None)[0] for point in points]
 
-    def distance(v: Any, w: Any) -> float:
+    def distance(v: Theta, w: Theta) -> float:
         gaps = jax.tree.map(lambda a, b: float(jnp.sum(jnp.square(a - b))), v, w)
         return float(np.sqrt(sum(jax.tree.leaves(gaps))))
 

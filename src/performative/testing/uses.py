@@ -3,37 +3,48 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import client_axes
 from performative._engine.executors import Gather
 from performative._engine.keys import run_keys
 from performative._engine.round import measure_losses
 from performative._engine.setup import Setup
-from performative.participation import Selection
+from performative.aggregators import AbstractAggregator
+from performative.batches import AbstractBatch
+from performative.channels import AbstractChannel
+from performative.estimators import AbstractEstimator
+from performative.participation import AbstractParticipation, Selection
+from performative.populations import AbstractPopulation
 from performative.populations.base import collect
-from performative.types import Broadcast, Cohort, Local, State, Upload
+from performative.types import Broadcast, Cohort, Local, Sample, State, Theta, Upload
 
+P = ParamSpec("P")
+T = TypeVar("T")
+# A client, a key and a model; `use`, inputs and memory, the last two with a leading axis of instances.
+Inputs = tuple[Array, Array, Theta]
+Built = tuple[Callable[..., tuple[PyTree, PyTree]], PyTree, PyTree]
 INSTANCES = 3
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Jit with the compiler's optimizations off: a check runs once, so compiling is its whole cost."""
     jit: Any = eqx.filter_jit  # hands on what jax.jit takes, though its signature does not say so
-    return jit(function, compiler_options={"xla_backend_optimization_level": 0})
+    return cast(Callable[P, T], jit(function, compiler_options={"xla_backend_optimization_level": 0}))
 
 
-def row(tree: Any, i: int) -> Any:
+def row(tree: PyTree, i: int) -> PyTree:
     """One instance."""
     return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
-def slice_client(population: Any, client: Any) -> Any:
+def slice_client(population: AbstractPopulation, client: Array | int) -> AbstractPopulation:
     """One client's slice, as a part sees it."""
     return jax.tree.map(
         lambda axis, leaf: leaf if axis is None else leaf[client],
@@ -43,14 +54,14 @@ def slice_client(population: Any, client: Any) -> Any:
     )
 
 
-def _clients(setup: Setup) -> Any:
+def _clients(setup: Setup) -> Array:
     return jnp.arange(INSTANCES, dtype=jnp.int32) % setup.weights.shape[0]
 
 
-def _population(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+def _population(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     loss = setup.problem.loss
 
-    def use(population: Any, inputs: Any, world: Any) -> Any:
+    def use(population: AbstractPopulation, inputs: Inputs, world: PyTree) -> tuple[Sample, PyTree]:
         client, key, theta = inputs
         mine = slice_client(population, client)
         world = mine.deploy(world, theta, loss)
@@ -63,10 +74,12 @@ def _population(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     return use, (clients, keys, thetas), world
 
 
-def _batch(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+def _batch(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     steps = setup.algorithm.steps
 
-    def use(batch: Any, inputs: Any, memory: Any, population: Any = None) -> Any:
+    def use(
+        batch: AbstractBatch, inputs: Inputs, memory: PyTree, population: AbstractPopulation | None = None
+    ) -> tuple[PyTree, PyTree]:
         client, key, theta = inputs
         mine = slice_client(setup.problem.population if population is None else population, client)
         world = mine.init(theta, setup.problem.loss)
@@ -80,12 +93,17 @@ def _batch(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     return use, (clients, keys, thetas), memory
 
 
-def _estimator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+def _estimator(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     problem, algorithm = setup.problem, setup.algorithm
     extra = algorithm.aggregator.broadcast(state.server.aggregator)
     z_mask = jnp.asarray([True, True, True, False])
 
-    def use(estimator: Any, inputs: Any, memory: Any, spoil: Any = None) -> Any:
+    def use(
+        estimator: AbstractEstimator,
+        inputs: Inputs,
+        memory: PyTree,
+        spoil: Callable[[PyTree, Array], PyTree] | None = None,
+    ) -> tuple[PyTree, PyTree]:
         client, key, theta = inputs
         mine = slice_client(problem.population, client)
         world = mine.deploy(mine.init(theta, problem.loss), theta, problem.loss)
@@ -97,7 +115,8 @@ def _estimator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
         local = Local(problem.loss, mine, world, theta, broadcast, clock, algorithm.eta(clock), client)
         ahead = estimator.draw(jax.random.fold_in(key, 1), 1, theta)
         out = estimator.estimate(row(ahead, 0), theta, batch, local, memory)
-        draft = Upload(out.direction, jnp.asarray(1, jnp.int32), None, out.metrics)
+        counts = {name: jnp.asarray(count) for name, count in out.metrics.items()}
+        draft = Upload(out.direction, jnp.asarray(1, jnp.int32), None, counts)
         sent, memory = estimator.finish(draft, local, out.memory)
         return (out.direction, out.metrics, sent), memory
 
@@ -106,8 +125,8 @@ def _estimator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     return use, (clients, keys, thetas), memory
 
 
-def _channel(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
-    def use(channel: Any, inputs: Any, memory: Any) -> Any:
+def _channel(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
+    def use(channel: AbstractChannel, inputs: tuple[Array, Theta], memory: PyTree) -> tuple[Theta, PyTree]:
         key, delta = inputs
         broadcast = Broadcast(delta, delta, {}, jnp.zeros((), jnp.int32), setup.algorithm.steps)
         return channel.send(channel.draw(key, delta), delta, broadcast, memory)
@@ -116,8 +135,10 @@ def _channel(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     return use, (keys, thetas), jax.tree.map(lambda leaf: leaf[clients], state.clients.channel)
 
 
-def _participation(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
-    def use(participation: Any, inputs: Any, memory: Any) -> Any:
+def _participation(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
+    def use(
+        participation: AbstractParticipation, inputs: tuple[Array, Theta, Array], memory: PyTree
+    ) -> tuple[Cohort, PyTree]:
         key, theta, round = inputs
         measure = functools.partial(measure_losses, setup, dataclasses.replace(state, theta=theta))
         selection = Selection(setup.weights, setup.tables, round, theta, measure)
@@ -128,7 +149,7 @@ def _participation(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     return use, (keys, thetas, jnp.arange(INSTANCES, dtype=jnp.int32)), _spread(state.server.participation)
 
 
-def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+def _aggregator(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     clients, dtype = setup.weights.shape[0], setup.weights.dtype
     present = min(3, clients)
     order = np.random.default_rng(0).permuted(np.tile(np.arange(clients), (INSTANCES, 1)), axis=1)[:, :present]
@@ -137,12 +158,14 @@ def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     weight = jnp.asarray(np.where(ids < clients, [[*np.arange(1.0, present + 1), 0.0]], 0.0), dtype)
     cohorts = jax.vmap(Cohort)(jnp.asarray(ids, jnp.int32), weight / jnp.sum(weight, axis=1, keepdims=True), active)
 
-    def uploads(key: Any, theta: Any, cohort: Cohort) -> Upload:
+    def uploads(key: Array, theta: Theta, cohort: Cohort) -> Upload:
         extra = setup.algorithm.aggregator.broadcast(state.server.aggregator)
         broadcast = Broadcast(theta, theta, extra, state.round, setup.algorithm.steps)
         return Gather().run(setup, cohort, broadcast, state.clients, run_keys(key))[1]
 
-    def use(aggregator: Any, inputs: Any, memory: Any) -> Any:
+    def use(
+        aggregator: AbstractAggregator, inputs: tuple[Theta, Upload, Cohort, Array], memory: PyTree
+    ) -> tuple[PyTree, PyTree]:
         theta, upload, cohort, weights = inputs
         move, memory = aggregator.aggregate(theta, upload, cohort, weights, memory)
         return (move, aggregator.broadcast(memory)), memory
@@ -152,21 +175,21 @@ def _aggregator(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
     return use, (thetas, sent, cohorts, weights), _spread(state.server.aggregator)
 
 
-def _schedule(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+def _schedule(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     return (lambda schedule, t, memory: (schedule(t), None)), jnp.asarray([0, 1, 1000], jnp.int32), None
 
 
-def _domain(setup: Setup, state: State, keys: Any, thetas: Any) -> Any:
+def _domain(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     # Near the start, in the middle distance and far out.
     far = jax.tree.map(lambda v: v * jnp.asarray([1, 10, 1000], v.dtype).reshape(-1, *(1,) * (v.ndim - 1)), thetas)
     return (lambda domain, theta, memory: (domain.project(theta), None)), far, None
 
 
-def _spread(memory: Any) -> Any:
+def _spread(memory: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (INSTANCES, *leaf.shape)), memory)
 
 
-BUILDERS: dict[str, Callable[..., Any]] = {
+BUILDERS: dict[str, Callable[[Setup, State, Array, Theta], Built]] = {
     "population": _population,
     "estimator": _estimator,
     "participation": _participation,

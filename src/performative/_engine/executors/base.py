@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 from jax.sharding import Mesh
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from performative._engine.client import client_round
 from performative._engine.keys import RunKeys
 from performative._engine.setup import Setup
 from performative._engine.sharding import map_rows
+from performative.populations import AbstractPopulation
 from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
@@ -49,14 +50,14 @@ class AbstractExecutor(eqx.Module):
 
 
 def map_clients(
-    setup: Setup, population: Any, axes: Any, cohort: Cohort, broadcast: Broadcast, memory: Any, keys: RunKeys,
-    drawn: Draws | None,
+    setup: Setup, population: AbstractPopulation, axes: PyTree, cohort: Cohort, broadcast: Broadcast, memory: PyTree,
+    keys: RunKeys, drawn: Draws | None,
 ) -> tuple[Upload, ClientMemory]:  # fmt: skip
     """One row of the cohort beside the other; `population` holds their rows, along `axes`."""
     arrays, rest = eqx.partition(population, eqx.is_array)
 
     def one(
-        setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: Any, client: Array, mine: ClientMemory,
+        setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: PyTree, client: Array, mine: ClientMemory,
         steps: Array | None, drawn: Draws | None,
     ) -> Any:  # fmt: skip
         mine_keys = keys.of_client(broadcast.round, client)

@@ -4,7 +4,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 
 @contextlib.contextmanager
@@ -18,7 +17,7 @@ def interrupts_held() -> Iterator[None]:
         return
     came = []
 
-    def note(*_: Any) -> None:
+    def note(*_: object) -> None:
         came.append(True)
 
     before = signal.signal(signal.SIGINT, note)

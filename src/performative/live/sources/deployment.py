@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from performative.errors import check_finite
 from performative.live.telling import Sayable
@@ -83,7 +84,7 @@ def check_version(value: Any, name: str = "version") -> int:
     return int(value)
 
 
-def _frozen(leaf: Any) -> np.ndarray:
+def _frozen(leaf: PyTree) -> np.ndarray:
     copied = np.array(leaf)
     copied.flags.writeable = False
     return copied

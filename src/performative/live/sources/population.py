@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from performative.errors import check_counts
 from performative.families import AbstractFamily, ClassLocation, Location
@@ -20,7 +20,7 @@ from performative.live.sources.rows import NEWER, OLDER, Rows
 from performative.live.telling import Sayable
 from performative.populations import AbstractPopulation
 from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
-from performative.types import Counts, Noise, Numbers, Theta, as_whole, per_client
+from performative.types import Counts, Noise, Numbers, RowNumbers, Sample, Theta, as_whole, per_client
 
 
 class TooFewRows(Sayable, RuntimeError):
@@ -94,7 +94,7 @@ class Live:
             time.sleep(min(self.poll, left))
 
 
-class Observed(AbstractPopulation):
+class Observed(AbstractPopulation[None]):
     """Rows that have been observed already: whatever theta is, they stay as they are.
 
         Z = z_ij,      j ~ Unif([m_i])
@@ -149,13 +149,13 @@ class Observed(AbstractPopulation):
     def model_shape(self) -> tuple[int, ...]:
         return (self.x.shape[-1],)
 
-    def draw(self, key: Any, shape: Any, theta: Theta, rows: Any = None) -> Noise:
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
 
-    def sample(self, noise: Noise, world: None, theta: Theta) -> Any:
+    def sample(self, noise: Noise, world: None, theta: Theta) -> Sample:
         return self.x[noise] if self.y is None else (self.x[noise], self.y[noise])
 
-    def group(self, noise: Noise, world: None, theta: Theta) -> Any:
+    def group(self, noise: Noise, world: None, theta: Theta) -> Int[Array, ""] | None:
         return None if self.classes is None else self.y[noise]
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:

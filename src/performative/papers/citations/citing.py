@@ -18,7 +18,7 @@ from performative.sweep import Sweep
 Found = tuple[str, tuple[str, ...] | None]
 
 
-def cite(*things: Any) -> str:
+def cite(*things: object) -> str:
     """BibTeX of the works behind what was used, and of this package; each work once.
 
     things: algorithms, problems, parts (a wrapper counts with what it holds), pf.Privacy, histories, sweeps, recipes
@@ -42,7 +42,7 @@ def cite(*things: Any) -> str:
     return "\n\n".join(entries) + "\n"
 
 
-def _works_of(thing: Any) -> Iterator[Found]:
+def _works_of(thing: object) -> Iterator[Found]:
     if isinstance(thing, str):
         yield thing, _by_name(thing)
     elif isinstance(thing, History):

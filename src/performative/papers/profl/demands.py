@@ -22,7 +22,7 @@ def robust(s: Runs, goods: int, shares: list[float], outlier: float, elsewhere: 
         return pf.Problem(clean.loss, pf.populations.Contaminated(clean.population, np.full(s.clients, share), odd))
 
     # Eq. 5 as printed: the spread of clean data is known, and there is no baseline.
-    plain = pf.estimators.Performative(s.window, estimate=pf.families.Location(1.0), baseline=False)
+    plain = pf.estimators.Performative(s.window, family=pf.families.Location(1.0), baseline=False)
     printed = pf.estimators.Filtered(pf.estimators.Performative(s.window), rule="printed")
     algorithms = {
         "no filter": pf.p_fedavg(s.rate, estimator=plain, **s.common),

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative.draws import ADD_OR_REMOVE, NEGLIGIBLE, Epochs
-from performative.types import Numbers, number
+from performative.draws import ADD_OR_REMOVE, NEGLIGIBLE, Epochs, Law
+from performative.types import Numbers, Unchecked, number
 
 RELATIONS = ("replace", "remove")
 # Noise below this many clips is as good as none; scores only need to stay numbers.
@@ -62,7 +62,7 @@ class Neighbors:
         return pair[0], pair[1]
 
 
-def craft(rows: int, relation: str, law: Any, exact: bool) -> Neighbors:
+def craft(rows: int, relation: str, law: Unchecked[Law], exact: bool) -> Neighbors:
     """The neighbors that show most for units that are drawn by such a law; None where it is not known."""
     if relation not in RELATIONS:
         raise ValueError(f"relation must be one of {RELATIONS}; got {relation!r}.")
@@ -70,7 +70,7 @@ def craft(rows: int, relation: str, law: Any, exact: bool) -> Neighbors:
     return Neighbors(rows, relation, -1.0 if known else 0.0)
 
 
-def default_relation(law: Any) -> str:
+def default_relation(law: Unchecked[Law]) -> str:
     """What the accountant takes neighbors to be."""
     return "remove" if law is not None and law.neighbors == ADD_OR_REMOVE else "replace"
 

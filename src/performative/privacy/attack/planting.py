@@ -1,13 +1,12 @@
 """Canaries: rows with a direction of their own, each in the data or not by the toss of a coin, all in one run."""
 
 import time
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from performative._base.arguments import checked
 from performative._engine.clock import Clock
@@ -18,7 +17,7 @@ from performative._engine.prepare import on_device
 from performative._engine.setup import Setup, init_state, prepare
 from performative._engine.simulated import federated_round
 from performative.algorithm import Algorithm
-from performative.draws import Epochs
+from performative.draws import Epochs, Law
 from performative.errors import check_counts
 from performative.facts import cites
 from performative.populations import Database
@@ -28,6 +27,7 @@ from performative.privacy.attack.report import AttackResult
 from performative.privacy.attack.target import STRETCH, Target, accounted, read_target
 from performative.problem import Problem
 from performative.record import Record
+from performative.types import Unchecked
 
 # Floats of gradients, noise and tables that runs side by side may hold.
 _FLOATS = 1 << 25
@@ -84,7 +84,7 @@ def canaries(
     )  # fmt: skip
 
 
-def always_in(law: Any) -> bool:
+def always_in(law: Unchecked[Law]) -> bool:
     """Whether every row is in every step."""
     if isinstance(law, Epochs):
         return bool(law.n == law.rows)
@@ -139,10 +139,12 @@ def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relatio
 
 
 @eqx.filter_jit
-def _runs(setup: Setup, z: Array, keys: Any, start: Array, rounds: Int[Array, ""], executor: AbstractExecutor) -> Array:
+def _runs(
+    setup: Setup, z: Array, keys: PyTree, start: Array, rounds: Int[Array, ""], executor: AbstractExecutor
+) -> Array:
     """The last models of runs on tables of their own, by the round that `pf.run` runs."""
 
-    def one(table: Array, key: Any) -> Array:
+    def one(table: Array, key: Array) -> Array:
         mine = eqx.tree_at(lambda s: s.problem.population.z, setup, table)
         keys = run_keys(key)
         state = init_state(mine, start, False)

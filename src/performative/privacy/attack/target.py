@@ -13,25 +13,25 @@ from performative.batches import Fixed
 from performative.channels import Plain
 from performative.estimators import Minibatch
 from performative.facts import Bound, said, said_bound
-from performative.participation import Full
+from performative.participation import Full, LocalWork
 from performative.populations import Database
 from performative.privacy.attack.crafted import along
 from performative.privacy.certification import guarantee, read_unit
 from performative.problem import Problem
-from performative.types import Cohort, Memory, Theta, Upload
+from performative.types import Cohort, Theta, Upload
 
 # How far rows reach beyond the clip.
 STRETCH = 1000.0
 
 
-class Contrast(AbstractAggregator):
+class Contrast(AbstractAggregator[None]):
     """move = delta_0 - delta_1: what someone can work out who sees the messages of two clients."""
 
     ignores_data = True
 
     def aggregate(
-        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
-    ) -> tuple[Theta, Memory]:
+        self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
+    ) -> tuple[Theta, None]:
         return jax.tree.map(lambda delta: delta[0] - delta[1], upload.delta), memory
 
 
@@ -60,7 +60,8 @@ def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
     same: dict[str, Any] = {"local_steps": 1, "deploy": "never"}
     holder: Any
     if unit == "client":
-        scheme = algorithm.participation.without_work()
+        scheme = algorithm.participation
+        scheme = scheme.inner if isinstance(scheme, LocalWork) else scheme  # whatever work they do
         same |= {"estimator": Minibatch(), "batch": Fixed(1), "rate": 1.0, "participation": scheme}
         holder, law, width, size = algorithm.channel, said(scheme, "sampling", rows), rows, float(scheme.size(rows))
     else:
