@@ -4,6 +4,7 @@ import base64
 import json
 import re
 
+import findings_schema
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from performative import cases
 from performative._engine.prepare import on_device
 from performative.cli import app
 from performative.cli.demonstration.solve import _measure
+from performative.cli.demonstration.words import WORDS
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,7 @@ def demo(tmp_path_factory):
 def test_the_three_answers(demo):
     told, shown, _ = demo
     static, learnt, stable, optimal = told["models"]
+    findings_schema.check(told["findings"], WORDS)
     assert [model["name"] for model in told["models"]][2:] == ["stable point", "optimal point"]
     # It changes the data, retraining settles, and ignoring it costs: the reasons to show this problem at all.
     assert told["decisions_changed"] > 0.1

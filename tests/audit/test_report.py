@@ -4,6 +4,7 @@ import json
 import re
 import sys
 
+import findings_schema
 import folders
 import numpy as np
 import pandas as pd
@@ -12,12 +13,13 @@ import pytest
 import performative as pf
 from performative import audit
 from performative._base.messages import warn
-from performative.audit import outlook_words, words
+from performative.audit import cells
 from performative.audit.advice import Advice
 from performative.audit.client_report import pool, rows_far_out
+from performative.audit.figures import pictures
 from performative.audit.page import page
-from performative.audit.pictures import pictures
 from performative.audit.prospect import largest_step
+from performative.audit.words import WORDS
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,7 @@ def test_rows_far_out_that_hide_a_reaction_are_told(tmp_path):
 def test_numbers_are_those_of_the_functions(strong):
     report, _ = strong
     told = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    findings_schema.check(told["findings"], WORDS)
     logs = audit.read_logs(report.logs.folder, seed=3)
     assert list(told["clients"]) == ["bank-0", "bank-1", "bank-2"]
     for i, (name, log) in enumerate(logs.clients.items()):
@@ -125,9 +128,10 @@ def test_no_effect_is_said_and_nothing_beyond(tmp_path):
     report = audit.audit_logs(tmp_path)
     assert report.effect is False and not any(one.reacts for one in report.clients)
     assert "ordinary retraining" in report.verdict
+    findings_schema.check(report.to_dict()["findings"], WORDS)
     assert report.prospect.outlook is None and report.to_dict()["outlook"]["computed"] is False
     assert (report.advice.kind, report.advice.code) == ("ordinary", None)
-    said = words.client_verdict(report.clients[0], report.level)
+    said = report.client_verdicts[report.clients[0].name]
     smallest = (report.clients[0].effect.detectable / report.clients[0].log.spread[:, None]).min()
     assert said.startswith("No reaction found") and f"{smallest:.3g}" in said
 
@@ -160,6 +164,7 @@ def test_one_deployment_explores(tmp_path):
     assert report.advice.kind == "explore" and "standard_normal(2)" in report.advice.code
     assert "cannot tell" in report.verdict
     assert all(name.encode() in page(report) for name in report.logs.clients)
+    findings_schema.check(report.to_dict()["findings"], WORDS)
     json.dumps(report.to_dict(), allow_nan=False)
 
 
@@ -218,6 +223,7 @@ def test_groups_decisions_and_censored_labels(tmp_path):
     assert any(warning.startswith("Outcomes are censored") for warning in report.warnings)
     assert report.groups is not None and {rates.group for rates in report.groups.after} == {"old", "young"}
     told = report.to_dict()
+    findings_schema.check(told["findings"], WORDS)
     assert told["groups"] == audit.groups_of_logs(report.logs).to_dict()
     # The labels cannot be used, so no outlook of the logistic loss is claimed.
     assert report.effect and report.prospect.outlook is None and report.advice.kind == "look closer"
@@ -328,7 +334,7 @@ def test_a_local_optimum_is_told_in_the_report(tmp_path, monkeypatch, code):
     told = code is not None
     assert report.prospect.optimal_is_local is told and report.to_dict()["outlook"]["optimal_is_local"] is told
     assert any("The optimum is a local one" in note for note in report.notes) is told
-    facts = dict(outlook_words.outlook_facts(report))
+    facts = dict(cells.outlook_facts(report))
     assert ("the optimum" in facts) is told and ("nearby" in facts["risk left on the table"]) is told
     assert ("of the least risk nearby" in " ".join(report.advice.reasons)) is told
 

@@ -75,6 +75,28 @@ class Bent(AbstractLocation):
         return self.sensitivity * 3.0 * jnp.tanh(theta)
 
 
+class Mistaken(AbstractLocation):
+    """Normal data whose author has the points wrong: they are not at 7."""
+
+    mean: Numbers = pf.per_client()
+    sensitivity: Numbers = pf.per_client()
+    scale: Numbers = pf.per_client()
+
+    @property
+    def level(self) -> Any:
+        return self.mean
+
+    @property
+    def slope(self) -> Any:
+        return self.sensitivity
+
+    def stable_point(self, loss: Any, weights: Any) -> Any:
+        return np.asarray(7.0)
+
+    def optimal_point(self, loss: Any, weights: Any) -> Any:
+        return np.asarray(7.0)
+
+
 def two_wells(theta: Any, z: Any) -> Any:
     """(theta^2 - 1)^2 / 4 + theta z / 10: minima near -1 and 1, the first one lower where z > 0."""
     return jnp.square(jnp.square(theta) - 1.0) / 4.0 + 0.1 * theta * z

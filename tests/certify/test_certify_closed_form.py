@@ -2,18 +2,21 @@
 
 import json
 
+import findings_schema
 import numpy as np
 import pytest
-from certify_problems import MEAN, SENSITIVITY, WEIGHTS, Bistable, Threshold, Tree, gaussian, two_wells
+from certify_problems import MEAN, SENSITIVITY, WEIGHTS, Bistable, Mistaken, Threshold, Tree, gaussian, two_wells
 
 import performative as pf
 from performative.certify import certify
+from performative.certify.words import WORDS
 from performative.populations import Gaussian, Sluggish
 
 
 def words(c):
     """All that a user reads; it must be JSON too, with no infinities."""
     json.dumps(c.to_dict(), allow_nan=False)
+    findings_schema.check(c.to_dict()["findings"], WORDS)
     assert str(c).startswith(c.verdict) and all(reason in str(c) for reason in c.reasons)
     return str(c)
 
@@ -208,3 +211,28 @@ def test_a_bar_counts_the_steps_where_it_is_asked_for(capsys):
 def test_bad_arguments_are_named(bad, said):
     with pytest.raises(ValueError, match=said):
         certify(gaussian(), **bad)
+
+
+def test_points_that_the_population_has_wrong_are_told():
+    c = certify(pf.Problem(pf.losses.squared, Mistaken(MEAN, np.full(3, 0.5), 1.0)))
+    assert c.stable_disagrees and c.optimal_disagrees and not c.optimal_known
+    said = {one.code: one.severity for one in c.findings}
+    assert said["near.closed-form-disagrees"] == said["cost.closed-form-disagrees"] == "warning"
+    assert words(c).count("[closed-form-disagrees]") == 2
+    right = certify(gaussian())
+    assert not right.stable_disagrees and not right.optimal_disagrees and not right.lower_elsewhere
+
+
+def test_a_local_optimum_with_a_lower_risk_elsewhere_is_told(monkeypatch):
+    from performative._base.messages import warn
+    from performative.certify import points
+
+    found = points.optimal_point
+
+    def local(*args, **options):
+        warn("lower-elsewhere", "optimal_point: the point is a local minimum.")
+        return found(*args, **options)
+
+    monkeypatch.setattr(points, "optimal_point", local)
+    c = certify(gaussian())
+    assert c.lower_elsewhere and "[lower-elsewhere]" in words(c)

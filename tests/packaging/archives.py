@@ -11,7 +11,14 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = CHECKOUT / "src" / "performative"
 # Besides Python: what the package reads at run time, and the mark that it has types.
-DATA = ("py.typed", "live/template/*", "experiments/*.toml", "experiments/*.json", "experiments/*/*.toml")
+DATA = (
+    "py.typed",
+    "live/template/*",
+    "report/assets/*",
+    "experiments/*.toml",
+    "experiments/*.json",
+    "experiments/*/*.toml",
+)
 
 
 def expected_files() -> set[str]:

@@ -76,12 +76,12 @@ def test_a_curve_is_mean_and_middle_of_the_repeats():
     values = np.exp(np.random.default_rng(0).normal(size=(5, 4)))
     values[2, 1], values[:, 3] = np.inf, np.nan
     made = curve("c", [0, 10, 20, 30], values)
-    assert made["x"] == [0, 10, 20]
+    assert made.x == [0, 10, 20]
     whole = np.delete(values, 2, axis=0)[:, 1]
-    np.testing.assert_allclose(made["y"], [values[:, 0].mean(), whole.mean(), values[:, 2].mean()], rtol=1e-5)
-    np.testing.assert_allclose(made["low"][1], np.quantile(whole, 0.1), rtol=1e-5)
-    np.testing.assert_allclose(made["high"][2], np.quantile(values[:, 2], 0.9), rtol=1e-5)
-    assert "low" not in curve("c", [0], [[1.0]])
+    np.testing.assert_allclose(made.y, [values[:, 0].mean(), whole.mean(), values[:, 2].mean()], rtol=1e-5)
+    np.testing.assert_allclose(made.low[1], np.quantile(whole, 0.1), rtol=1e-5)
+    np.testing.assert_allclose(made.high[2], np.quantile(values[:, 2], 0.9), rtol=1e-5)
+    assert curve("c", [0], [[1.0]]).low is None
 
 
 def test_packed_data_cannot_end_its_element():

@@ -14,12 +14,13 @@ from performative.audit.response import Direction, Response, response
 
 if TYPE_CHECKING:
     from performative.audit.advice import Advice
+    from performative.audit.audit_report import AuditReport
     from performative.audit.client_report import ClientReport
     from performative.audit.group_logs import groups_of_logs
     from performative.audit.groups import GroupReport, compare_groups, groups_of_problem
     from performative.audit.prospect import Prospect
     from performative.audit.reading import Logs, read_logs
-    from performative.audit.report import AuditReport, audit_logs
+    from performative.audit.report import audit_logs
     from performative.audit.schema import LogError
 
 __all__ = [
@@ -58,7 +59,7 @@ __getattr__ = later(
     __name__,
     {
         "Advice": "advice",
-        "AuditReport": "report",
+        "AuditReport": "audit_report",
         "ClientReport": "client_report",
         "GroupReport": "groups",
         "LogError": "schema",

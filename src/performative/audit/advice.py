@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 
 from performative.audit.client_report import ClientReport
-from performative.audit.formats import sentences
 from performative.audit.prospect import Prospect
-from performative.certify.certificate import plain
+from performative.audit.words import WORDS
+from performative.findings import Finding, plain
 
 # A cost of stability above this share of the least risk is worth an algorithm of its own; below, the noise of learning
 # the reaction eats much of the gain.
@@ -35,17 +35,40 @@ _WANTED, _DEPLOYMENTS = 0.1, 10
 class Advice:
     """One suggestion. kind: "ordinary", "explore", "label", "retrain", "damp", "optimize" or "look closer".
 
-    code is one expression in `pf` (or numpy), None where there is nothing to run; settings are its numbers.
+    why has the reasons. code is one expression in `pf` (or numpy), None where there is nothing to run; settings are its
+    numbers. instead: what else could be done, and by which code.
     """
 
     kind: str
     title: str
-    reasons: tuple[str, ...]
+    why: tuple[Finding, ...]
     code: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    otherwise: tuple[str, str] | None = None
+    instead: tuple[Finding, str] | None = None
     far_out: tuple[tuple[str, str, float], ...] = ()
     odd_clients: tuple[str, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, in sentences."""
+        return tuple(map(WORDS.say, self.why))
+
+    @property
+    def otherwise(self) -> tuple[str, str] | None:
+        """What else could be done, in words, and the code for it."""
+        return None if self.instead is None else (WORDS.say(self.instead[0]), self.instead[1])
+
+    @property
+    def robust(self) -> list[Finding]:
+        """Rows and clients that do not belong with the others."""
+        found = []
+        if self.far_out:
+            client, column, share = self.far_out[0]
+            facts = {"client": client, "column": column, "share": share, "more": len(self.far_out) - 1}
+            found.append(Finding("advice.far-out", "caution", facts))
+        if self.odd_clients:
+            found.append(Finding("advice.odd-clients", "caution", {"clients": list(self.odd_clients)}))
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -79,30 +102,26 @@ def advise(
     odd = odd_clients(reports)
     extra: dict[str, Any] = {"far_out": far_out, "odd_clients": odd}
     if blocked:
-        why = "Which rows are in the logs changes with the model, so nothing can be said of the people behind them."
-        return Advice("look closer", "Log everybody first", (why,), **extra)
+        return Advice("look closer", "Log everybody first", (_why("log-everybody"),), **extra)
     if effect is None and untested and any(one.reacts is not None for one in reports):
         return Advice("label", "See some outcomes of the rejected", _label(untested), **extra)
     if effect is None:
         return _explore(reports, extra)
     if not effect:
         if (missed := could_have_missed(reports)) > LARGE_SHIFT:
-            why = f"A shift of {missed:.2g} standard deviations between the models deployed could have gone unseen."
-            return _explore(reports, extra, why)
-        why = "No client's data are seen to react to the model, so retraining is ordinary retraining."
-        return Advice(
-            "ordinary", "Train as usual", (why, "Audit again when more deployments have been logged."), **extra
-        )
+            return _explore(reports, extra, _why("missed", shift=missed))
+        return Advice("ordinary", "Train as usual", (_why("no-reaction"), _why("audit-again")), **extra)
     if hedged:
-        return _explore(
-            reports, extra, "The models moved as the data did: drift of the same shape would explain it as well."
-        )
+        return _explore(reports, extra, _why("drift-alike"))
     found = prospect.outlook
     if found is None:
-        return Advice(
-            "look closer", "The data react; where that leads was not computed", (sentences(prospect.reasons),), **extra
-        )
+        why = _why("not-computed", reasons=list(prospect.reasons))
+        return Advice("look closer", "The data react; where that leads was not computed", (why,), **extra)
     return _solve(prospect, extra)
+
+
+def _why(name: str, **facts: Any) -> Finding:
+    return Finding(f"advice.{name}", "info", facts)
 
 
 def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
@@ -114,40 +133,28 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
     robust = _robust(extra)
     small = None if prospect.rate is None else _call("p_fedavg", {"rate": prospect.rate}, robust)
     optimize = _optimize(prospect, robust)
-    least = "the least risk nearby" if prospect.optimal_is_local else "the least risk"
-    off = f"settling at the stable point costs {100 * cost:.2g} % of {least}"
+    costs = {"cost": cost, "local": prospect.optimal_is_local}
     if found.contraction < 1 and high < 1:
         if far and optimize:
             code, settings = optimize
-            reasons = (
-                f"Retraining settles, but {off}, which is worth an algorithm of its own.",
-                "POFL learns how each client reacts from its past models and goes to the optimum itself.",
-            )
-            other = ("To settle at the stable point instead, retrain in full:", _retrain(prospect, robust)[0])
+            reasons = (_why("stability-costs", **costs), _why("pofl"))
+            other = (_why("retrain-instead"), _retrain(prospect, robust)[0])
             return Advice("optimize", "Go for the optimum: POFL", reasons, code, settings, other, **extra)
         code, settings = _retrain(prospect, robust)
-        reasons = (
-            f"Each retraining multiplies the error by about {found.contraction:.2g}, so it settles by itself.",
-            "No optimum of the fitted risk was found: it falls far out, where these logs say nothing."
-            if math.isnan(cost)
-            else f"Little is to be gained beyond that: {off}.",
-        )
+        gain = _why("no-optimum") if math.isnan(cost) else _why("little-gain", **costs)
+        reasons = (_why("settles", factor=found.contraction), gain)
         return Advice("retrain", "Keep retraining in full", reasons, code, settings, None, **extra)
-    does = "does not settle" if found.contraction >= 1 else "may not settle: the limits of its factor include 1"
+    certain = found.contraction >= 1
     if small is not None:
-        by = f"steps of {prospect.rate:.2g} along the gradient multiply the error by {prospect.stepped:.2g} each"
-        share = f"moving only {100 * (prospect.damping or 0.0):.0f} % of the way to the retrained model"
-        whole = f", or {share} at each deployment," if prospect.damping else ""
-        reasons = (f"Retraining in full {does}.", f"Small steps do: {by}{whole} and end at the stable point.")
-        instead = (f"But {off}; to go for the optimum itself:", optimize[0]) if far and optimize else None
+        steps = {"rate": prospect.rate, "factor": prospect.stepped, "damping": prospect.damping}
+        reasons = (_why("does-not-settle", certain=certain), _why("small-steps", **steps))
+        instead = (_why("optimum-instead", **costs), optimize[0]) if far and optimize else None
         settings = {"rate": prospect.rate, "damping": prospect.damping}
         return Advice("damp", "Take small steps", reasons, small, settings, instead, **extra)
-    lost = f"Retraining in full {does}, and small gradient steps run away from the stable point, too."
+    lost = _why("runs-away", certain=certain)
     if optimize:
-        why = "The optimum is where the performative risk is least; POFL heads for it, and needs no contraction."
-        return Advice("optimize", "Go for the optimum: POFL", (lost, why), *optimize, None, **extra)
-    why = "No optimum was found either; keep the model where it is, or limit its domain."
-    return Advice("look closer", "Do not retrain by itself", (lost, why), None, {}, None, **extra)
+        return Advice("optimize", "Go for the optimum: POFL", (lost, _why("pofl-anyway")), *optimize, None, **extra)
+    return Advice("look closer", "Do not retrain by itself", (lost, _why("stay")), None, {}, None, **extra)
 
 
 def _retrain(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[str, Any]]:
@@ -195,30 +202,24 @@ def could_have_missed(reports: Sequence[ClientReport]) -> float:
     return min(finite, default=math.inf)
 
 
-def _label(untested: str) -> tuple[str, ...]:
+def _label(untested: str) -> tuple[Finding, ...]:
     half = 1.96 * 0.5 / math.sqrt(_LABELS)
-    return (
-        f"Whether outcomes react cannot be told: {untested}.",
-        f"Accept a random few of those whom the model rejects, and log the chance as `propensity`. With {_LABELS} of "
-        f"them for each client and deployment, their rates of outcomes are known to within {100 * half:.0f} points.",
-        "Until then, what holds for the features holds for them alone.",
-    )
+    some = _why("label-some", labels=_LABELS, points=100 * half)
+    return (_why("label-unknown", why=untested), some, _why("features-alone"))
 
 
-def _explore(reports: Sequence[ClientReport], extra: dict[str, Any], first: str = "") -> Advice:
+def _explore(reports: Sequence[ClientReport], extra: dict[str, Any], first: Finding | None = None) -> Advice:
     """How far to step off: se(B) = s / (delta sqrt(n T)), so that 0.1 s per unit is seen with 90 % power."""
     largest = max(reports, key=lambda one: one.weight)
     d, q = largest.log.theta.shape[1], largest.log.mean.shape[1]
     rows = float(np.median(largest.log.count))
     need = float(stats.norm.isf(0.05 / (4 * d * q)) + stats.norm.isf(0.1))
     delta = need / (_WANTED * math.sqrt(rows * _DEPLOYMENTS))
-    reasons = [f"These deployments cannot tell. {sentences(largest.effect.reasons)}"] if largest.effect.reasons else []
+    vague = largest.effect.reasons
+    reasons = [_why("cannot-tell", reasons=list(vague))] if vague else []
     reasons += [first] if first else []
-    reasons.append(
-        f"Add a little chance to each model deployed. With a standard deviation of {delta:.2g} for each parameter, "
-        f"{_DEPLOYMENTS} deployments of {rows:.0f} rows would show a response of {_WANTED} standard deviations "
-        "per unit with 90 % power, if drift is small."
-    )
+    plan = {"deviation": delta, "deployments": _DEPLOYMENTS, "rows": rows, "wanted": _WANTED}
+    reasons.append(_why("explore", **plan))
     code = f"theta + {delta:.2g} * numpy.random.default_rng().standard_normal({d})"
     settings = {"deviation": delta, "deployments": _DEPLOYMENTS}
     return Advice("explore", "Explore a little", tuple(reasons), code, settings, None, **extra)

@@ -10,9 +10,9 @@ from performative.audit.distance import Distances, shift_distances
 from performative.audit.drift import DRIFTS
 from performative.audit.effect import Effect, effect_test, no_test
 from performative.audit.log import ClientLog, with_covariances
-from performative.audit.response import Response, response
-from performative.certify.certificate import plain
+from performative.audit.response import Direction, Response, response
 from performative.compare import holm
+from performative.findings import plain
 
 # Rows farther than this from the middle of their column, in robust spreads (1.48 median distances), lie far out: the
 # margin of `estimators.Filtered`.
@@ -63,6 +63,22 @@ class ClientReport:
     def detectable(self) -> np.ndarray:
         """[q, d] smallest response of each mean that would be seen with 90 % power, in standard deviations."""
         return self.effect.detectable[: self.log.mean.shape[1]] / self.log.spread[:, None]
+
+    @property
+    def directions(self) -> list[tuple[Direction, str]]:
+        """Directions whose interval excludes 0, with the method: those that hold for any training come first.
+
+        Only of a client that reacts, and of columns that the test names with all columns counted (Holm).
+        """
+        if not self.reacts:
+            return []
+        level = 1 - self.response.level
+        named = {name for name, p in zip(self.tested, self.effect.by_column, strict=True) if p <= level}
+        found = [(line, "exact") for line in self.response.directions if line.column in named]
+        known = {(line.column, line.parameter) for line, _ in found}
+        usual = self.least_squares.directions if self.least_squares is not None else ()
+        usual = tuple(line for line in usual if line.column in named and (line.column, line.parameter) not in known)
+        return found + [(line, "least squares") for line in usual]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for JSON. Matrices have one row a column of the data and one entry a parameter."""

@@ -5,9 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from performative._base.messages import coded
 from performative.audit.client_report import MARGIN, ClientReport
-from performative.audit.formats import number
 
 # Rows far out make a column this many times as wide: to see the same shift then takes nine times the rows.
 WIDER = 3.0
@@ -48,20 +46,3 @@ def drowned(reports: Sequence[ClientReport]) -> tuple[Drowned, ...]:
             if wider >= WIDER:
                 found.append(Drowned(one.name, name, wider, low, high, float(np.mean((x < low) | (x > high)))))
     return tuple(sorted(found, key=lambda line: -line.wider))
-
-
-def warning(lines: Sequence[Drowned]) -> str:
-    """One line for all, "" where there are none."""
-    if not lines:
-        return ""
-    worst = lines[0]
-    others = len({(line.client, line.column) for line in lines}) - 1
-    more = f" and in {others} more such columns" if others else ""
-    share = "less than 0.1 %" if worst.share < 0.001 else f"{100 * worst.share:.1f} %"
-    return coded(
-        "outliers-hide-effect",
-        f"Rows far out can hide a reaction: {share} of the rows of {worst.client} make {worst.column} "
-        f"{worst.wider:.0f} times as wide as the rest{more}, so a reaction must be as many times larger to be seen. "
-        f"Check these rows, and clip: {worst.column} = [{number(worst.low)}, {number(worst.high)}] under [clip] in "
-        "audit.toml, or log the column on a robust scale.",
-    )

@@ -53,6 +53,12 @@ class Outlook:
     problem: Problem | None
     slope_draws: np.ndarray
 
+    @property
+    def settles(self) -> bool | None:
+        """Whether retraining does; None where the limits of the factor hold 1."""
+        low, high = self.contraction_limits
+        return None if low < 1 <= high else self.contraction < 1
+
 
 def outlook(
     logs: Sequence[ClientLog],

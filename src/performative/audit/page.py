@@ -3,29 +3,28 @@
 from html import escape
 
 from performative._version import __version__
-from performative.audit import formats, outlook_words, people_words, words
+from performative.audit import cells, formats
+from performative.audit.audit_report import AuditReport
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
-from performative.audit.pictures import MOST_CLIENTS, pictures, w1_slope
-from performative.audit.plots import interactive_pictures
+from performative.audit.figures import MOST_CLIENTS, pictures, w1_slope
 from performative.audit.rates import GroupRates, Rate
-from performative.audit.report import AuditReport
+from performative.audit.words import WORDS
+from performative.findings import part
 from performative.report import interactive
+from performative.report.drawing import svg
 from performative.report.html import document, picture, table
 from performative.report.interactive import Plots
+from performative.report.telling import alerts, paragraphs
 
 _TITLE = "What the logs say"
-_LOUD = "border: 2px solid #d1242f; border-left-width: 10px;"
 _MOST_DIRECTIONS = 40
 Row = list[tuple[str, str] | str]
 
 
 def page(report: AuditReport) -> bytes:
     """Questions with their answers and pictures, every client, the groups, what to do, and what was assumed."""
-    drawn = {
-        name: picture(one.svg(dark=False), one.svg(dark=True), one.description)
-        for name, one in pictures(report).items()
-    }
+    drawn = {name: picture(svg(one), svg(one, dark=True), one.description) for name, one in pictures(report).items()}
     top = f'<h1>{_TITLE}</h1>\n<p class="lead">{escape(_lead(report))}</p>'
     body = f"{top}\n{_body(report, drawn)}\n<footer>{_made(report)}; all numbers are in audit.json.</footer>"
     return document(_title(report), _joined(body))
@@ -34,7 +33,8 @@ def page(report: AuditReport) -> bytes:
 def interactive_page(report: AuditReport, title: str | None = None) -> bytes:
     """The same with plots to play with, as `performative.report.write` writes it."""
     plots = Plots()
-    body = _body(report, interactive_pictures(report, plots))
+    drawn = {name: plots.add([one], one.description) for name, one in pictures(report).items()}
+    body = _body(report, drawn)
     footer = f"{_made(report)}; `performative audit` writes all numbers as JSON."
     return interactive.page(title or _title(report), _lead(report), _joined(body), plots, footer)
 
@@ -58,11 +58,7 @@ def _made(report: AuditReport) -> str:
 
 def _body(report: AuditReport, drawn: dict[str, str]) -> str:
     parts = [
-        *(
-            f'<section class="card" style="{_LOUD}" role="alert"><h2>Warning</h2>'
-            f"{_answer(said.split(':')[0])}{_p(said)}</section>"
-            for said in report.warnings
-        ),
+        alerts(part(report.findings, "loud"), WORDS),
         _effect(report, drawn),
         _clients(report),
         _card("Which way do the data move?", _which_way(report), drawn.get("directions", "")),
@@ -111,7 +107,7 @@ def _answer(text: str) -> str:
 
 def _effect(report: AuditReport, drawn: dict[str, str]) -> str:
     answer = {True: "Yes", False: "Not that we can see", None: "Cannot be told"}[report.effect]
-    if words.hedged(report):
+    if report.hedged:
         answer = "It looks so, but drift may do the same"
     elif report.effect is None and any(one.reacts is not None for one in report.clients):
         answer = "Not in the features; of the label it cannot be told"
@@ -138,9 +134,7 @@ def _clients(report: AuditReport) -> str:
         ]
         rows.append([(one.name, f"{mark}; {one.rows:,} rows"), *p])
     grid = table(("client", *(f"p, drift {kind}" for kind in DRIFTS)), rows)
-    details = "".join(
-        f"<p><b>{escape(one.name)}.</b> {escape(words.client_verdict(one, report.level))}</p>" for one in report.clients
-    )
+    details = "".join(f"<p><b>{escape(name)}.</b> {escape(said)}</p>" for name, said in report.client_verdicts.items())
     if len(report.clients) > MOST_CLIENTS:
         details = f"<details><summary>Each client in words</summary>{details}</details>"
     small = "<p><small>p-values of one client by itself; whether it reacts counts all tests made (Holm).</small></p>"
@@ -148,14 +142,13 @@ def _clients(report: AuditReport) -> str:
 
 
 def _which_way(report: AuditReport) -> str:
-    found = [(one, line, how) for one in words.told(report) for line, how in words.directions(one)]
-    if not found:
-        return _p(words.whole(report) or "No direction stands out.")
-    one, line, how = max(found, key=lambda entry: abs(entry[1].in_sd))
-    said = (
-        _answer(f"{one.name}: {words.direction(line)}") if len(report.clients) > 1 else _answer(words.direction(line))
-    )
-    several = one.least_squares is not None
+    found = part(report.findings, "reacts")
+    if not found or found[0].code == "moves.together":
+        return _p(WORDS.tell(found) or "No direction stands out.")
+    first = found[0]
+    name = f"{first.data['client']}: " if len(report.clients) > 1 else ""
+    said = _answer(name + WORDS.say(first))
+    several = any(one.name == first.data["client"] and one.least_squares is not None for one in report.clients)
     said += _p(
         "Filled: an interval excludes 0. "
         + (
@@ -165,13 +158,13 @@ def _which_way(report: AuditReport) -> str:
             else "Lines are intervals that hold however the models were trained."
         )
     )
-    if how == "least squares":
+    if first.data["method"] == "least squares":
         said += _p("This one is told by least squares only.")
     return said
 
 
 def _directions(report: AuditReport) -> str:
-    rows = words.direction_rows(report, _MOST_DIRECTIONS)
+    rows = cells.direction_rows(report, _MOST_DIRECTIONS)
     if not rows:
         return ""
     made: list[Row] = [[(column, client), parameter, (slope, f"{sd} sd"), narrow, wide]
@@ -214,18 +207,15 @@ def _size_cells(one: ClientReport) -> list[tuple[str, str] | str]:
 
 def _ahead(report: AuditReport, drawn: dict[str, str]) -> str:
     question, found = "Where does retraining lead?", report.prospect.outlook
+    said = paragraphs(part(report.findings, "outlook"), WORDS)
     if found is None:
-        return _card(question, _p(formats.sentences(report.prospect.reasons)), drawn.get("models", ""))
-    settles = outlook_words.settles(found)
-    answer = {True: "It settles", False: "It does not settle", None: "Cannot be told for certain"}[settles]
+        return _card(question, said, drawn.get("models", ""))
+    answer = {True: "It settles", False: "It does not settle", None: "Cannot be told for certain"}[found.settles]
     if found.stable is None:
         answer = "Nowhere: there is no stable point"
-    said = _answer(answer) + _p(outlook_words.settling(found)) + _p(outlook_words.driver_sentence(report))
-    card = _card(question, said, drawn.get("models", ""))
-    facts = table(("outlook", ""), [[name, value] for name, value in outlook_words.outlook_facts(report)])
-    points = table(
-        ("parameter", "now", "stable point", "optimum"), [list(row) for row in outlook_words.outlook_rows(report)]
-    )
+    card = _card(question, _answer(answer) + said, drawn.get("models", ""))
+    facts = table(("outlook", ""), [[name, value] for name, value in cells.outlook_facts(report)])
+    points = table(("parameter", "now", "stable point", "optimum"), [list(row) for row in cells.outlook_rows(report)])
     driven = drawn.get("drivers", "")
     lines = table(
         ("client", "share", "factor without its reaction"),
@@ -237,21 +227,19 @@ def _ahead(report: AuditReport, drawn: dict[str, str]) -> str:
 
 def _next(report: AuditReport) -> str:
     advice = report.advice
-    said = _answer(advice.title) + "".join(_p(why) for why in advice.reasons)
+    said = _answer(advice.title) + paragraphs(advice.why, WORDS)
     if advice.code:
         said += f"<pre>{escape(advice.code)}</pre>"
     if advice.otherwise:
         said += _p(advice.otherwise[0]) + f"<pre>{escape(advice.otherwise[1])}</pre>"
-    for line in words.robust_sentences(advice):
-        said += _p(line)
-    return _card("What to do next?", said)
+    return _card("What to do next?", said + paragraphs(advice.robust, WORDS))
 
 
 def _people(report: AuditReport, drawn: dict[str, str]) -> str:
     groups = report.groups
     if groups is None:
         return ""
-    said = "".join(_p(line) for line in people_words.group_sentences(groups))
+    said = paragraphs(part(report.findings, "people"), WORDS)
     question = "Who gains, who pays?" if groups.reaction else "How did groups fare over time?"
     card = _card(question, said, drawn.get("groups", ""))
     after = {rates.group: rates for rates in groups.after}

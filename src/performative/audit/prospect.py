@@ -15,7 +15,7 @@ from performative.audit.log import ClientLog
 from performative.audit.outlook import Outlook, outlook
 from performative.audit.reading import LABEL, Logs
 from performative.audit.scoring import INTERCEPT
-from performative.certify.certificate import plain
+from performative.findings import plain
 
 # Rows that a loss other than the squared one is computed on: all clients together, and at the least each.
 _ROWS, _FEWEST = 60_000, 300

@@ -1,90 +1,23 @@
-"""`audit_logs`: all that a folder of logs says, in one record."""
+"""`audit_logs`: all that a folder of logs says."""
 
-from dataclasses import dataclass
+import dataclasses
 from pathlib import Path
-from typing import Any
 
-from performative.audit import outliers, outlook_words, people_words, words
-from performative.audit.advice import Advice, advise
-from performative.audit.client_report import ClientReport, Pooled, report_clients
+from performative.audit import outliers
+from performative.audit.advice import advise
+from performative.audit.audit_report import AuditReport
+from performative.audit.client_report import ClientReport, report_clients
 from performative.audit.drift import DRIFTS
+from performative.audit.findings import findings_of
 from performative.audit.group_logs import groups_of_logs
-from performative.audit.groups import GroupReport
+from performative.audit.page import interactive_page
 from performative.audit.prospect import Prospect, look_ahead
 from performative.audit.reading import Logs, read_logs
 from performative.audit.schema import LogError
-from performative.certify.certificate import plain
 from performative.errors import nearest
+from performative.report.writing import make
 
-
-@dataclass(frozen=True, eq=False)
-class AuditReport:
-    """The answer of `audit_logs`.
-
-    logs:     what was read
-    clients:  a `ClientReport` each
-    pooled:   the test on the weighted mean over clients, None where there is one client or no two share deployments
-    p_value:  of no effect anywhere: twice the lesser of the pooled one and the smallest client's times their number
-    p_any_drift: the same were drift allowed to be as large as all that moved; see `Effect`
-    effect:   whether p_value is at most the level; None where nothing can be tested, or where nothing was found and the
-              label, or a client's, could not be tested; untested says why, "" where all was
-    prospect: where retraining leads; not computed where no effect was found
-    advice:   what to do next
-    groups:   rates by protected group, None where the logs say nothing of decisions or groups
-    warnings: what must not be overlooked; notes: what was dropped or assumed
-    """
-
-    logs: Logs
-    clients: tuple[ClientReport, ...]
-    drift: str
-    level: float
-    tolerance: float
-    seed: int
-    pooled: Pooled | None
-    p_value: float
-    p_any_drift: float
-    effect: bool | None
-    untested: str
-    prospect: Prospect
-    advice: Advice
-    groups: GroupReport | None
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def verdict(self) -> str:
-        """The answer in a sentence or two."""
-        return words.verdict(self)
-
-    def largest(self, most: int) -> tuple[ClientReport, ...]:
-        """The clients with the largest weights."""
-        return tuple(sorted(self.clients, key=lambda one: -one.weight)[:most])
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it for strict JSON: None for what is not a finite number."""
-        out = {
-            "verdict": self.verdict,
-            "effect": self.effect,
-            "p_value": self.p_value,
-            "p_any_drift": self.p_any_drift,
-            "untested": self.untested or None,
-            "pooled": None if self.pooled is None else self.pooled.to_dict(),
-            "drift": self.drift,
-            "level": self.level,
-            "tolerance": self.tolerance,
-            "seed": self.seed,
-            "warnings": list(self.warnings),
-            "clients": {
-                one.name: {"verdict": words.client_verdict(one, self.level), **one.to_dict()} for one in self.clients
-            },
-            "outlook": self.prospect.to_dict(),
-            "advice": self.advice.to_dict(),
-            "groups": None if self.groups is None else self.groups.to_dict(),
-            "read": self.logs.to_dict(),
-            "notes": list(self.notes),
-        }
-        made: dict[str, Any] = plain(out)
-        return made
+make.register(AuditReport, interactive_page)  # so that `pf.report.write` takes one
 
 
 def audit_logs(
@@ -122,22 +55,25 @@ def report_on(logs: Logs, drift: str, seed: int, tolerance: float, level: float)
     p_any_drift = _overall(
         [one.effect.p_any_drift for one in tested], None if pooled is None else pooled.effect.p_any_drift
     )
-    untested = people_words.untested(logs, clients)
-    effect = None if not tested else True if p_value <= level else None if untested else False
+    why = untested(logs, clients)
+    effect = None if not tested else True if p_value <= level else None if why else False
     if effect:
         prospect = look_ahead(logs, clients, pooled, drift, tolerance, level, seed)
+    elif effect is None:
+        prospect = Prospect(None, (f"it cannot be told whether the data react{': ' + why if why else ''}.",))
     else:
-        prospect = Prospect(None, (outlook_words.no_outlook(effect, untested),))
+        prospect = Prospect(
+            None, ("no effect was found, so as far as these logs show retraining is ordinary retraining.",)
+        )
     # Without decisions there is nothing to say of who was accepted.
     decided = logs.groups is not None and logs.decides
-    people = groups_of_logs(logs, level=1 - level, reaction=effect) if decided else None
-    loud, notes = _sort_notes(logs, clients, people, prospect)
-    if not effect and (hidden := outliers.warning(outliers.drowned(clients))):
-        loud = (*loud, hidden)
-    return AuditReport(
-        logs, clients, drift, level, tolerance, seed, pooled, p_value, p_any_drift, effect, untested, prospect,
-        advise(clients, effect, prospect, untested, logs.blocked, p_any_drift > level), people, loud, notes,
+    report = AuditReport(
+        logs, clients, drift, level, tolerance, seed, pooled, p_value, p_any_drift, effect, why, prospect,
+        advise(clients, effect, prospect, why, logs.blocked, p_any_drift > level),
+        groups_of_logs(logs, level=1 - level, reaction=effect) if decided else None,
+        () if effect else outliers.drowned(clients),
     )  # fmt: skip
+    return dataclasses.replace(report, findings=findings_of(report))
 
 
 def _overall(clients: list[float], pooled: float | None) -> float:
@@ -146,18 +82,16 @@ def _overall(clients: list[float], pooled: float | None) -> float:
     return p if pooled is None else min(1.0, 2 * min(p, pooled))
 
 
-def _sort_notes(
-    logs: Logs, clients: tuple[ClientReport, ...], people: GroupReport | None, prospect: Prospect
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is said loudly, and what is said below."""
-    mark = "WARNING: "
-    loud = people_words.loud(logs) + [note.removeprefix(mark) for note in logs.notes if note.startswith(mark)]
-    loud += [warning for warning in (people.warnings if people else ()) if "ensored" in warning]
-    notes = [note for note in logs.notes if not note.startswith(mark)]
-    notes += [warning for warning in (people.warnings if people else ()) if warning not in loud]
-    notes += [f"{one.name}: {', '.join(one.still)} does not vary and is left out." for one in clients if one.still]
-    gone = [name for name in logs.clients if name not in {one.name for one in clients}]
-    if gone:
-        notes.append(f"Nothing varies at {', '.join(gone)}; left out.")
-    notes += outlook_words.outlook_notes(logs, prospect)
-    return tuple(dict.fromkeys(loud)), tuple(dict.fromkeys(notes))
+# How the model's part in who has a label shows: in who was accepted, or in a pattern that changes with the model.
+_DECIDED = {True: "the model decided whose label is known", False: "whose label is known changes between deployments"}
+
+
+def untested(logs: Logs, clients: tuple[ClientReport, ...]) -> str:
+    """Why the label, or some client's, could not be tested; "" where it was, or where there is none to test."""
+    found = logs.selection
+    if logs.blocked or found is None or found.method == "left out" or logs.label is not None:
+        return ""
+    if found.method == "withheld":
+        return _DECIDED[found.by == "acceptance"] if found.kind == "model" else found.why
+    without = [one.name for one in clients if one.effect.identified and "label" not in one.tested]
+    return f"labels are too few at {', '.join(without[:5])}" if without else ""

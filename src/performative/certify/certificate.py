@@ -1,13 +1,12 @@
 """What is known of a problem before a deployment: numbers, a verdict, and the reasons."""
 
 import dataclasses
-import math
 from typing import Any
 
-import jax
 import numpy as np
 
 from performative.certify import words
+from performative.findings import Finding, part, plain
 from performative.solve.solution import Solution
 from performative.types import Theta
 
@@ -52,6 +51,8 @@ class Certificate:
     stable, optimal, static: points shaped like the model, None where there is none; static is what training once on
                  the data of the start gives, or the model that was handed in
     *_risk:      performative risks f(theta; theta); NaN where there is no point
+    stable_disagrees, optimal_disagrees: whether the population names a point where the gradient is not zero, or the
+                 risk is lower elsewhere; lower_elsewhere, falls_far_out: whether the optimal point is a local one
     distance:    |stable - optimal|; relative_cost: (stable_risk - optimal_risk) / |optimal_risk|. optimal_known:
                  whether the optimal point has a closed form; else it is the best that was found
     static_gap:  |static - stable|; error: standard deviation of training along that way, as stated or from the sizes
@@ -59,6 +60,7 @@ class Certificate:
                  True where that is at most 5 %, False where it is 30 % or more, None between, or where it is not known
 
     on_word:     what parts from elsewhere declare of themselves, and is used here: their author's word
+    findings:    all of it as data, of which `verdict`, `reasons` and `print` make words
     """
 
     clients: int
@@ -112,7 +114,11 @@ class Certificate:
     no_static: str | None = None
     falls_far_out: bool = False
     optimal_known: bool = False
+    stable_disagrees: bool = False
+    optimal_disagrees: bool = False
+    lower_elsewhere: bool = False
     on_word: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def contracts(self) -> bool:
@@ -147,38 +153,25 @@ class Certificate:
     @property
     def verdict(self) -> str:
         """The answer in one sentence."""
-        return words.verdict(self)
+        return words.WORDS.tell(part(self.findings, "verdict"))
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Sentences: what the theorems promise, what was measured, what it costs."""
-        return tuple(sentence for group in words.reasons(self).values() for sentence in group)
+        return words.reasons(self.findings)
 
     def __str__(self) -> str:
-        return words.summary(self)
+        return words.summary(self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for JSON: arrays as lists, None for what is not a number."""
-        out = {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        told = {"findings": words.WORDS.to_json(self.findings)}
+        out = {
+            field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self) if field.name not in told
+        }
         out["others"] = [
             {name: plain(getattr(point, name)) for name in ("theta", "risk", "contraction", "attracting", "settles")}
             for point in self.others
         ]
         facts = {name: getattr(self, name) for name in ("contracts", "proved", "unique")}
-        return out | facts | {"verdict": self.verdict, "reasons": list(self.reasons)}
-
-
-def plain(value: Any) -> Any:
-    """Numbers, text, lists and dictionaries only."""
-    if value is None or isinstance(value, (bool, str, int)):
-        return value
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        return plain(np.asarray(value).tolist())
-    leaves = jax.tree.leaves(value)  # a model of the user's own class
-    return [plain(leaf) for leaf in leaves] if leaves and leaves[0] is not value else str(value)
+        return out | facts | {"verdict": self.verdict, "reasons": list(self.reasons), **told}

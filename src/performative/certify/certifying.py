@@ -18,6 +18,7 @@ from performative._engine.risk import count_nodes
 from performative.certify.certificate import Certificate
 from performative.certify.client_data import first_client
 from performative.certify.curvature import measure_curvature
+from performative.certify.findings import findings_of
 from performative.certify.known_sensitivity import known_sensitivity
 from performative.certify.points import Points, find_points
 from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
@@ -82,7 +83,8 @@ def certify(
             source = None if error is None else "sampling"
         update(len(_STEPS), str)
         found = _certificate(problem, land, points, curvature, sensitivity, error, source)
-        return dataclasses.replace(found, on_word=tuple(heard))
+        found = dataclasses.replace(found, on_word=tuple(heard))
+        return dataclasses.replace(found, findings=findings_of(found))
 
 
 def _announce(update: Callable[[int, Callable[[], str]], None]) -> Callable[[str], None]:
@@ -130,6 +132,8 @@ def _certificate(
         stateful=_stateful(land),
         no_stable=points.no_stable, no_optimal=points.no_optimal, no_static=points.no_static,
         falls_far_out=points.falls_far_out, optimal_known=points.optimal_known,
+        stable_disagrees=points.stable_disagrees, optimal_disagrees=points.optimal_disagrees,
+        lower_elsewhere=points.lower_elsewhere,
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """The points of a problem: stable, optimal, static; and why one is missing."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from performative._base.messages import PerformativeWarning, code_of
+from performative._base.messages import code_of, hearing
 from performative.certify.nearby import lower_minimum, reaction_jumps, risk_still_falls
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, survey
@@ -24,6 +23,8 @@ from performative.types import Theta
 _NEAREST = 4
 # Retrainings that show where the start leads where there are several points, and the largest model they are tried for.
 _RETRAININGS, _SMALL = 30, 64
+# Warnings of the solvers that the certificate says itself.
+_FALLS, _LOWER, _DISAGREES = "risk-falls-far-out", "lower-elsewhere", "closed-form-disagrees"
 # As close to 1 a contraction factor cannot be told from it.
 _EDGE = 1e-9
 
@@ -51,6 +52,9 @@ class Points:
     no_static: str | None = None
     falls_far_out: bool = False
     optimal_known: bool = False
+    stable_disagrees: bool = False
+    optimal_disagrees: bool = False
+    lower_elsewhere: bool = False
 
     @property
     def center(self) -> np.ndarray:
@@ -86,7 +90,9 @@ def find_points(
         found["static"] = survey(problem, static, name="static")[1]
     begin("stable points")
     try:
-        listed = equilibria(problem, start=theta)
+        with hearing(_DISAGREES) as heard:
+            listed = equilibria(problem, start=theta)
+        found["stable_disagrees"] = bool(heard)
         best = ([point for point in listed if point.attracting is not False] or list(listed))[0]
         found |= _about_stable(land, best) | {"others": tuple(point for point in listed if point is not best)}
         if len(listed) > 1 and land.size <= _SMALL:
@@ -95,8 +101,7 @@ def find_points(
         found["no_stable"] = _reason(refusal)
     begin("optimal point")
     near = theta if "stable" not in found else land.shaped(found["stable"])
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", PerformativeWarning)
+    with hearing(_FALLS, _LOWER, _DISAGREES) as heard:
         try:
             best_found: Any = optimal_point(problem, start=near, report=True)
             found["optimal"], found["optimal_known"] = land.flat(best_found.theta), best_found.method == "closed form"
@@ -108,7 +113,9 @@ def find_points(
                 )
         except ValueError as refusal:
             found["no_optimal"] = _reason(refusal)
-    found["falls_far_out"] = any(code_of(w.message) == "risk-falls-far-out" for w in said)
+    found |= {"falls_far_out": _FALLS in heard, "lower_elsewhere": _LOWER in heard}
+    found["optimal_disagrees"] = _DISAGREES in heard
+    found["optimal_known"] = found.get("optimal_known", False) and not found["optimal_disagrees"]
     return Points(**found)
 
 

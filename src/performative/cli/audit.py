@@ -10,7 +10,7 @@ import typer
 from performative.cli.output import Exit, Failure, Json, Reporter, reporting
 
 if TYPE_CHECKING:
-    from performative.audit.report import AuditReport
+    from performative.audit.audit_report import AuditReport
 
 
 class Drift(StrEnum):
@@ -71,18 +71,20 @@ def write_audit(report: "AuditReport", out: Path) -> dict[str, Path]:
 def _tell(reporter: Reporter, report: "AuditReport") -> None:
     from rich.text import Text
 
-    from performative.audit import words
+    from performative.audit.words import WORDS
+    from performative.findings import part
+    from performative.report.telling import lines
 
-    for warning in report.warnings:
-        reporter.show(Text.assemble(("WARNING ", "bold red"), (warning, "bold")))
+    for line in lines(part(report.findings, "loud"), WORDS):
+        reporter.show(line)
         reporter.show()
     reporter.show(Text(report.verdict, style="bold"))
     reporter.show()
     reporter.show(_p_values(report))
-    shown = report.largest(_MOST)
+    shown, verdicts = report.largest(_MOST), report.client_verdicts
     reporter.show()
     for one in shown:
-        reporter.show(Text.assemble((f"{one.name}: ", "bold"), words.client_verdict(one, report.level)))
+        reporter.show(Text.assemble((f"{one.name}: ", "bold"), verdicts[one.name]))
     if len(report.clients) > len(shown):
         reporter.show(Text(f"... and {len(report.clients) - len(shown)} more clients: see the page."))
     for grid in (_sensitivities(report), _directions(report)):
@@ -98,8 +100,8 @@ def _tell(reporter: Reporter, report: "AuditReport") -> None:
         why, code = report.advice.otherwise
         reporter.show(Text(why))
         reporter.people.print(f"  {code}", soft_wrap=True)
-    for line in words.robust_sentences(report.advice):
-        reporter.show(Text(line))
+    for line in lines(report.advice.robust, WORDS):
+        reporter.show(line)
     if report.groups is not None:
         _tell_groups(reporter, report)
     reporter.show()
@@ -159,10 +161,10 @@ def _sensitivities(report: "AuditReport") -> Any:
 def _directions(report: "AuditReport") -> Any:
     from rich.text import Text
 
-    from performative.audit import words
+    from performative.audit import cells
 
     grid = _grid("client", "what moves", "per unit of theta", "by", "least squares", "for any training")
-    for client, column, parameter, slope, _, narrow, wide in words.direction_rows(report, _MOST_DIRECTIONS, 2):
+    for client, column, parameter, slope, _, narrow, wide in cells.direction_rows(report, _MOST_DIRECTIONS, 2):
         grid.add_row(*(Text(cell) for cell in (client, column, parameter.removeprefix("theta_"), slope, narrow, wide)))
     return grid if grid.row_count else None
 
@@ -170,30 +172,30 @@ def _directions(report: "AuditReport") -> Any:
 def _tell_outlook(reporter: Reporter, report: "AuditReport") -> None:
     from rich.text import Text
 
-    from performative.audit import outlook_words
+    from performative.audit import cells
 
     # Why there is none is said with what to do next.
     if report.prospect.outlook is None:
         return
     reporter.show()
     facts = _grid("outlook", "")
-    for name, value in outlook_words.outlook_facts(report):
+    for name, value in cells.outlook_facts(report):
         facts.add_row(name, value)
     reporter.show(facts)
     reporter.show()
     points = _grid("parameter", "now", "stable point", "optimum")
-    for row in outlook_words.outlook_rows(report):
+    for row in cells.outlook_rows(report):
         points.add_row(*(Text(cell) for cell in row))
     reporter.show(points)
-    if report.prospect.drivers[1:]:
+    for sentence in report.said("outlook")[1:]:  # the first one is in the verdict
         reporter.show()
-        reporter.show(Text(outlook_words.driver_sentence(report)))
+        reporter.show(Text(sentence))
 
 
 def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
     from rich.text import Text
 
-    from performative.audit import formats, people_words
+    from performative.audit import formats
 
     groups = report.groups
     assert groups is not None
@@ -211,5 +213,5 @@ def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
         grid.add_row(Text(rates.group), *cells, "-" if cost is None else formats.number(cost.value))
     reporter.show(grid)
     reporter.show(Text(f"Before: {groups.before_is}. After: {groups.after_is}."))
-    for line in people_words.group_sentences(groups):
+    for line in report.said("people"):
         reporter.show(Text(line))

@@ -18,7 +18,7 @@ def demo(
     """Ten made-up banks score applicants who answer to the score: solved and drawn in under a minute."""
     with reporting(as_json) as reporter:
         from performative.cli.demonstration import run_demo, write_demo
-        from performative.cli.demonstration.words import terminal_tables
+        from performative.cli.demonstration.words import WORDS, terminal_tables
 
         if out.exists() and not out.is_dir():
             raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
@@ -29,4 +29,5 @@ def demo(
             reporter.show()
         for kind, path in paths.items():
             reporter.path(kind, path)
-        reporter.result({"status": "completed", **outcome.numbers, "files": {k: str(p) for k, p in paths.items()}})
+        told = {**outcome.numbers, "findings": WORDS.to_json(outcome.findings)}
+        reporter.result({"status": "completed", **told, "files": {k: str(p) for k, p in paths.items()}})

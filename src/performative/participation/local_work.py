@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from performative.draws import Law
 from performative.facts import declared

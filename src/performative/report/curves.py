@@ -1,27 +1,17 @@
-"""From arrays to what the page's script draws: views with series, thinned, in few digits.
+"""From arrays to series: thinned, in few digits."""
 
-A plot is a list of views, of which the reader picks one. A view is a dict:
-    label, x, y   what the list calls it, and the names of the axes
-    kind          "lines" (mean and band), "points" (with error bars), "rows" (dots beside names), "bars" (lying)
-    log           which axes start logarithmic: any of "x" and "y"; for lying kinds "y" is still the value's
-    series        dicts with name, key, x, y, low, high, color, dash; for rows `at` (place of each dot); `along`: other
-                  x to choose from, by name
-    rows          names down the side, for kinds that lie
-    marks         [{"name", "value"}]: lines at values worth knowing
-"""
-
+import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from performative.plotting import BAND
+from performative.report.figure import Series
 
 MOST_POINTS = 400
-View = dict[str, Any]
-Series = dict[str, Any]
 
 
 def thinning(most: int = MOST_POINTS) -> str:
@@ -66,27 +56,19 @@ def curve(name: str, x: Any, values: Any, most: int = MOST_POINTS, **looks: Any)
     finite, x = finite[:, whole], x[whole]
     at = kept(len(x), most)
     finite, x = finite[:, at], x[at]
-    made: Series = {"name": name, "key": name, "x": digits(x), "y": digits(np.nanmean(finite, axis=0)), **looks}
+    made = Series(name, digits(np.nanmean(finite, axis=0)), digits(x), **looks)
     if len(finite) > 1 and len(x):
         # The one that knows of NaN takes column after column, fifty times as long.
         quantiles = np.nanquantile if np.isnan(finite).any() else np.quantile
         low, high = quantiles(finite, BAND, axis=0)
-        made |= {"low": digits(low), "high": digits(high)}
+        made = dataclasses.replace(made, low=digits(low), high=digits(high))
     return made
 
 
 def with_costs(series: Series, spent: dict[str, tuple[np.ndarray, np.ndarray]]) -> Series:
     """The same curve, to be drawn against what was spent by each of its rounds as well."""
-    along = {name: digits(np.interp(series["x"], rounds, total)) for name, (rounds, total) in spent.items()}
-    return {**series, "along": along} if along else series
-
-
-def view(label: str, x: str, y: str, series: Sequence[Series], **more: Any) -> View:
-    """One view; series without looks of their own get the colors and dashes in turn."""
-    dressed = []
-    for i, one in enumerate(series):
-        dressed.append({"key": one["name"], "color": i % 7, "dash": (i // 7) % 6, **one})
-    return {"label": label, "x": x, "y": y, "kind": "lines", "log": "", "series": dressed, **more}
+    along = {name: digits(np.interp(series.x, rounds, total)) for name, (rounds, total) in spent.items()}
+    return dataclasses.replace(series, along=along)
 
 
 def packed(value: Any) -> str:

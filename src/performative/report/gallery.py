@@ -98,7 +98,7 @@ def _figure(result: Result, arrays: dict[str, Any], plots: Plots, most: int, tit
     drawn = []
     for head, one in panels_of(result, arrays, most):
         top = f"<h4>{escape(head)}</h4>" if head and head != title else ""
-        drawn.append(f"<div>{top}{plots.add([one], title + ': ' + one['label'])}</div>")
+        drawn.append(f"<div>{top}{plots.add([one], title + ': ' + one.label)}</div>")
     if drawn:
         return f'<div class="panels">{"".join(drawn)}</div>'
     svg = result.figure

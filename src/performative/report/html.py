@@ -2,66 +2,27 @@
 
 import base64
 from collections.abc import Sequence
+from functools import cache
 from html import escape
+from importlib import resources
+from string import Template
 
-_STYLE = """
-:root {
-  color-scheme: light dark;
-  --ink: #1f2328; --soft: #59636e; --paper: #ffffff; --card: #f6f8fa; --line: #d1d9e0;
-}
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6eaef; --soft: #9aa4af; --paper: #0e1013; --card: #16191d; --line: #30363d; }
-}
-* { box-sizing: border-box; }
-body {
-  margin: 0; background: var(--paper); color: var(--ink); -webkit-text-size-adjust: 100%;
-  font: 17px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
-}
-main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
-h1 { font-size: clamp(1.6rem, 5vw, 2.3rem); line-height: 1.15; margin: 0 0 .75rem; }
-h2 { font-size: 1.05rem; margin: 0; color: var(--soft); font-weight: 600; }
-p { margin: .6rem 0; }
-.lead { color: var(--soft); max-width: 46rem; }
-.card {
-  background: var(--card); border: 1px solid var(--line); border-radius: 12px;
-  padding: 1.25rem; margin: 1.25rem 0; break-inside: avoid;
-}
-.split {
-  display: grid; grid-template-columns: minmax(0, 5fr) minmax(0, 6fr); gap: 1.5rem; align-items: center;
-}
-.answer {
-  font-size: clamp(1.25rem, 4vw, 1.6rem); line-height: 1.2; font-weight: 700; margin: .35rem 0 .6rem;
-}
-img { display: block; width: 100%; height: auto; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .5rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
-th { font-size: .85rem; color: var(--soft); font-weight: 600; vertical-align: bottom; }
-th:first-child, td:first-child { text-align: left; min-width: 6.5rem; padding-left: 0; }
-tr:last-child td { border-bottom: 0; }
-small { color: var(--soft); display: block; line-height: 1.35; }
-pre {
-  overflow-x: auto; margin: .75rem 0 0;
-  font: .85rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
-}
-footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
-@media (max-width: 46rem) {
-  main { padding-top: 1.5rem; }
-  .card { padding: 1rem; }
-  .split { grid-template-columns: minmax(0, 1fr); gap: .75rem; }
-  th, td { padding: .45rem .3rem; font-size: .82rem; }
-}
-"""
+
+@cache
+def asset(name: str) -> str:
+    """The text of a file in `assets`."""
+    return resources.files("performative.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def filled(name: str, **holes: str) -> str:
+    """A file in `assets` whose $names are filled in, with HTML as it is."""
+    return Template(asset(name)).substitute(holes)
 
 
 def document(title: str, body: str, *, head: str = "", scripts: str = "") -> bytes:
     """A whole page around a body. `head` and `scripts` are HTML for the end of the head and of the body."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n{head}</head>\n"
-        f"<body>\n<main>\n{body}\n</main>{scripts}\n</body>\n</html>\n"
-    ).encode()
+    holes = {"title": escape(title), "style": asset("page.css"), "head": head, "body": body, "scripts": scripts}
+    return filled("document.html", **holes).encode()
 
 
 def picture(light: bytes, dark: bytes, description: str) -> str:

@@ -6,35 +6,26 @@ from html import escape
 from typing import Any
 
 from performative.plotting import COLORS
-from performative.report.curves import View, packed
-from performative.report.filters import FILTERS
-from performative.report.html import document
-from performative.report.script import PLOTS
-from performative.report.style import STYLE
+from performative.report.curves import packed
+from performative.report.figure import View
+from performative.report.html import asset, document, filled
 from performative.report.theme import shade
-
-# The browser itself refuses any request, whatever a part of the page might try.
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "base-uri 'none'; form-action 'none'"
-)
-_SCRIPT = f'(() => {{\n"use strict";\n{PLOTS}{FILTERS}}})();\n'
 
 
 class Plots:
     """The plots of one page: `add` keeps the numbers and returns the place that the script fills."""
 
     def __init__(self) -> None:
-        self.views: list[list[View]] = []
+        self.views: list[list[dict[str, Any]]] = []
 
     def add(
         self, views: Sequence[View], description: str, *, board: bool = False, pick: str = "Show", caption: str = ""
     ) -> str:
         """A figure with the views to choose from. `board`: its series follow the filters of a sweep."""
-        views = [one for one in views if one["series"]]
-        if not views:
+        shown = [one.to_dict() for one in views if one.series]
+        if not shown:
             return ""
-        self.views.append(list(views))
+        self.views.append(shown)
         under = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         return (
             f'<figure class="plot" data-plot="{len(self.views) - 1}" data-pick="{escape(pick, quote=True)}"'
@@ -56,19 +47,16 @@ def page(title: str, lead: str, body: str, plots: Plots, footer: str = "") -> by
     """The whole file. `lead` and `footer` are text, `body` is HTML."""
     from plotly.offline import get_plotlyjs
 
-    top = (
-        f'<header class="top"><h1>{escape(title)}</h1>'
-        '<button type="button" id="theme" aria-label="Switch between light and dark">Dark</button>'
-        f'<p class="lead">{escape(lead)}</p></header>\n'
-        "<noscript><p>The plots need JavaScript; all tables are here without it.</p></noscript>\n"
-    )
+    top = filled("top.html", title=escape(title), lead=escape(lead))
+    # Both files share one scope, which is theirs alone.
+    script = f'(() => {{\n"use strict";\n{asset("plots.js")}{asset("filters.js")}}})();\n'
     plotly = _UPLOAD.sub('""', get_plotlyjs())
     scripts = (
         f'\n<script type="application/json" id="data">{packed(plots.data())}</script>'
-        f'\n<script id="plotly">{plotly}</script>\n<script>{_SCRIPT}</script>'
+        f'\n<script id="plotly">{plotly}</script>\n<script>{script}</script>'
     )
     end = f"\n<footer>{escape(footer)}</footer>" if footer else ""
-    head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<style>{STYLE}</style>'
+    head = filled("head.html", style=asset("interactive.css"))
     return document(title, top + body + end, head=head, scripts=scripts)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from performative.report.curves import MOST_POINTS, Series, View, curve, digits, view
+from performative.report.curves import MOST_POINTS, curve, digits
+from performative.report.figure import Mark, Series, View
 
 # Read as files: the package of experiments lies above this one.
 EXPERIMENTS = Path(__file__).parent.parent / "papers"
@@ -102,7 +103,7 @@ def read_arrays(file: Path) -> dict[str, Any]:
 def _view(panel: dict[str, Any], array: Any, numbers: dict[str, Any], most: int) -> View:
     y, log = str(panel.get("y", panel["data"])), str(panel.get("log", ""))
     levels = [(str(name), _number(numbers, name)) for name in panel.get("marks", [])]
-    marks = [{"name": name.replace("_", " "), "value": level} for name, level in levels if level is not None]
+    marks = [Mark(name.replace("_", " "), level) for name, level in levels if level is not None]
     if "series" not in array.dims:
         array = array.expand_dims(series=[panel["data"]])
     if "repeat" not in array.dims:
@@ -119,23 +120,23 @@ def _view(panel: dict[str, Any], array: Any, numbers: dict[str, Any], most: int)
     across = others[0]
     x = array[across].values if across in array.coords else np.arange(array.sizes[across])
     values = np.asarray(array.values, np.float64).reshape(len(names), array.sizes["repeat"], len(x))
-    kind = "points" if panel.get("kind") == "points" else "lines"
     series = [curve(name, x, values[i], most, joined=True) for i, name in enumerate(names)]
     label = str(panel.get("title", y))
-    return view(label, str(panel.get("x", across)), y, series, kind=kind, log=log, marks=marks)
+    points = panel.get("kind") == "points"
+    along = str(panel.get("x", across))
+    return View(label, along, y, series, kind="points" if points else "lines", log=log, marks=marks)
 
 
-def _bars(names: list[str], values: Any, y: str, log: str, marks: list[dict[str, Any]]) -> View:
+def _bars(names: list[str], values: Any, y: str, log: str, marks: list[Mark]) -> View:
     values = np.asarray(values, np.float64)
     with_any = [i for i in range(len(names)) if np.any(np.isfinite(values[i]))]
     kept = [values[i][np.isfinite(values[i])] for i in with_any]
-    bars: Series = {"name": y, "y": digits(float(v.mean()) for v in kept), "at": list(range(len(kept)))}
-    bars["colors"] = [i % 7 for i in range(len(kept))]
-    if values.shape[1] > 1:
-        low, high = (digits(float(np.quantile(v, q)) for v in kept) for q in (0.1, 0.9))
-        bars |= {"low": low, "high": high}
+    low, high = (digits(float(np.quantile(v, q)) for v in kept) for q in (0.1, 0.9))
+    ends: dict[str, Any] = {"low": low, "high": high} if values.shape[1] > 1 else {}
+    at, y_values = list(range(len(kept))), digits(float(v.mean()) for v in kept)
+    bars = Series(y, y_values, at=at, colors=[i % 7 for i in at], **ends)
     rows = [names[i] for i in with_any]
-    return view(y, "", y, [bars] if kept else [], kind="bars", log=log, rows=rows, marks=marks)
+    return View(y, "", y, [bars] if kept else [], kind="bars", log=log, rows=rows, marks=marks)
 
 
 def _number(numbers: dict[str, Any], name: str) -> float | None:

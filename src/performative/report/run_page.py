@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from performative.history import History
-from performative.report.curves import MOST_POINTS, Series, View, curve, digits, kept, thinning, view, with_costs
+from performative.report.curves import MOST_POINTS, curve, digits, kept, thinning, with_costs
+from performative.report.figure import Series, View
 from performative.report.html import table
 from performative.report.interactive import Plots, card, details, facts, number, page
 from performative.report.quantities import costs, groups, is_total, label, recorded, wants_log
@@ -26,7 +27,7 @@ def run_page(history: History, title: str | None = None) -> bytes:
     shown = []
     for head, names in groups(found, history).items():
         views = [
-            view(
+            View(
                 label(one, history), "round", label(one, history), [_curve(name, one, found, spent, history)],
                 log="y" if wants_log(one, found[one][1], history) else "",
             )
@@ -115,13 +116,13 @@ def _model(history: History) -> list[View]:
         flat[name] = np.asarray(leaf, np.float64).reshape(*leaf.shape[:2], -1)
     if sum(values.shape[2] for values in flat.values()) > _MOST_PARAMETERS:
         norm = np.sqrt(sum((values**2).sum(axis=2) for values in flat.values()))
-        return [view("norm", "round", "norm of theta", [curve("norm of theta", history.rounds, norm)])]
+        return [View("norm", "round", "norm of theta", [curve("norm of theta", history.rounds, norm)])]
     series = [
         curve(name if values.shape[2] == 1 else f"{name}[{k}]", history.rounds, values[:, :, k])
         for name, values in flat.items()
         for k in range(values.shape[2])
     ]
-    return [view("parameters", "round", "theta", series)]
+    return [View("parameters", "round", "theta", series)]
 
 
 def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) -> str:
@@ -148,13 +149,12 @@ def _who(history: History, plots: Plots) -> str:
     order = np.arange(len(weights)) if len(weights) <= MOST_POINTS else np.argsort(-weights, kind="stable")
     at = order[kept(len(order))]
     x = digits(at) if len(weights) <= MOST_POINTS else digits(kept(len(order)))
-    real = {"name": "weight it really had", "x": x, "y": digits(shares[:, at].mean(axis=0))}
-    if len(shares) > 1:
-        low, high = np.quantile(shares[:, at], (0.1, 0.9), axis=0)
-        real |= {"low": digits(low), "high": digits(high)}
-    meant = {"name": "weight in the objective", "x": x, "y": digits(weights[at]), "symbol": 1}
+    low, high = np.quantile(shares[:, at], (0.1, 0.9), axis=0)
+    ends: dict[str, Any] = {"low": digits(low), "high": digits(high)} if len(shares) > 1 else {}
+    real = Series("weight it really had", digits(shares[:, at].mean(axis=0)), x, **ends)
+    meant = Series("weight in the objective", digits(weights[at]), x, symbol=1)
     by = "client" if len(weights) <= MOST_POINTS else f"clients, heaviest first ({len(at)} of {len(weights):,} drawn)"
-    views = [view("clients", by, "mean weight in a round", [real, meant], kind="points", linear=True)]
+    views = [View("clients", by, "mean weight in a round", [real, meant], kind="points", linear=True)]
     gap = float(np.abs(shares.mean(axis=0) - weights).max())
     said = f"<p>Largest gap between the two, mean over repeats: {number(gap)}.</p>"
     return card(head, said, plots.add(views, "Weight of each client, meant and real"))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from performative._base.describe import describe
-from performative.report.curves import MOST_POINTS, Series, View, curve, digits, thinning, view, with_costs
+from performative.report.curves import MOST_POINTS, curve, digits, thinning, with_costs
+from performative.report.figure import Series, View
 from performative.report.interactive import Plots, card, facts, number, page, sortable
 from performative.report.quantities import SCORES, costs, is_total, label, recorded, wants_log
 from performative.sweep import Sweep
@@ -104,10 +105,10 @@ def _curves(sweep: Sweep, found: list[dict[str, tuple[np.ndarray, np.ndarray]]],
     series = []
     for i, each in enumerate(found):
         if name in each:
-            line = curve(_name(sweep.settings[i]), *each[name], most, **_looks(sweep, i)) | {"key": str(i)}
+            line = curve(_name(sweep.settings[i]), *each[name], most, key=str(i), **_looks(sweep, i))
             series.append(line if _total(sweep, name, found) else with_costs(line, costs(each)))
     log = all(wants_log(name, each[name][1], sweep.histories[0]) for each in found if name in each)
-    return view(
+    return View(
         label(name, sweep.histories[0]), "round", label(name, sweep.histories[0]), series, log="y" if log else ""
     )
 
@@ -168,18 +169,16 @@ def _against(sweep: Sweep, metric: str) -> list[View]:
         series: list[Series] = []
         for others, entries in lines.items():
             entries.sort(key=lambda entry: entry[0])
-            one: Series = {"name": others, "x": digits(x for x, _ in entries), "joined": True}
-            one["y"] = digits(float(ends.mean()) for _, ends in entries)
-            if sweep.histories[0].repeats > 1:
-                low, high = (digits(float(np.quantile(e, q)) for _, e in entries) for q in (0.1, 0.9))
-                one |= {"low": low, "high": high}
-            series.append(one)
+            low, high = (digits(float(np.quantile(e, q)) for _, e in entries) for q in (0.1, 0.9))
+            band: dict[str, Any] = {"low": low, "high": high} if sweep.histories[0].repeats > 1 else {}
+            y = digits(float(ends.mean()) for _, ends in entries)
+            series.append(Series(others, y, digits(x for x, _ in entries), joined=True, **band))
         ends_all = [e for entries in lines.values() for _, e in entries]
         positive = bool(ends_all) and min(float(e.min()) for e in ends_all) > 0
         wide = positive and wants_log(metric, np.concatenate(ends_all)[None, :])
         spread = min(values) > 0 and max(values) >= 8 * min(values)
         log = ("y" if wide else "") + ("x" if spread else "")
-        made.append(view(name, name, f"final {label(metric, sweep.histories[0])}", series, kind="points", log=log))
+        made.append(View(name, name, f"final {label(metric, sweep.histories[0])}", series, kind="points", log=log))
     return made
 
 

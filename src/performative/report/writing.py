@@ -1,8 +1,7 @@
 """`write`: one interactive HTML file of a run, a sweep, an audit, or a folder of results."""
 
+import functools
 import os
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +26,33 @@ def write(thing: Any, path: str | os.PathLike[str], title: str | None = None) ->
     return target
 
 
+@functools.singledispatch
 def make(thing: Any, title: str | None = None) -> bytes:
-    """The page that `write` writes."""
-    if isinstance(thing, History):
-        from performative.report.run_page import run_page
-
-        return run_page(thing, title)
-    if isinstance(thing, Sweep):
-        from performative.report.sweep_page import sweep_page
-
-        return sweep_page(thing, title)
-    if isinstance(thing, (str, os.PathLike)):
-        return _from_disk(Path(thing), title)
-    # Audits lie above this package, which therefore must not import them; but where there is a report, its module is.
-    above = sys.modules.get("performative.audit.report")
-    if above is not None and isinstance(thing, above.AuditReport):
-        made: bytes = import_module("performative.audit.page").interactive_page(thing, title)
-        return made
+    """The page that `write` writes. Packages above register theirs: `make.register(AuditReport, ...)`."""
     raise TypeError(
         "report.write takes a History, a Sweep, an AuditReport, or the path of a .nc history or of a folder of "
         f"results; got {type(thing).__name__}."
     )
+
+
+@make.register
+def _(thing: History, title: str | None = None) -> bytes:
+    from performative.report.run_page import run_page
+
+    return run_page(thing, title)
+
+
+@make.register
+def _(thing: Sweep, title: str | None = None) -> bytes:
+    from performative.report.sweep_page import sweep_page
+
+    return sweep_page(thing, title)
+
+
+@make.register(str)
+@make.register(os.PathLike)
+def _(thing: str | os.PathLike[str], title: str | None = None) -> bytes:
+    return _from_disk(Path(thing), title)
 
 
 def _from_disk(place: Path, title: str | None) -> bytes:

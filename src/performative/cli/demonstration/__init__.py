@@ -10,8 +10,11 @@ __all__ = ["Outcome", "run_demo", "write_demo"]
 
 def write_demo(outcome: Outcome, folder: Path) -> dict[str, Path]:
     """demo.png and demo.html; each appears whole or not at all."""
-    from performative.cli.demonstration.figures import overview
+    from performative.cli.demonstration.figures import pictures
     from performative.cli.demonstration.page import page
+    from performative.cli.demonstration.words import QUESTIONS
     from performative.report import write_files
+    from performative.report.drawing import png
 
-    return write_files(folder, {"PNG": ("demo.png", overview(outcome)), "HTML": ("demo.html", page(outcome))})
+    overview = png(pictures(outcome), QUESTIONS)
+    return write_files(folder, {"PNG": ("demo.png", overview), "HTML": ("demo.html", page(outcome))})

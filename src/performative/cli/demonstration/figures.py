@@ -1,97 +1,58 @@
-"""The demo's three panels, in one picture or one by one, for light and for dark paper."""
-
-from collections.abc import Callable
-from typing import Any
+"""The demo's three pictures: what each shows."""
 
 import numpy as np
 
 from performative.cli.demonstration.outcome import Outcome
-from performative.cli.demonstration.words import QUESTIONS
-from performative.plotting import COLORS, plot_history
-from performative.report.theme import saved, shade, theme
-
-_BLUE, _ORANGE, _GREEN, _PURPLE = COLORS[:4]
+from performative.report.curves import curve, digits
+from performative.report.figure import Mark, Series, View
 
 
-def overview(outcome: Outcome) -> bytes:
-    """All three panels side by side, as PNG."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(theme()):
-        figure = Figure(figsize=(13.0, 4.2), layout="constrained", dpi=150)
-        for ax, draw in zip(figure.subplots(1, 3), PANELS, strict=True):
-            draw(ax, outcome, shade(False))
-        for ax, question in zip(figure.axes, QUESTIONS, strict=True):
-            ax.set_title(question, loc="left", fontweight="bold", fontsize=11)
-        return saved(figure, "png")
+def pictures(outcome: Outcome) -> tuple[View, View, View]:
+    """Scores before and after, distances by round, accuracy once deployed."""
+    return _scores(outcome), _distances(outcome), _cost(outcome)
 
 
-def panels(outcome: Outcome, dark: bool) -> list[bytes]:
-    """Each panel on its own, as SVG."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    made = []
-    with matplotlib.rc_context(theme(dark)):
-        for draw in PANELS:
-            figure = Figure(figsize=(4.7, 3.2), layout="constrained", facecolor="none")
-            draw(figure.subplots(), outcome, shade(dark))
-            made.append(saved(figure, "svg"))
-    return made
-
-
-def _draw_scores(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:
-    before, after = outcome.scores
-    low, high = np.quantile(np.concatenate([before, after]), (0.001, 0.999))
+def _scores(outcome: Outcome) -> View:
+    low, high = np.quantile(np.concatenate(outcome.scores), (0.001, 0.999))
     edges = np.linspace(low, high, 45)
-    for values, color, label in ((before, _BLUE, "before deployment"), (after, _ORANGE, "after deployment")):
-        ax.hist(values, edges, color=shade(color), alpha=0.3, density=True)
-        ax.hist(values, edges, color=shade(color), histtype="step", linewidth=1.6, density=True, label=label)
-    ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=1.0, linestyle="--")
-    ax.annotate(
-        "refused →",
-        (0.0, 1.0),
-        xytext=(5, -4),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        va="top",
+    series = []
+    for values, name in zip(outcome.scores, ("before deployment", "after deployment"), strict=True):
+        share = 100 * np.histogram(values, edges)[0] / len(values)
+        steps = np.concatenate([[0.0], np.repeat(share, 2), [0.0]])
+        series.append(Series(name, digits(steps), digits(np.repeat(edges, 2)), filled=True))
+    return View(
+        "scores", "score by the static model (log-odds of default)", "applicants (%)", series,
+        marks=[Mark("refused →", 0.0, upright=True)],
+        description="Histograms of the static model's scores before and after deployment, which moves them left.",
+    )  # fmt: skip
+
+
+def _distances(outcome: Outcome) -> View:
+    names = {"fedavg": "static (FedAvg)", "p_fedavg": "retrained (P-FedAvg)"}
+    series = [
+        curve(name, outcome.histories[kind].rounds, outcome.histories[kind]["distance_to_stable"])
+        for kind, name in names.items()
+    ]
+    return View(
+        "distances", f"round (line: mean of {outcome.numbers['seeds']} seeds, band: middle 80 %)",
+        "distance to the exact stable point", series, log="y",
+        description="Distance to the exact stable point by round: the static learner stays away, P-FedAvg comes close.",
+    )  # fmt: skip
+
+
+def _cost(outcome: Outcome) -> View:
+    models, at = outcome.models, list(range(len(outcome.models)))
+    expected, deployed = (
+        digits(100 * getattr(model, f"{when}_accuracy") for model in models) for when in ("expected", "deployed")
     )
-    ax.set_xlabel("score by the static model (log-odds of default)")
-    ax.set_ylabel("share of applicants")
-    ax.set_yticks([])
-    ax.legend(loc="upper left")
-
-
-def _draw_distances(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:
-    ax.set_prop_cycle(color=[shade(_BLUE), shade(_ORANGE)])
-    plot_history(outcome.histories["fedavg"], "distance_to_stable", ax, "static (FedAvg)")
-    plot_history(outcome.histories["p_fedavg"], "distance_to_stable", ax, "retrained (P-FedAvg)")
-    ax.set_ylabel("distance to the exact stable point")
-    ax.set_xlabel(f"round (line: mean of {outcome.numbers['seeds']} seeds, band: middle 80 %)")
-    ax.legend(loc="center right")
-
-
-def _draw_cost(ax: Any, outcome: Outcome, shade: Callable[[str], str]) -> None:
-    colors = (_BLUE, _ORANGE, _GREEN, _PURPLE)
-    for row, (model, color) in enumerate(zip(outcome.models, colors, strict=True)):
-        here = shade(color)
-        expected, deployed = 100 * model.expected_accuracy, 100 * model.deployed_accuracy
-        if abs(expected - deployed) > 0.05:
-            arrow = {"arrowstyle": "-|>", "color": here, "linewidth": 1.6, "shrinkA": 5, "shrinkB": 5}
-            ax.annotate("", (deployed, row), (expected, row), arrowprops=arrow)
-            ax.plot(expected, row, "o", markersize=9, markerfacecolor="none", color=here)
-            ax.annotate("expected", (expected, row), xytext=(0, 9), textcoords="offset points", ha="center")
-        if model.accuracy_range is not None:
-            low, high = (100 * value for value in model.accuracy_range)
-            ax.plot([low, high], [row, row], color=here, linewidth=5, alpha=0.35, solid_capstyle="round")
-        ax.plot(deployed, row, "o", markersize=9, color=here)
-        ax.annotate(f"{deployed:.1f} %", (deployed, row), xytext=(0, 9), textcoords="offset points", ha="center")
-    ax.set_yticks(range(len(outcome.models)), [model.name.replace(" (", "\n(") for model in outcome.models])
-    ax.set_ylim(len(outcome.models) - 0.5, -0.6)
-    ax.margins(x=0.16)
-    ax.grid(axis="y", visible=False)
-    ax.set_xlabel("accuracy once deployed (%)")
-
-
-PANELS = (_draw_scores, _draw_distances, _draw_cost)
+    spans = [model.accuracy_range or (model.deployed_accuracy,) * 2 for model in models]
+    low, high = (digits(100 * span[end] for span in spans) for end in (0, 1))
+    labels = [f"{value:.1f} %" for value in deployed]
+    series = [
+        Series("expected", expected, at=at, colors=at, open=[True] * len(at), size=15),
+        Series("once deployed", deployed, at=at, colors=at, low=low, high=high, thick=5, labels=labels, size=15),
+    ]
+    return View(
+        "cost", "", "accuracy (%)", series, kind="rows", rows=[model.name.replace(" (", "\n(") for model in models],
+        description="Accuracy once deployed of the static model, P-FedAvg, the stable point and the optimal point.",
+    )  # fmt: skip

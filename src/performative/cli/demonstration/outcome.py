@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from performative.findings import Finding
 from performative.history import History
 
 
@@ -38,3 +39,35 @@ class Outcome:
     scores: tuple[np.ndarray, np.ndarray]
     histories: dict[str, History]
     numbers: dict[str, Any]
+
+    @property
+    def findings(self) -> tuple[Finding, Finding, Finding]:
+        """Does deployment change the data, does retraining settle, what does ignoring it cost?"""
+        n, (static, learnt, stable, optimal) = self.numbers, self.models
+        changes, attracts = n["decisions_changed"] > 0.01, n["contraction"] < 1
+        covered = 1 - n["distance_end"] / n["distance_start"]
+        change = {
+            "changes": changes,
+            "decisions_changed": n["decisions_changed"],
+            "feature_shift": n["feature_shift"],
+            "expected": static.expected_accuracy,
+            "deployed": static.deployed_accuracy,
+        }
+        settle = {
+            "settles": attracts and covered > 0.5,
+            "covered": covered,
+            **{name: n[name] for name in ("distance_start", "distance_end", "static_distance", "seeds", "contraction")},
+            "retrainings": len(n["retraining"]) - 1,
+            "left": n["retraining"][-1],
+        }
+        cost = {
+            "lost": static.expected_accuracy - static.deployed_accuracy,
+            "gained": learnt.deployed_accuracy - static.deployed_accuracy,
+            "further": optimal.deployed_accuracy - stable.deployed_accuracy,
+            "risks": [model.deployed_risk for model in (static, stable, optimal)],
+        }
+        return (
+            Finding("answer.change", "warning" if changes else "info", change),
+            Finding("answer.settle", "info" if attracts else "warning", settle),
+            Finding("answer.cost", "info", cost),
+        )

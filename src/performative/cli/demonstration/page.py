@@ -2,9 +2,10 @@
 
 from html import escape
 
-from performative.cli.demonstration.figures import panels
+from performative.cli.demonstration.figures import pictures
 from performative.cli.demonstration.outcome import Outcome
 from performative.cli.demonstration.words import answers, model_cells
+from performative.report.drawing import svg
 from performative.report.html import document, picture, table
 
 _TITLE = "When deploying the model changes the data"
@@ -12,11 +13,6 @@ _LEAD = (
     "Ten banks learn one model of who will default, without sharing their files. Applicants see the scores "
     "and answer: they change what they can (card utilization, debt ratio, open lines, new enquiries), at "
     "some banks hardly, at others a lot. The applicants are made up; everything else is computed."
-)
-_DESCRIPTIONS = (
-    "Histograms of the static model's scores before and after deployment, which moves them to the left.",
-    "Distance to the exact stable point by round: the static learner stays away, P-FedAvg comes close.",
-    "Accuracy once deployed of the static model, P-FedAvg, the stable point and the optimal point.",
 )
 _NEXT = """import pandas as pd, performative as pf
 
@@ -28,11 +24,10 @@ history.plot("performative_risk").figure.savefig("risk.png")"""
 
 def page(outcome: Outcome) -> bytes:
     """Three questions with their answers and pictures, the models side by side, and how it was made."""
-    pictures = zip(panels(outcome, dark=False), panels(outcome, dark=True), _DESCRIPTIONS, strict=True)
     cards = "\n".join(
         f'<section class="card split"><div><h2>{escape(question)}</h2><p class="answer">{escape(answer)}</p>'
-        f"<p>{escape(reason)}</p></div>\n{picture(*drawn)}</section>"
-        for (question, answer, reason), drawn in zip(answers(outcome), pictures, strict=True)
+        f"<p>{escape(reason)}</p></div>\n{picture(svg(one), svg(one, dark=True), one.description)}</section>"
+        for (question, answer, reason), one in zip(answers(outcome), pictures(outcome), strict=True)
     )
     rows: list[list[tuple[str, str] | str]] = []
     for model in outcome.models:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from performative.cli.demonstration.outcome import Model, Outcome
+from performative.findings import Words
 
 QUESTIONS = (
     "Does deployment change my data?",
@@ -13,49 +14,52 @@ QUESTIONS = (
 
 def answers(outcome: Outcome) -> list[tuple[str, str, str]]:
     """(question, the answer in a few words, why) for each of the three questions."""
-    said = [_does_it_change(outcome), _does_it_settle(outcome), _what_does_it_cost(outcome)]
     # No line break between a number and its sign.
-    words = [[text.replace(" %", "\u00a0%") for text in pair] for pair in said]
-    return [(question, short, why) for question, (short, why) in zip(QUESTIONS, words, strict=True)]
+    said = [[words.say(one).replace(" %", "\u00a0%") for words in (SHORT, WORDS)] for one in outcome.findings]
+    return [(question, short, why) for question, (short, why) in zip(QUESTIONS, said, strict=True)]
 
 
-def _does_it_change(outcome: Outcome) -> tuple[str, str]:
-    n, static = outcome.numbers, outcome.models[0]
-    flipped = f"{100 * n['decisions_changed']:.0f} %"
-    short = f"Yes: {flipped} of decisions flip" if n["decisions_changed"] > 0.01 else "Hardly"
-    expected, deployed = (f"{100 * a:.1f} %" for a in (static.expected_accuracy, static.deployed_accuracy))
-    return short, (
+def _change(feature_shift: float, decisions_changed: float, expected: float, deployed: float, **_: Any) -> str:
+    return (
         "Once the static model is in use, applicants move the features that they can change by "
-        f"{n['feature_shift']:.2f} standard deviations on average. The model then decides differently on "
-        f"{flipped} of the same people, and its accuracy is {deployed} instead of the expected {expected}."
+        f"{feature_shift:.2f} standard deviations on average. The model then decides differently on "
+        f"{100 * decisions_changed:.0f} % of the same people, and its accuracy is {100 * deployed:.1f} % instead of "
+        f"the expected {100 * expected:.1f} %."
     )
 
 
-def _does_it_settle(outcome: Outcome) -> tuple[str, str]:
-    n = outcome.numbers
-    covered = 100 * (1 - n["distance_end"] / n["distance_start"])
-    attracted, gaps = n["contraction"] < 1, n["retraining"]
-    short = f"Yes: {covered:.0f} % of the way" if attracted and covered > 50 else "No"
-    return short, (
-        f"P-FedAvg starts {n['distance_start']:.2f} away from the exact stable point and ends "
-        f"{n['distance_end']:.3f} away (mean over {n['seeds']} seeds); the static model stays "
-        f"{n['static_distance']:.2f} away. {len(gaps) - 1} exact retrainings in a row end {gaps[-1]:.3f} away; near "
-        f"the stable point each leaves {100 * n['contraction']:.0f} % of the gap: "
-        + ("below 100 %, so it settles." if attracted else "100 % or more, so it does not.")
+def _settle(
+    distance_start: float, distance_end: float, static_distance: float, seeds: int, retrainings: int, left: float,
+    contraction: float, **_: Any,
+) -> str:  # fmt: skip
+    return (
+        f"P-FedAvg starts {distance_start:.2f} away from the exact stable point and ends {distance_end:.3f} away (mean "
+        f"over {seeds} seeds); the static model stays {static_distance:.2f} away. {retrainings} exact retrainings in a "
+        f"row end {left:.3f} away; near the stable point each leaves {100 * contraction:.0f} % of the gap: "
+        + ("below 100 %, so it settles." if contraction < 1 else "100 % or more, so it does not.")
     )
 
 
-def _what_does_it_cost(outcome: Outcome) -> tuple[str, str]:
-    static, learnt, stable, optimal = outcome.models
-    lost = 100 * (static.expected_accuracy - static.deployed_accuracy)
-    gained = 100 * (learnt.deployed_accuracy - static.deployed_accuracy)
-    further = 100 * (optimal.deployed_accuracy - stable.deployed_accuracy)
-    return f"{gained:.1f} points of accuracy", (
-        f"Deployed, the static model is {lost:.1f} points less accurate than expected. Retraining as the "
-        f"data move (P-FedAvg) wins back {gained:.1f} points; foreseeing the answer (the optimal point) is "
-        f"worth {further:.1f} more. Risk once deployed: {static.deployed_risk:.3f} static, "
-        f"{stable.deployed_risk:.3f} stable, {optimal.deployed_risk:.3f} optimal."
+def _cost(lost: float, gained: float, further: float, risks: list[float]) -> str:
+    static, stable, optimal = risks
+    return (
+        f"Deployed, the static model is {100 * lost:.1f} points less accurate than expected. Retraining as the "
+        f"data move (P-FedAvg) wins back {100 * gained:.1f} points; foreseeing the answer (the optimal point) is "
+        f"worth {100 * further:.1f} more. Risk once deployed: {static:.3f} static, {stable:.3f} stable, "
+        f"{optimal:.3f} optimal."
     )
+
+
+WORDS = Words({"answer.change": _change, "answer.settle": _settle, "answer.cost": _cost})
+SHORT = Words(
+    {
+        "answer.change": lambda changes, decisions_changed, **_: (
+            f"Yes: {100 * decisions_changed:.0f} % of decisions flip" if changes else "Hardly"
+        ),
+        "answer.settle": lambda settles, covered, **_: f"Yes: {100 * covered:.0f} % of the way" if settles else "No",
+        "answer.cost": lambda gained, **_: f"{100 * gained:.1f} points of accuracy",
+    }
+)
 
 
 def model_cells(model: Model) -> list[str]:

@@ -1,9 +1,3 @@
-"""The first part of the pages' script: plots that are drawn when they come into view, with their controls.
-
-All text enters the page as text (textContent), or escaped where Plotly would read tags in it.
-"""
-
-PLOTS = r"""
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const root = document.documentElement;
@@ -209,7 +203,8 @@ function picture(plot) {
         return lines.join("<br>");
       });
       lines.push({ ...base, type: bar ? "bar" : "scatter", orientation: bar ? "h" : undefined, x: series.y, y: at,
-        mode: bar ? undefined : "markers", text: told, textposition: bar ? "none" : undefined,
+        mode: bar ? undefined : series.labels ? "markers+text" : "markers", text: told,
+        textposition: bar ? "none" : "top center", texttemplate: series.labels && series.labels.map(plain),
         hovertemplate: "%{text}<extra></extra>", error_x: errors(series, bar ? ink("--ink") : color, plot.log.y),
         marker: { color: series.colors ? series.colors.map(c => colors[c]) : color, size: series.size ?? 10,
           symbol: series.open ? series.open.map(o => o ? "circle-open" : "circle") : SYMBOLS[series.symbol ?? 0] },
@@ -239,6 +234,7 @@ function picture(plot) {
     }
     lines.push({ ...base, type: "scatter", mode: series.x.length < 3 || series.dotted ? "lines+markers" : "lines",
       x: xs, y: series.y, hovertemplate: template, marker: { color: color, size: 5 },
+      fill: series.filled ? "tozeroy" : undefined, fillcolor: faded(color, 0.3),
       line: { color: color, width: 2, dash: DASHES[series.dash] } });
   });
   const axis = {
@@ -311,4 +307,3 @@ const button = document.getElementById("theme");
 const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
 button.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; redraw(); });
 system.addEventListener("change", () => { if (!root.dataset.theme) redraw(); });
-"""

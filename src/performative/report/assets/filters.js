@@ -1,6 +1,3 @@
-"""The second part of the pages' script: tables that sort, and the filters of sweeps and galleries."""
-
-FILTERS = r"""
 // Tables that are sorted by their heads.
 for (const table of all("table[data-sort]")) {
   all("th button", table).forEach(head => head.addEventListener("click", () => {
@@ -95,4 +92,3 @@ if (search) {
 name();
 color(document);
 root.dataset.ready = "yes";
-"""

@@ -1,0 +1,116 @@
+"""The answer of an audit, in one record."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from performative.audit.advice import Advice
+from performative.audit.client_report import ClientReport, Pooled
+from performative.audit.groups import GroupReport
+from performative.audit.outliers import Drowned
+from performative.audit.prospect import Prospect
+from performative.audit.reading import Logs
+from performative.audit.words import WORDS
+from performative.findings import Finding, part, plain
+
+
+@dataclass(frozen=True, eq=False)
+class AuditReport:
+    """The answer of `audit_logs`.
+
+    logs:     what was read
+    clients:  a `ClientReport` each
+    pooled:   the test on the weighted mean over clients, None where there is one client or no two share deployments
+    p_value:  of no effect anywhere: twice the lesser of the pooled one and the smallest client's times their number
+    p_any_drift: the same were drift allowed to be as large as all that moved; see `Effect`
+    effect:   whether p_value is at most the level; None where nothing can be tested, or where nothing was found and the
+              label, or a client's, could not be tested; untested says why, "" where all was
+    prospect: where retraining leads; not computed where no effect was found
+    advice:   what to do next
+    groups:   rates by protected group, None where the logs say nothing of decisions or groups
+    drowned:  columns in which rows far out may hide a reaction
+    findings: all that is said of it, as data
+    """
+
+    logs: Logs
+    clients: tuple[ClientReport, ...]
+    drift: str
+    level: float
+    tolerance: float
+    seed: int
+    pooled: Pooled | None
+    p_value: float
+    p_any_drift: float
+    effect: bool | None
+    untested: str
+    prospect: Prospect
+    advice: Advice
+    groups: GroupReport | None
+    drowned: tuple[Drowned, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two."""
+        return WORDS.tell(part(self.findings, "verdict"))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must not be overlooked."""
+        return tuple(self.said("loud"))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was dropped or assumed."""
+        return tuple(self.said("note"))
+
+    @property
+    def hedged(self) -> bool:
+        """Whether an effect was found that drift alone, as large as all that moved, would explain too."""
+        return bool(self.effect) and self.p_any_drift > self.level
+
+    @property
+    def reacting(self) -> list[ClientReport]:
+        """Clients whose directions are worth telling."""
+        return [one for one in self.clients if one.reacts] if self.effect else []
+
+    def said(self, group: str) -> list[str]:
+        """Sentences of a group of findings, none of them twice."""
+        return list(dict.fromkeys(map(WORDS.say, part(self.findings, group))))
+
+    @property
+    def client_verdicts(self) -> dict[str, str]:
+        """Client -> do its data react, to what, and how sure is it?"""
+        told: dict[str, list[Finding]] = {one.name: [] for one in self.clients}
+        for one in part(self.findings, "client"):
+            told[one.data["client"]].append(one)
+        return {name: WORDS.tell(mine) for name, mine in told.items()}
+
+    def largest(self, most: int) -> tuple[ClientReport, ...]:
+        """The clients with the largest weights."""
+        return tuple(sorted(self.clients, key=lambda one: -one.weight)[:most])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for strict JSON: None for what is not a finite number."""
+        told = self.client_verdicts
+        out = {
+            "verdict": self.verdict,
+            "effect": self.effect,
+            "p_value": self.p_value,
+            "p_any_drift": self.p_any_drift,
+            "untested": self.untested or None,
+            "pooled": None if self.pooled is None else self.pooled.to_dict(),
+            "drift": self.drift,
+            "level": self.level,
+            "tolerance": self.tolerance,
+            "seed": self.seed,
+            "warnings": list(self.warnings),
+            "clients": {one.name: {"verdict": told[one.name], **one.to_dict()} for one in self.clients},
+            "outlook": self.prospect.to_dict(),
+            "advice": self.advice.to_dict(),
+            "groups": None if self.groups is None else self.groups.to_dict(),
+            "read": self.logs.to_dict(),
+            "notes": list(self.notes),
+            "findings": WORDS.to_json(self.findings),
+        }
+        made: dict[str, Any] = plain(out)
+        return made
