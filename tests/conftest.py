@@ -1,6 +1,7 @@
 """Every test runs with runtime type checks, strict dtype promotion and warnings as errors."""
 
 import contextlib
+import gc
 import importlib.util
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,12 @@ jax.config.update("jax_disable_most_optimizations", True)
 
 MAPS = Path("/proc/self/maps")
 ANSWERS = ("right", "does not know", "wrong")
+
+
+def pytest_collection_finish():
+    """What was imported stays: no need to look for garbage in it whenever a program is traced."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="module")

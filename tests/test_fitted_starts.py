@@ -69,7 +69,7 @@ def scores(made, theta):
 
 @pytest.mark.parametrize("standardize", [True, False, "robust"])
 @pytest.mark.filterwarnings("ignore:.*columns-not-scaled")
-@pytest.mark.parametrize("order", [FEATURES, ["cards", "age", "income"]])
+@pytest.mark.parametrize("order", [pytest.param(FEATURES, marks=pytest.mark.slow), ["cards", "age", "income"]])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.usefixtures("double_precision")
 def test_scores_are_the_models_own(name, order, standardize):

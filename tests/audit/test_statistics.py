@@ -13,6 +13,16 @@ from performative.audit.response import slopes
 LEVEL = 0.05
 
 
+def some_quick(first, second):
+    """Every pair; each value of either axis is in a quick one, and the other pairs are slow."""
+    n = min(len(first), len(second))
+    return [
+        pytest.param(one, other, marks=() if i % n == j % n else pytest.mark.slow)
+        for i, one in enumerate(first)
+        for j, other in enumerate(second)
+    ]
+
+
 def three_errors(rate, count):
     return 3 * np.sqrt(rate * (1 - rate) / count)
 
@@ -65,8 +75,7 @@ def test_a_single_log_gets_the_answer_of_its_batch():
 # False alarms: at most the level
 
 
-@pytest.mark.parametrize("training", worlds.TRAINING)
-@pytest.mark.parametrize("gap", [0.05, 1.0])
+@pytest.mark.parametrize(("training", "gap"), some_quick(worlds.TRAINING, (0.05, 1.0)))
 def test_no_alarm_without_effect(training, gap):
     for drift, fitted in (("none", "none"), ("linear", "linear")):
         world = worlds.make(
@@ -75,14 +84,17 @@ def test_no_alarm_without_effect(training, gap):
         assert alarms(world, fitted) <= LEVEL + three_errors(LEVEL, 2000)
 
 
-@pytest.mark.parametrize("training", worlds.TRAINING)
-@pytest.mark.parametrize(("drift", "size"), [("walk", 0.1), ("jump", 0.3)])
-def test_no_alarm_under_walks_and_jumps(training, drift, size):
+@pytest.mark.parametrize(("training", "drift"), some_quick(worlds.TRAINING, ("walk", "jump")))
+def test_no_alarm_under_walks_and_jumps(training, drift):
+    size = {"walk": 0.1, "jump": 0.3}[drift]
     world = worlds.make(4, T=16, response="none", drift=drift, drift_size=size, training=training)
     assert alarms(world, "walk") <= LEVEL + three_errors(LEVEL, 2000)
 
 
-@pytest.mark.parametrize("training", worlds.TRAINING)
+@pytest.mark.parametrize(
+    "training",
+    [pytest.param(t, marks=() if t in ("retrained", "damped") else pytest.mark.slow) for t in worlds.TRAINING],
+)
 def test_no_alarm_under_slow_waves(training):
     world = worlds.make(5, T=14, response="none", drift="wave", drift_size=0.3, training=training)
     assert alarms(world, "smooth") <= LEVEL + three_errors(LEVEL, 2000)
@@ -180,8 +192,7 @@ def covers(world, drift="linear", method="exact", draws=1000):
     return entries, np.mean((found.sensitivity_lower <= true) & (true <= found.sensitivity_upper))
 
 
-@pytest.mark.parametrize("response", worlds.MAPS)
-@pytest.mark.parametrize("training", worlds.TRAINING)
+@pytest.mark.parametrize(("response", "training"), some_quick(worlds.MAPS, worlds.TRAINING))
 def test_intervals_hold_the_truth(response, training):
     # Models that hardly leave the noise where a trend is fitted for nothing, and ones that do where there is a trend.
     gap, drift = (0.05, "none") if training in ("damped", "cumulative") else (0.8, "linear")

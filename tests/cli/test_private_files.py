@@ -61,17 +61,27 @@ def invoke(*words):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=["quadratic", "credit_default", "Database"])
-def test_each_can_be_written_in_a_file_and_runs(problem, tmp_path):
+def test_each_can_be_written_in_a_file(problem, tmp_path):
     file = write(tmp_path, problem)
     experiment = load_experiment(file)
     assert describe(experiment.problem) == describe(PROBLEMS[problem]())
     assert describe(experiment.algorithm) == describe(pf.p_fedavg(0.05, batch=pf.Poisson(0.3, 6)))
-    result = invoke("run", file, "--json")
+
+
+QUADRATIC, CREDIT, DATABASE = PROBLEMS
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [DATABASE, *(pytest.param(other, marks=pytest.mark.slow) for other in (QUADRATIC, CREDIT))],
+    ids=["Database", "quadratic", "credit_default"],
+)
+def test_each_runs(problem, tmp_path):
+    result = invoke("run", write(tmp_path, problem), "--json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["status"] == "completed"
 
 
-QUADRATIC, _, DATABASE = PROBLEMS
 MISTAKES = {
     "case": (QUADRATIC, '"quadratic"', '"quadratc"', "problem.case.name", "Did you mean 'quadratic'?"),
     "argument of a case": (QUADRATIC, "rows", "row", "problem.case", "Did you mean 'rows'?"),

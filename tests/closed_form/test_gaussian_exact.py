@@ -16,7 +16,7 @@ STABLE = WEIGHTS @ MEAN / (1 - WEIGHTS @ SENSITIVITY)
 @pytest.mark.parametrize(
     ("participation", "scheme", "k", "E", "n", "deploy"),
     [
-        (pf.Full(), "full", None, 5, 2, "step"),
+        pytest.param(pf.Full(), "full", None, 5, 2, "step", marks=pytest.mark.slow),
         pytest.param(pf.Full(), "full", None, 2, 1, "never", marks=pytest.mark.slow),
         pytest.param(pf.SchemeOne(3), "one", 3, 1, 2, "step", marks=pytest.mark.slow),
         pytest.param(pf.SchemeOne(3), "one", 3, 5, 1, "round", marks=pytest.mark.slow),

@@ -73,9 +73,9 @@ def test_the_stable_point_is_the_limit_of_best_responses():
     )
     stable = solve.stable_point(problem)
     for start in (-100.0, 7.0):
-        path = solve.repeated_risk_minimization(problem, start, 60)
+        path = solve.repeated_risk_minimization(problem, start, 40)
         np.testing.assert_allclose(path[-1], stable, rtol=1e-12)
-        small_steps = solve.repeated_gradient_descent(problem, start, 0.5, 150)
+        small_steps = solve.repeated_gradient_descent(problem, start, 0.5, 100)
         np.testing.assert_allclose(small_steps[-1], stable, rtol=1e-12)
     np.testing.assert_allclose(solve.repeated_risk_minimization(problem, stable, 1)[1], stable, rtol=1e-14)
     # ... while a leader who sees the reaction coming does better.

@@ -16,11 +16,15 @@ PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(5.0), 
 SOME = pf.p_fedavg(rate=0.1, local_steps=2, participation=pf.SchemeTwo(3))
 
 
-def run(executor, **options):
-    return pf.run(PROBLEM, SOME, 5, theta=1.0, dtype="float64", executor=executor, **options)
+def run(executor):
+    return pf.run(PROBLEM, SOME, 5, theta=1.0, dtype="float64", executor=executor, record=pf.Record(risks=False))
 
 
-@pytest.mark.parametrize("executor", [Dense(), Gather(), Loop(), Sharded()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "executor",
+    [pytest.param(Dense(), marks=pytest.mark.slow), Gather(), Loop(), pytest.param(Sharded(), marks=pytest.mark.slow)],
+    ids=lambda one: one.name,
+)
 def test_a_name_is_an_object(executor):
     by_name, by_object = run(executor.name), run(executor)
     np.testing.assert_array_equal(by_name.theta, by_object.theta)

@@ -60,6 +60,7 @@ def test_the_same_bits_as_in_memory_by_one_read_a_step(tmp_path, monkeypatch):
     assert_same(run(BYTES / 256, record=pf.Record(risks=2)), found)
 
 
+@pytest.mark.slow
 def test_the_same_bits_where_everyone_computes(tmp_path):
     assert_same(run(X, executor="dense"), run(on_disk(tmp_path, X), executor="dense"))
 

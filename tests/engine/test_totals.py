@@ -41,7 +41,7 @@ def test_rows_are_counted_one_by_one():
     np.testing.assert_allclose(share, [0.0, 1.0, 0.5, 0.0], rtol=1e-13)
 
 
-@pytest.mark.parametrize("executor", [None, "loop"])
+@pytest.mark.parametrize("executor", [None, pytest.param("loop", marks=pytest.mark.slow)])
 def test_time_and_samples_of_a_run_are_exact(executor):
     # 2^20 + 1 a round: a float32 that adds up rounds loses the ones from the 16th on.
     clock = pf.Clock(compute=2.0**20, communication=1.0)

@@ -38,9 +38,8 @@ def transport(made: Federation, folder: Any, wrap: Any = None) -> InProcess:
 
 def simulated(made: Federation, **options: Any) -> Any:
     """`pf.run` of the same."""
-    return pf.run(
-        made.problem, made.algorithm, rounds=made.rounds, seed=made.seed, dtype=made.dtype, theta=made.theta, **options
-    )
+    same = {"rounds": made.rounds, "seed": made.seed, "dtype": made.dtype, "theta": made.theta}
+    return pf.run(made.problem, made.algorithm, **same, record=pf.Record(risks=False), **options)
 
 
 class Killed(BaseException):

@@ -309,16 +309,13 @@ def test_sigkill_at_random_moments(tmp_path, survived):
     def start(place):
         return subprocess.Popen([sys.executable, "-c", PROGRAM, str(place), str(Path(__file__).parent)])
 
-    calm, wild, rng = tmp_path / "calm", tmp_path / "wild", np.random.default_rng(5)
-    began = time.monotonic()
+    calm, wild, rng, kills = tmp_path / "calm", tmp_path / "wild", np.random.default_rng(5), 0
     assert start(calm).wait(300) == 0
-    calm_took, kills = time.monotonic() - began, 0
     while kills < 10:
-        process = start(wild)
-        before = _round(wild)
-        while _round(wild) == before and process.poll() is None:
-            time.sleep(0.005)  # it is at work
-        time.sleep(rng.uniform(0, 0.05 * calm_took))
+        process, aim = start(wild), _round(wild) + rng.integers(1, 21)
+        while _round(wild) < aim and process.poll() is None:
+            time.sleep(0.001)  # it is at work
+        time.sleep(float(rng.uniform(0.0, 0.02)))
         if process.poll() is not None:
             break
         os.kill(process.pid, signal.SIGKILL)

@@ -169,12 +169,24 @@ class Withholding(LocalGrid):
     nodes_of: ClassVar[dict] = {}
 
 
-def test_a_node_that_withholds_its_answer_holds_up_nobody_else(tmp_path, registry):
-    warm = federation(rounds=1)
-    serve(warm, FlowerTransport(LocalGrid(lambda: warm, tmp_path / "warm"), registry), tmp_path / "warm" / "server")
-    made = federation(rounds=1, timeout=4.0)
+def test_a_node_that_withholds_its_answer_holds_up_nobody_else(tmp_path, registry, monkeypatch):
+    made = federation(rounds=1, timeout=60.0)
     grid = Withholding(lambda: made, tmp_path)
-    live = serve(made, FlowerTransport(grid, registry), tmp_path / "server")
+    carrier, heard = FlowerTransport(grid, registry), set()
+    receive = carrier.receive
+
+    def listen(seconds):
+        replies = receive(seconds)
+        heard.update(reply.client for reply in replies)
+        return replies
+
+    def hours():
+        """The time of the round is up as soon as all others were heard, and not before."""
+        return 3600.0 if len(heard) == 4 and grid.withheld else 0.0
+
+    monkeypatch.setattr(carrier, "receive", listen)
+    monkeypatch.setattr("performative.live.gathering.time", SimpleNamespace(monotonic=hours, sleep=time.sleep))
+    live = serve(made, carrier, tmp_path / "server")
     grid.release.set()
     assert live.status == "completed" and grid.withheld
     assert live["missing"][0, -1] == 1  # all others were heard

@@ -39,7 +39,7 @@ CLOSE = {
 
 @pytest.mark.parametrize(
     "name",
-    ["P-FedAvg, Scheme I", "DiceSGD", *(pytest.param(n, marks=pytest.mark.slow) for n in ("FedVARP", "SCAFFOLD"))],
+    [pytest.param(n, marks=() if n == "P-FedAvg, Scheme I" else pytest.mark.slow) for n in EXACT],
 )
 def test_same_bits(name, tmp_path):
     made = federation(gaussian(weights=UNEQUAL), EXACT[name])
@@ -66,20 +66,21 @@ def test_the_first_k_that_answer(tmp_path):
     def slow_unless(client, answer):
         def wait(request):
             if client not in (1, 3):
-                late.wait(30.0)
+                late.wait()
             return answer(request)
 
         return wait
 
     carrier = transport(made, tmp_path, slow_unless)
-    live = serve(made, carrier, tmp_path / "server")
-    late.set()
-    carrier.close()
+    try:
+        live = serve(made, carrier, tmp_path / "server")
+    finally:
+        late.set()
+        carrier.close()
     np.testing.assert_allclose(live.participation[0], [0, 0.5, 0, 0.5, 0])
     # The same as everyone taking part, with all the weight on these two.
     both = federation(gaussian(weights=[0, 0.5, 0, 0.5, 0]), pf.p_fedavg(**EIGHTH, deploy="round"))
     np.testing.assert_allclose(live.theta, simulated(both).theta, rtol=0, atol=1e-12)
-    assert np.all(live["time"][0, 1:] < 30)
     assert not read_events(tmp_path / "server")  # those who came late did nothing wrong
     assert np.all(live["missing"] == 0)
 

@@ -54,6 +54,7 @@ def decay(history):
     return distance[:, -20:].mean(axis=1) / distance[:, 2:7].mean(axis=1)
 
 
+@pytest.mark.slow
 def test_digits_settle_unless_clients_react_too_strongly():
     model = pf.networks.mlp(64, 10, width=32)
     settings = {"rounds": 100, "rate": 0.5, "offset": 10, "local_steps": 5, "batch": 64, "repeats": 4}

@@ -1,8 +1,9 @@
 """Parts combine freely: every two of them meet in some algorithm, for a few rounds.
 
 Compiling each algorithm would take minutes. What a client does depends neither on the aggregator nor on who was chosen,
-so here its program is compiled alone, once for all algorithms that share it, and all else runs as plain Python: half of
-the algorithms always, the others in the slow tests, which also compile whole rounds, in every executor.
+so here its program is compiled alone, once for all algorithms that share it, and all else runs as plain Python. One
+algorithm in eight always runs its clients as the executors do, mapped over gathered rows; the slow tests do so with all
+of them, and compile whole rounds.
 """
 
 import dataclasses
@@ -24,6 +25,7 @@ from performative._engine.clock import Clock
 from performative._engine.executors import dense as executor_dense
 from performative._engine.executors import gather as executor_gather
 from performative._engine.executors import loop as executor_loop
+from performative._engine.executors.base import map_clients
 from performative._engine.keys import run_keys
 from performative._engine.prepare import on_device
 from performative._engine.setup import Setup, init_state, prepare
@@ -98,12 +100,16 @@ def without_server(setup):
 # Loops, which plain Python would compile at every call.
 MEASURED = eqx.filter_jit(round.measure_losses)
 DISTINCT = jax.jit(power_of_choice._first_distinct, static_argnums=(2, 3))
+MAPPED = eqx.filter_jit(map_clients)
 
 
 class Traces:
-    """Runs one client's compiled program, and counts how often it was traced."""
+    """Runs one client's compiled program, and counts how often it was traced.
 
-    def __init__(self, monkeypatch):
+    With `mapped` the executors run theirs: all clients at once, of rows that were gathered.
+    """
+
+    def __init__(self, monkeypatch, mapped=False):
         self.count = 0
         client_round, one_client = steps.client_round, executor_loop.one_client
 
@@ -133,12 +139,15 @@ class Traces:
 
             return jax.tree.map(lambda *leaves: jnp.stack(leaves), *[row(i) for i in range(len(cohort.ids))])
 
+        def at_once(setup, *args):
+            return MAPPED(without_server(setup), *args)
+
         monkeypatch.setattr(steps, "client_round", counted)
         monkeypatch.setattr(executor_loop, "one_client", alone)
         monkeypatch.setattr(loop, "open_one", round.open_round)
         monkeypatch.setattr(loop, "close_one", round.close_round)
         for executor in (executor_dense, executor_gather):
-            monkeypatch.setattr(executor, "map_clients", one_by_one)
+            monkeypatch.setattr(executor, "map_clients", at_once if mapped else one_by_one)
         monkeypatch.setattr(round, "measure_losses", losses)
         monkeypatch.setattr(power_of_choice, "_first_distinct", DISTINCT)
 
@@ -184,15 +193,15 @@ def test_all_examples_take_a_turn():
     assert {kind.__name__ for kind in wanted - used} == {"Every"}  # an algorithm holds it as a Deployment
 
 
-# So many of them in `make test`, the others in the slow set.
-QUICK = 14
+# In `make test` one in so many, the others in the slow set.
+FEW, SOME = 32, 8
 EXECUTORS = itertools.cycle(("dense", "loop", "loop", "dense"))
 BY_TURNS = [
     pytest.param(
         row,
         turns,
         other,
-        marks=pytest.mark.slow if i % (len(ROWS) // QUICK) else (),
+        marks=pytest.mark.slow if i % FEW else (),
         id=name_of([*row.values(), other]),
     )
     for i, (row, turns, other) in enumerate(zip(ROWS, TURNS, EXECUTORS, strict=False))
@@ -209,6 +218,28 @@ def test_they_get_on(row, turns, other, monkeypatch):
         models = rounds_of(setup, (other,))
         assert traces.count == 0, "a client's program was compiled again"
     np.testing.assert_allclose(models[other], gathered, rtol=1e-12, atol=1e-12, err_msg=other)
+
+
+MAPPED_TURNS = [
+    pytest.param(
+        row,
+        turns,
+        executor,
+        marks=() if i % SOME == 0 and (i // SOME % 2 == 0) == (executor == "gather") else pytest.mark.slow,
+        id=name_of([*row.values(), executor]),
+    )
+    for i, (row, turns) in enumerate(zip(ROWS, TURNS, strict=True))
+    for executor in ("dense", "gather")
+]
+
+
+@pytest.mark.parametrize(("row", "turns", "executor"), MAPPED_TURNS)
+def test_mapped_clients_are_those_of_the_loop(row, turns, executor, monkeypatch):
+    with jax.enable_x64(True):
+        setup = setup_of(row, turns)
+        Traces(monkeypatch, mapped=True)
+        models = rounds_of(setup, ("loop", executor))
+    np.testing.assert_allclose(models[executor], models["loop"], rtol=1e-9, atol=1e-12, err_msg=executor)
 
 
 @pytest.mark.slow

@@ -89,7 +89,10 @@ def uploads_of_each_executor(setup, state, cohort):
         yield gathered, dense, single
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in ("gaussian", "sluggish") else pytest.mark.slow) for n in PROBLEMS],
+)
 def test_a_clients_upload_and_memory_are_bitwise_the_same(name):
     with jax.enable_x64(True):
         setup, state = ready(*PROBLEMS[name], local_steps=STEPS, participation=pf.SchemeOne(CLIENTS))

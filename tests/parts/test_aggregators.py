@@ -159,8 +159,11 @@ BETWEEN = np.sort(MEANS)[1:-1].mean()
 
 @pytest.mark.parametrize(
     ("part", "middle"),
-    [(Median(), 3.0), (TrimmedMean(1 / 7), BETWEEN), (Krum(1), krum(MEANS[:, None], np.ones(7), 1, 1)[0])],
-    ids=["Median", "TrimmedMean", "Krum"],
+    [
+        pytest.param(Median(), 3.0, id="Median"),
+        pytest.param(TrimmedMean(1 / 7), BETWEEN, id="TrimmedMean", marks=pytest.mark.slow),
+        pytest.param(Krum(1), krum(MEANS[:, None], np.ones(7), 1, 1)[0], id="Krum", marks=pytest.mark.slow),
+    ],
 )
 def test_where_robust_moves_settle(part, middle):
     # delta_i = eta (m_i - (1 - eps) theta): the move vanishes at middle(m) / (1 - eps).

@@ -167,7 +167,7 @@ def test_feedback_keeps_the_stable_point_and_forgetting_does_not():
     assert STABLE[1] == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("feedback", [True, False])
+@pytest.mark.parametrize("feedback", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_quantized_updates_keep_the_stable_point(feedback):
     # Settled, max |delta| = 0.35: a level is s = 0.05 and the noise of a move at most s / 2 / sqrt(4 clients) = 0.0125.
     # Over 500 rounds that makes 0.0125 / (0.1 * 0.5 sqrt(500)) = 0.011 in the average: 0.05 is 4.5 standard errors.
@@ -197,7 +197,13 @@ def test_impossible_settings_are_refused(make, says):
 TABLES = [np.asarray([1.0, 2.0, 6.0]), np.asarray([-4.0]), np.asarray([0.0, 1.0])]
 
 
-@pytest.mark.parametrize("tables", [TABLES, np.asarray([[1.0, 2.0, 6.0], [0.0, 1.0, 5.0]])], ids=["ragged", "equal"])
+@pytest.mark.parametrize(
+    "tables",
+    [
+        pytest.param(TABLES, id="ragged"),
+        pytest.param(np.asarray([[1.0, 2.0, 6.0], [0.0, 1.0, 5.0]]), id="equal", marks=pytest.mark.slow),
+    ],
+)
 def test_whole_tables_are_gradient_descent(tables):
     problem = pf.Problem(pf.losses.squared, pf.populations.Database(tables, pf.populations.shifts.Linear(0.3)))
     history = pf.run(

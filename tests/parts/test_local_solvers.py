@@ -78,19 +78,23 @@ def one_round(setup, state, keys):
 # --- how far local steps reach
 
 
+def slow(estimator):
+    return pytest.param(estimator, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "estimator",
     [
         Minibatch(),
         Prox(Minibatch(), 0.7),
         Preconditioned(Minibatch(), DAMPED),
-        Preconditioned(Minibatch(), Momentum(0.6, nesterov=True)),
+        slow(Preconditioned(Minibatch(), Momentum(0.6, nesterov=True))),
         Prox(Preconditioned(Minibatch(), DAMPED), 0.7),
-        Preconditioned(Prox(Minibatch(), 0.7), DAMPED),
-        Preconditioned(Preconditioned(Minibatch(), DAMPED), Adam(0.8, 0.9)),
+        slow(Preconditioned(Prox(Minibatch(), 0.7), DAMPED)),
+        slow(Preconditioned(Preconditioned(Minibatch(), DAMPED), Adam(0.8, 0.9))),
         Preconditioned(Filtered(Minibatch()), RMSProp()),
-        Preconditioned(Minibatch(), Adagrad(0.5)),
-        Preconditioned(Minibatch(), Yogi()),
+        slow(Preconditioned(Minibatch(), Adagrad(0.5))),
+        slow(Preconditioned(Minibatch(), Yogi())),
         Preconditioned(Minibatch(), optax.scale_by_lion()),
     ],
 )

@@ -67,7 +67,7 @@ KINDS = {
 }
 
 
-QUICK = ("Static", "Strategic by label", "Database with noise", "Reweighted, held out", "Mixture")
+QUICK = ("Strategic by label", "Database with noise", "Reweighted, held out", "Mixture")
 
 
 @eqx.filter_jit

@@ -226,10 +226,10 @@ def test_strength_may_depend_on_the_label(response, dtype):
     ("law", "reference"),
     [
         ("normal", stats.norm()),
-        ("uniform", stats.uniform(-1, 2)),
-        ("laplace", stats.laplace()),
+        pytest.param("uniform", stats.uniform(-1, 2), marks=pytest.mark.slow),
+        pytest.param("laplace", stats.laplace(), marks=pytest.mark.slow),
         ("cauchy", stats.cauchy()),
-        ("student3", stats.t(3)),
+        pytest.param("student3", stats.t(3), marks=pytest.mark.slow),
     ],
 )
 def test_outliers_follow_their_law_whatever_the_model(law, reference):

@@ -154,7 +154,7 @@ def chosen(theta, z):
     return theta[z[1]]
 
 
-@pytest.mark.parametrize("deploy", ["round", "never"])
+@pytest.mark.parametrize("deploy", ["round", pytest.param("never", marks=pytest.mark.slow)])
 def test_a_run_trains_on_classes_as_often_as_their_weights_say(deploy):
     batch, rounds, start = 2000, 4, np.asarray([0.0, 1.0, 2.0])
     problem = pf.Problem(chosen, Reweighted(X, np.tile(np.arange(M) % K, (N, 1)), 1.5))

@@ -20,6 +20,7 @@ from performative.testing.uses import compiled, slice_client
 
 SIZES = (2, 3, 4, 5, 6, 8, 11, 16, 17, 24, 40)
 ALL_SIZES = range(2, 41)
+QUICK_SIZES = (2, 3, 5, 8, 17, 40)
 
 
 def plausible(seen, law=None, label=""):
@@ -52,7 +53,7 @@ def shuffles(keys, positions, count):
 
 
 @pytest.mark.parametrize(
-    "count", [n if n in SIZES else pytest.param(n, marks=pytest.mark.slow) for n in (*ALL_SIZES, 64, 100)]
+    "count", [n if n in QUICK_SIZES else pytest.param(n, marks=pytest.mark.slow) for n in (*ALL_SIZES, 64, 100)]
 )
 def test_a_shuffle_that_stores_nothing_is_uniform(count):
     keys = jax.random.split(jax.random.key(count), 40_000)
@@ -164,7 +165,7 @@ SCHEMES = {
 }
 
 
-@pytest.mark.parametrize("clients", [5, 12])
+@pytest.mark.parametrize("clients", [pytest.param(5, marks=pytest.mark.slow), 12])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_set_of_equal_clients_takes_part_alike(name, clients):
     scheme = SCHEMES[name]

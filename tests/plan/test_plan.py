@@ -124,7 +124,7 @@ VECTORS = {
 }
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if "matrix" in n else pytest.mark.slow) for n in VECTORS])
 def test_vectors_are_planned_exactly_and_the_plan_does_what_it_says(name):
     problem = pf.Problem(pf.losses.squared, VECTORS[name], [0.5, 0.2, 0.3])
     start = np.array([3.0, -3.0])

@@ -171,8 +171,8 @@ def test_taking_all_is_no_sampling():
     [
         Release(1.0, 1000, PoissonSampling(0.01)),
         Release(2.0, 10**4, WithoutReplacement(1, 1000)),
-        Release(0.3, 100, PoissonSampling(0.05)),
-        Release(30.0, 10**5, PoissonSampling(0.01)),
+        pytest.param(Release(0.3, 100, PoissonSampling(0.05)), marks=pytest.mark.slow),
+        pytest.param(Release(30.0, 10**5, PoissonSampling(0.01)), marks=pytest.mark.slow),
     ],
 )
 def test_a_third_of_the_grid_agrees(release):
@@ -274,7 +274,7 @@ def test_neighbors_are_named():
     [
         (PoissonSampling(0.01), 1000, 1e-5),
         (WithoutReplacement(20, 1000), 100, 1e-6),
-        (PoissonSampling(0.05, 200, 20), 100, 1e-4),
+        pytest.param(PoissonSampling(0.05, 200, 20), 100, 1e-4, marks=pytest.mark.slow),
         (Everyone(), 300, 1e-5),
         (PoissonSampling(0.1), 50, 1e-13),
     ],
@@ -291,7 +291,11 @@ def test_no_steps_need_no_noise():
 
 @pytest.mark.parametrize(
     ("multiplier", "sampling", "budget"),
-    [(1.0, PoissonSampling(0.01), 1.0), (60.0, Everyone(), 2.0), (2.0, WithoutReplacement(5, 1000), 3.0)],
+    [
+        (1.0, PoissonSampling(0.01), 1.0),
+        (60.0, Everyone(), 2.0),
+        pytest.param(2.0, WithoutReplacement(5, 1000), 3.0, marks=pytest.mark.slow),
+    ],
 )
 def test_one_step_more_is_too_many(multiplier, sampling, budget):
     most = most_steps(Release(multiplier, 1, sampling), budget, DELTA)

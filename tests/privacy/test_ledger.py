@@ -63,7 +63,7 @@ def test_a_run_stops_before_it_overspends():
 
 def test_a_budget_holds_across_resume(tmp_path):
     budget = 0.5 * (spent(12) + spent(13))
-    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 2}
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 4}
     assert run(8, pf.Privacy(DELTA, budget), **options).rounds[-1] == 8
     for _ in range(2):  # and again, when there is nothing left
         history = run(30, pf.Privacy(DELTA, budget), resume=True, **options)
@@ -93,7 +93,7 @@ def test_secure_noise_that_was_lost_is_counted_twice(tmp_path):
 
 
 def test_a_ledger_cannot_be_left_behind(tmp_path):
-    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 2}
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 4}
     run(4, pf.Privacy(DELTA), **options)
     with pytest.raises(ValueError, match="keeps a ledger; give privacy="):
         run(8, None, resume=True, **options)
@@ -211,8 +211,8 @@ def test_secure_noise_needs_noise():
 
 
 def test_the_progress_line_shows_epsilon(capsys):
-    run(6, pf.Privacy(DELTA), callbacks=[pf.callbacks.Progress(True)])
-    assert f"epsilon {spent(6):.3g}" in capsys.readouterr().err
+    run(4, pf.Privacy(DELTA), callbacks=[pf.callbacks.Progress(True)])
+    assert f"epsilon {spent(4):.3g}" in capsys.readouterr().err
 
 
 def test_saved_and_loaded(tmp_path):

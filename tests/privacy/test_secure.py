@@ -43,7 +43,9 @@ def test_what_is_refused():
         discrete_gaussian(0, (3,))
 
 
-@pytest.mark.parametrize("executor", ["dense", pytest.param("gather", marks=pytest.mark.slow), "loop"])
+@pytest.mark.parametrize(
+    "executor", ["dense", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gather", "loop"))]
+)
 def test_every_executor_takes_it(executor):
     algorithm = pf.pcsgd(1.0, clip=1.0, noise_multiplier=1.0, local_steps=2, participation=pf.SchemeTwo(3))
     privacy = pf.Privacy(1e-5, noise="secure")

@@ -99,7 +99,7 @@ def test_a_quadrature_that_the_loss_is_too_sharp_for_says_so():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
-@pytest.mark.parametrize("count", [512, 2048, 5000])
+@pytest.mark.parametrize("count", [512, pytest.param(2048, marks=pytest.mark.slow), 5000])
 def test_every_batch_is_exact_for_quadratics_and_turns_the_rest(size, count, double_precision):
     def moments(nodes, weights):
         x = np.asarray(nodes)

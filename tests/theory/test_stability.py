@@ -23,7 +23,9 @@ def test_the_contraction_by_hand():
     assert proposition_2_8(free) == found
 
 
-@pytest.mark.parametrize("eps", [[0.3, 0.9, 0.5], [-0.9, -0.7, -0.95], [0.0, 0.0, 0.0], [2.0, 0.1, -0.4]])
+@pytest.mark.parametrize(
+    "eps", [[0.3, 0.9, 0.5], pytest.param([-0.9, -0.7, -0.95], marks=pytest.mark.slow), [0.0] * 3, [2.0, 0.1, -0.4]]
+)
 def test_the_contraction_dominates_retraining(eps):
     mean, start = np.array([1.0, -2.0, 4.0]), 3.0
     given = Assumptions.of_gaussian(mean, eps, 1.0, weights=P, start=start)

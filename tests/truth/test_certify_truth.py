@@ -91,7 +91,7 @@ def check_gaussian(tally, seeds):
 
 
 def test_gaussian_worlds(tally):
-    check_gaussian(tally, range(6))
+    check_gaussian(tally, range(4))
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def check_memory(tally, seeds):
 
 
 def test_worlds_with_a_memory(tally):
-    check_memory(tally, range(4))
+    check_memory(tally, range(3))
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def check_box(tally, seeds):
 
 
 def test_worlds_in_a_box(tally):
-    check_box(tally, range(3))
+    check_box(tally, range(2))
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def gaussian_world(seed):
     return m, eps - p @ eps + target, p
 
 
-@pytest.mark.parametrize("worlds", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("worlds", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_gaussian_numbers(worlds, tally):
     for seed in range(worlds):
         m, eps, p = gaussian_world(seed)
@@ -72,7 +72,7 @@ def test_gaussian_numbers(worlds, tally):
             tally("Gaussian: retraining", close(path[2], p @ m + p @ eps * (p @ m + p @ eps)), True, f"seed {seed}")
 
 
-@pytest.mark.parametrize("worlds", [6, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("worlds", [4, pytest.param(150, marks=pytest.mark.slow)])
 def test_gaussian_numbers_in_a_box(worlds, tally):
     """Retraining is theta -> P(m_bar + eps_bar theta): up to three points, which the start decides between."""
     for seed in range(1, worlds + 1):
@@ -100,7 +100,7 @@ def test_gaussian_numbers_in_a_box(worlds, tally):
         tally("Box: retraining settles", bool(attracting), bool(settles), world)
 
 
-@pytest.mark.parametrize("worlds", [6, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("worlds", [4, pytest.param(150, marks=pytest.mark.slow)])
 def test_people_who_take_their_time(worlds, tally):
     """felt_i <- felt_i + s_i (theta - felt_i), theta <- sum_j p_j (m_j + eps_j felt_j): one linear map."""
     for seed in range(1, worlds + 1):
@@ -152,7 +152,7 @@ class Opinions(AbstractPopulation):
         return standard_nodes((), count)
 
 
-@pytest.mark.parametrize("worlds", [6, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("worlds", [4, pytest.param(150, marks=pytest.mark.slow)])
 def test_memories_of_a_users_own(worlds, tally):
     for seed in range(worlds):
         rng = np.random.default_rng(seed)

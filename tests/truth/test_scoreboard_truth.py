@@ -35,8 +35,14 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("repeats", [2, 3, 8])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(
+    ("law", "repeats"),
+    [
+        pytest.param(law, repeats, marks=() if (i + j) % 3 == 0 else pytest.mark.slow)
+        for i, law in enumerate(LAWS)
+        for j, repeats in enumerate((2, 3, 8))
+    ],
+)
 def test_two_methods_alike_are_told_apart_no_more_often_than_promised(law, repeats):
     """Three methods with one law: any pair that is told apart is a false alarm."""
     rng = np.random.default_rng(repeats)
@@ -77,7 +83,9 @@ def test_equal_differences_of_random_runs_are_no_certainty():
     assert d.verdict == "no difference shown" and d.p_value == 0.5 and np.isinf(d.low)
 
 
-@pytest.mark.parametrize("people", [3, 20, 400])
+@pytest.mark.parametrize(
+    "people", [pytest.param(3, marks=pytest.mark.slow), 20, pytest.param(400, marks=pytest.mark.slow)]
+)
 def test_a_gain_in_accuracy_that_is_none_is_seldom_called_one(people):
     """Those whose answer changes gain or lose by the toss of a coin."""
     rng = np.random.default_rng(people)

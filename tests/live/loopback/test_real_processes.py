@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 import zipfile
 
 import pytest
@@ -29,9 +28,7 @@ def federation(tmp_path_factory):
     app = make_app(tmp_path_factory.mktemp("federation") / "echo")
     site = Site.inside(app)
     try:
-        begin = time.monotonic()
         processes.start(site, CLIENTS, deadline=DEADLINE)
-        print(f"\nstart of {CLIENTS} nodes: {time.monotonic() - begin:.1f} s")
         yield site, app
     finally:
         processes.stop(site)
@@ -68,7 +65,6 @@ def test_rounds_work_and_the_key_tells_the_client(healed):
         assert all(answer["warm"] for answer in one["answers"].values())
     registered = {str(entry["node_id"]): entry["public_key"] for entry in site.registry().values()}
     assert report["nodes"] == registered
-    print("\nseconds a round with the door:", [round(one["seconds"], 2) for one in report["rounds"]])
 
 
 @pytest.mark.slow
@@ -107,7 +103,6 @@ def test_a_client_that_fails_costs_its_own_answer_only(healed, order):
     broken, after = report["rounds"]
     assert list(broken["answers"]) == ["1"] and len(broken["errors"]) + broken["silent"] == 1
     check_round(site, after)
-    print(f"\n{order}: {broken['errors']}, {broken['seconds']:.1f} s, then {after['seconds']:.1f} s")
     if order == "raise":
         ((code, reason, _),) = broken["errors"]
         assert code == 2 and "as it was asked to" in reason
@@ -126,8 +121,7 @@ def test_jax_works_in_a_forked_client(healed):
 def test_a_killed_supernode_comes_back_as_the_same_node(healed):
     site, app = healed
     for _ in range(2):
-        seconds = kill_and_wait(site, "client-0.supernode")
-        print(f"\nSuperNode back after {seconds:.1f} s")
+        kill_and_wait(site, "client-0.supernode")
     assert processes.node_status(site) == {0: "online", 1: "online"}
     _, report = run(site, app, rounds=1)
     check_round(site, report["rounds"][0])  # node ids are those of the registry
@@ -139,9 +133,7 @@ def test_a_killed_superlink_is_started_again_with_the_same_nodes(healed):
     port, registry = site.port(), site.registry()
     number = processes.submit(site, app, {"report": str(site.folder / "lost.json"), "rounds": 1000})
     os.kill(processes.running(site)["superlink"], signal.SIGKILL)
-    begin = time.monotonic()
     processes.start(site, CLIENTS, deadline=DEADLINE)
-    print(f"\nSuperLink and nodes back after {time.monotonic() - begin:.1f} s")
     assert site.port() == port and site.registry() == registry
     _, report = run(site, app, rounds=1)
     check_round(site, report["rounds"][0])
@@ -223,13 +215,9 @@ def test_the_bundle_holds_the_app_and_nothing_of_the_site(healed, tmp_path):
 def test_stop_leaves_nothing_and_another_start_finds_everything(healed):
     site, app = healed
     registry, port = site.registry(), site.port()
-    begin = time.monotonic()
     processes.stop(site)
-    print(f"\nstop: {time.monotonic() - begin:.1f} s")
     assert processes.running(site) == {} and members(site) == []
-    begin = time.monotonic()
     processes.start(site, CLIENTS, deadline=DEADLINE)
-    print(f"start with registered nodes: {time.monotonic() - begin:.1f} s")
     assert site.registry() == registry and site.port() == port
     _, report = run(site, app, rounds=1)
     check_round(site, report["rounds"][0])
@@ -266,9 +254,7 @@ def test_without_the_door_the_same_with_a_worker_that_is_kept_alive(tmp_path):
         """)
     )
     try:
-        begin = time.monotonic()
         processes.start(site, CLIENTS, door=False, worker=[sys.executable, str(script)])
-        print(f"\nstart without the door: {time.monotonic() - begin:.1f} s")
         worker = processes.running(site)["client-1.worker"]
         os.kill(worker, signal.SIGKILL)
         assert wait_for(lambda: processes.running(site).get("client-1.worker") not in (None, worker), 10.0)
@@ -277,7 +263,6 @@ def test_without_the_door_the_same_with_a_worker_that_is_kept_alive(tmp_path):
         for one in report["rounds"]:
             check_round(site, one)
             assert not any(answer["warm"] for answer in one["answers"].values())
-        print("seconds a round without the door:", [round(one["seconds"], 2) for one in report["rounds"]])
         assert wait_for(lambda: len((site.state(1) / "workers").read_text().split()) == 2, 5.0)
     finally:
         processes.stop(site)
