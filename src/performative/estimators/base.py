@@ -1,21 +1,34 @@
 """The estimator slot: what direction does a client compute from a batch?"""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic
+from typing import ClassVar, Generic, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray, PyTree
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from performative.batches import AbstractBatch
 from performative.facts import AbstractPart, Bound, Uncertified, declared
 from performative.populations.base import AbstractPopulation
 from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Theta, Upload
 
-if TYPE_CHECKING:
-    from performative.problem import Problem as Problem
-else:
-    Problem = eqx.Module  # it is made of parts, so it stands above them
+
+@runtime_checkable
+class Problem(Protocol):
+    """What estimators look at in a `pf.Problem`, which is made of parts and therefore stands above them."""
+
+    @property
+    def loss(self) -> Loss: ...
+
+    @property
+    def population(self) -> AbstractPopulation: ...
+
+    @property
+    def clients(self) -> int: ...
+
+    @property
+    def client_weights(self) -> Float[Array, " N"] | np.ndarray: ...
 
 
 class AbstractEstimator(AbstractPart, Generic[Memory]):
