@@ -281,7 +281,7 @@ def test_adacomm_follows_the_loss():
     memory = work.init()
 
     def tau(memory):
-        steps = work.draw(None, cohort.ids, memory)
+        steps = work.draw(jax.random.key(0), cohort.ids, memory)
         assert steps.shape == (2,) and steps[0] == steps[1]
         return int(steps[0])
 

@@ -41,7 +41,7 @@ def test_a_name_that_it_does_not_have():
         found.drift  # noqa: B018
     assert copy.deepcopy(found).noise == 0.25
     with pytest.raises(AttributeError):
-        found.optimization  # noqa: B018
+        found.optimisation  # noqa: B018
     with pytest.raises(ValueError, match="zip"):
         Bound.by("start noise", 1.5)
 
@@ -51,7 +51,7 @@ def test_old_names_work_and_warn():
         with pytest.warns(DeprecationWarning, match=rf"theory\.{name} is now performative\.theory\.Bound"):
             assert getattr(theory, name) is Bound
     found = fedavg(GIVEN, 0.01, 4, 1000)
-    for old, new in {"optimization": "transient", "bound": "total"}.items():
+    for old, new in {"optimisation": "transient", "bound": "total"}.items():
         with pytest.warns(DeprecationWarning, match=f"Bound.{old} is now Bound.{new}"):
             assert getattr(found, old) == getattr(found, new)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

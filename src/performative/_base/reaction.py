@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from performative.types import Numbers
+from performative.types import ArrayLike
 
 Shaped = Array | jax.ShapeDtypeStruct
 
@@ -24,7 +24,7 @@ class Moments(eqx.Module):
         gram = jnp.matmul(models.T, models, precision="highest")
         return Moments(gram, jnp.matmul(parameters.T, models, precision="highest"))
 
-    def jacobian(self, rtol: Numbers) -> tuple[Float[Array, "m d"], Float[Array, ""]]:
+    def jacobian(self, rtol: ArrayLike) -> tuple[Float[Array, "m d"], Float[Array, ""]]:
         """df/dtheta by the pseudo-inverse, and the least singular value of dtheta that was kept.
 
         Directions in which the models spread less than `rtol` times the widest are left out: there the difference of
@@ -35,7 +35,7 @@ class Moments(eqx.Module):
         return jnp.matmul(self.cross, pinv, precision="highest"), reach
 
 
-def _invert(gram: Float[Array, "d d"], rtol: Numbers) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+def _invert(gram: Float[Array, "d d"], rtol: ArrayLike) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
     """The pseudo-inverse of dtheta^T dtheta, and the least singular value of dtheta that was kept."""
     if len(gram) == 1:  # the decomposition of a number costs far more than the rest
         pinv = jnp.where(gram > 0, 1 / jnp.where(gram > 0, gram, 1), 0)
@@ -200,7 +200,7 @@ class SharedReaction(eqx.Module):
         return jnp.argmin(left).astype(jnp.int32)
 
     def choose(
-        self, seen: Experience, ready: Bool[Array, ""], rtol: Numbers
+        self, seen: Experience, ready: Bool[Array, ""], rtol: ArrayLike
     ) -> tuple[Float[Array, "m d"], Bool[Array, ""]]:
         """The client's df/dtheta, and whether there is one.
 

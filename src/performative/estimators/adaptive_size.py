@@ -29,7 +29,12 @@ _FACTS = ("loss", "gradient", "jacobian", "reach", "spread", "ready")
 
 
 def sample_size(
-    tolerance: Numbers, confidence: Numbers, curvature: Numbers, window: int, rate: Array, facts: dict[str, Array]
+    tolerance: Numbers | float,
+    confidence: Numbers | float,
+    curvature: Numbers | float,
+    window: int,
+    rate: Array,
+    facts: dict[str, Array],
 ) -> Float[Array, ""]:
     """The least n for a performative gradient within `tolerance`, inf where no n is enough.
 

@@ -92,7 +92,7 @@ class Filtered(AbstractWrapper[Memory]):
         """What `inner` is handed is to be free of outliers."""
         clean = problem.population.clean
         same = clean is problem.population
-        self.inner.check(problem if same else dataclasses.replace(problem, population=clean), theta, batch)
+        self.inner.check(problem if same else eqx.tree_at(lambda p: p.population, problem, clean), theta, batch)
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate[Memory]:
         drawn = count_samples(batch)

@@ -40,6 +40,10 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         weight in proportion to p_i. None where that is not so, or not known."""
         return None
 
+    def without_work(self) -> "AbstractParticipation":
+        """Who takes part, whatever work they do."""
+        return self
+
     def steps_of(self, clients: int, default: int) -> np.ndarray | None:
         """tau_i, [N], given what the algorithm asks for; None where it is not the same in every round."""
         return np.full(clients, default)

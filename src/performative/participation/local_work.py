@@ -42,6 +42,9 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     def sampling(self, clients: int) -> Law | None:
         return declared(self.inner, "sampling", clients)
 
+    def without_work(self) -> AbstractParticipation:
+        return self.inner
+
     def steps_of(self, clients: int, default: int) -> np.ndarray | None:
         return self.steps.listed()
 

@@ -13,7 +13,7 @@ from performative.families import AbstractFamily
 from performative.populations.linear import Translation
 from performative.populations.nodes import draw_key
 from performative.populations.settling import settled
-from performative.types import Batch, Loss, Noise, Numbers, RowNumbers, Sample, Theta, World
+from performative.types import ArrayLike, Batch, Loss, Noise, RowNumbers, Sample, Theta, World
 
 
 class AbstractPopulation(AbstractPart, Generic[World]):
@@ -140,11 +140,11 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         """`nodes` for a given world. Override it where the chances, not the samples, depend on the world."""
         return self.quadrature(theta, count)
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """theta_PS in closed form, None where none is known. Called on the whole population."""
         return None
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None
 

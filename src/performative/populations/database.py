@@ -149,11 +149,11 @@ class Database(AbstractPopulation[None]):
         noise = jnp.repeat(every, len(chance)), jnp.tile(xi, (len(every), *(1,) * (xi.ndim - 1)))
         return noise, jnp.outer(weight, chance.astype(weight.dtype)).reshape(-1)
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         like = self._normal(loss)
         return None if like is None else like.stable_point(losses.squared, weights)
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         like = self._normal(loss)
         return None if like is None else like.optimal_point(losses.squared, weights)
 

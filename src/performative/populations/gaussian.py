@@ -16,7 +16,7 @@ from performative.families import Location
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation, by_client, check_shapes, divide, moved, react, widest
 from performative.populations.nodes import standard_nodes
-from performative.types import Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
+from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
 
 
 class AbstractLocation(AbstractPopulation[None]):
@@ -78,21 +78,21 @@ class AbstractLocation(AbstractPopulation[None]):
     def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         return standard_nodes(jnp.shape(theta), count)
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """(1 - slope_bar) theta = level_bar with the squared loss."""
         if loss is not losses.squared:
             return None
         level, slope = self.averages(weights)
         return divide(level, (np.eye(len(slope)) if slope.ndim == 2 else 1.0) - slope)
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """sum_i p_i (1 - slope_i)^2 theta = sum_i p_i (1 - slope_i) level_i with the squared loss."""
         if loss is not losses.squared or np.ndim(self.slope) == 3:
             return None
         p, m, eps = self._rows(weights)
         return divide(np.sum(p * (1 - eps) * m, axis=0), np.sum(p * (1 - eps) ** 2, axis=0))
 
-    def averages(self, weights: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    def averages(self, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """level_bar and slope_bar (a number, a vector or a matrix), weighed by p."""
         if np.ndim(self.slope) == 3:
             p = np.asarray(weights, np.float64)
@@ -101,7 +101,7 @@ class AbstractLocation(AbstractPopulation[None]):
         p, m, eps = self._rows(weights)
         return np.asarray(np.sum(p * m, axis=0)), np.asarray(np.sum(p * eps, axis=0))
 
-    def _rows(self, weights: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows(self, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """p_i, level_i, slope_i with one row a client and the model's shape behind."""
         clients, shape = self.clients, self.model_shape()
         p = np.asarray(weights, np.float64).reshape(-1, *(1,) * len(shape))

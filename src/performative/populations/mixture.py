@@ -15,7 +15,7 @@ from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.gaussian import AbstractLocation
 from performative.populations.linear import Translation, by_client, mixed
 from performative.populations.shares import AbstractShare, Linear, pick
-from performative.types import Loss, Noise, Numbers, RowNumbers, Sample, Theta
+from performative.types import ArrayLike, Loss, Noise, RowNumbers, Sample, Theta
 
 # The groups', in their order.
 Worlds = tuple[PyTree, ...]
@@ -147,17 +147,17 @@ class Mixture(AbstractPopulation[Worlds]):
         weights = [share[k].astype(weight.dtype) * weight for k, (_, weight) in enumerate(each)]
         return (which, noise), jnp.concatenate(weights)
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         line = self._mean_demand(loss, weights)
         return None if line is None else np.asarray(-line[0] / line[1])
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         # Where the demand falls, revenue theta (A + B theta) is positive between 0 and theta_PS only: the maximum there
         # is the maximum. Shares at both ends lie in the simplex, hence in between.
         line = self._mean_demand(loss, weights)
         return None if line is None or line[1] > 0 else np.asarray(-line[0] / (2 * line[1]))
 
-    def _mean_demand(self, loss: Loss, weights: Numbers) -> tuple[float, float] | None:
+    def _mean_demand(self, loss: Loss, weights: ArrayLike) -> tuple[float, float] | None:
         """A and B of the mean demand A + B theta, None where it is no such line between 0 and theta_PS."""
         share = self.share
         if loss is not losses.negative_revenue or not isinstance(share, Linear) or len(self.groups) != 2:

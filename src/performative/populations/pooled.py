@@ -13,7 +13,7 @@ from performative.facts import declared
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation
 from performative.populations.wrappers import AbstractWrapper
-from performative.types import Loss, Noise, Numbers, RowNumbers, Sample, Theta, number
+from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Theta, number
 
 
 class Pooled(AbstractWrapper[PyTree]):
@@ -87,10 +87,10 @@ class Pooled(AbstractWrapper[PyTree]):
     def quadrature_within(self, world: PyTree, theta: Theta, count: int) -> tuple[Noise, Array]:
         return self._nodes(self._each(lambda mine, world: mine.quadrature_within(world, theta, count), world))
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         return self.inner.stable_point(loss, self.weights)
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         return self.inner.optimal_point(loss, self.weights)
 
     def _client(self, client: Array) -> AbstractPopulation:

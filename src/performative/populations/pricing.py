@@ -7,7 +7,7 @@ import numpy as np
 from performative import losses
 from performative.populations.gaussian import AbstractLocation
 from performative.populations.linear import Translation, divide, is_positive, moved
-from performative.types import Loss, Numbers, Theta, per_client
+from performative.types import ArrayLike, Loss, Numbers, Theta, per_client
 
 
 class Pricing(AbstractLocation):
@@ -42,13 +42,13 @@ class Pricing(AbstractLocation):
     def slope(self) -> Any:
         return -self.sensitivity
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         if loss is not losses.negative_revenue:
             return super().stable_point(loss, weights)
         m, slope = self.averages(weights)
         return divide(m, -slope)
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         if loss is not losses.negative_revenue:
             return super().optimal_point(loss, weights)
         m, slope = self.averages(weights)

@@ -11,7 +11,7 @@ from performative.losses import Ridge
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import by_client, check_shapes, divide, is_positive, react, widest
 from performative.populations.nodes import standard_nodes
-from performative.types import Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
+from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
 
 _NUMBERS = 1 << 22  # of clients' matrices that are held at once
 
@@ -92,13 +92,13 @@ class Regression(AbstractPopulation[None]):
         """Exact for risks that are quadratic in (x, y), and for smooth ones of a number theta."""
         return standard_nodes((int(np.prod(jnp.shape(theta))) + 1,), count)
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         return self._solve(loss, weights, follow=False)
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         return self._solve(loss, weights, follow=True)
 
-    def _solve(self, loss: Loss, weights: Numbers, follow: bool) -> np.ndarray | None:
+    def _solve(self, loss: Loss, weights: ArrayLike, follow: bool) -> np.ndarray | None:
         """theta_PO where the data follow theta, else theta_PS; None but for the ridge loss."""
         if not isinstance(loss, Ridge) or np.ndim(loss.penalty) > 0:
             return None

@@ -14,7 +14,18 @@ from performative.facts import Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.linear import Translation, mixed
-from performative.types import Loss, Noise, Numbers, RowNumbers, Sample, Theta, World, is_concrete, per_client
+from performative.types import (
+    ArrayLike,
+    Loss,
+    Noise,
+    Numbers,
+    RowNumbers,
+    Sample,
+    Theta,
+    World,
+    is_concrete,
+    per_client,
+)
 
 
 def _check_range(name: str, value: Numbers, lo: float, hi: float, closed: bool) -> None:
@@ -229,10 +240,10 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
         felt, inside = world
         return self.inner.quadrature_within(inside, felt, count)
 
-    def stable_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         return self.inner.stable_point(loss, weights) if self._reacts() else None
 
-    def optimal_point(self, loss: Loss, weights: Numbers) -> Theta | None:
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         return self.inner.optimal_point(loss, weights) if self._reacts() else None
 
     def _reacts(self) -> bool:

@@ -20,7 +20,7 @@ from performative.domains import AbstractDomain, Box
 from performative.populations.nodes import Count
 from performative.problem import Problem
 from performative.solve.worlds import check_rest
-from performative.types import Theta
+from performative.types import ArrayLike, Theta
 
 # Above this many parameters no matrix of second derivatives is formed.
 DENSE = 512
@@ -99,9 +99,9 @@ class Landscape(eqx.Module):
         if not isinstance(domain, Box):
             return None
 
-        def spread(end: np.ndarray) -> np.ndarray:
-            end = np.asarray(end, np.float64)
-            return self.flat(jax.tree.map(lambda v: np.broadcast_to(end, v.shape), self.like))
+        def spread(end: ArrayLike) -> np.ndarray:
+            number = np.asarray(end, np.float64)
+            return self.flat(jax.tree.map(lambda v: np.broadcast_to(number, v.shape), self.like))
 
         return spread(domain.lo), spread(domain.hi)
 

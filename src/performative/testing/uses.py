@@ -44,7 +44,10 @@ def row(tree: PyTree, i: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
-def slice_client(population: AbstractPopulation, client: Array | int) -> AbstractPopulation:
+Population = TypeVar("Population", bound=eqx.Module)
+
+
+def slice_client(population: Population, client: Array | int) -> Population:
     """One client's slice, as a part sees it."""
     return jax.tree.map(
         lambda axis, leaf: leaf if axis is None else leaf[client],

@@ -13,7 +13,7 @@ from performative.batches import Fixed
 from performative.channels import Plain
 from performative.estimators import Minibatch
 from performative.facts import Bound, said, said_bound
-from performative.participation import Full, LocalWork
+from performative.participation import Full
 from performative.populations import Database
 from performative.privacy.attack.crafted import along
 from performative.privacy.certification import guarantee, read_unit
@@ -60,8 +60,7 @@ def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
     same: dict[str, Any] = {"local_steps": 1, "deploy": "never"}
     holder: Any
     if unit == "client":
-        scheme = algorithm.participation
-        scheme = scheme.inner if isinstance(scheme, LocalWork) else scheme  # whatever work they do
+        scheme = algorithm.participation.without_work()
         same |= {"estimator": Minibatch(), "batch": Fixed(1), "rate": 1.0, "participation": scheme}
         holder, law, width, size = algorithm.channel, said(scheme, "sampling", rows), rows, float(scheme.size(rows))
     else:
