@@ -51,8 +51,8 @@ examples: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/test_examples.py tests/test_readme.py -n 2
 
 docs: $(VENV)/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo "open site/index.html; for search: $(BIN)/python -m http.server -d site"
+	$(BIN)/sphinx-build -E -W --keep-going -j 2 -d .cache/doctrees docs site
+	@echo "open site/index.html"
 
 messages: $(VENV)/.core
 	$(BIN)/python -c "import performative._base.messages as m; print(m.page(), end='')" > docs/messages.md

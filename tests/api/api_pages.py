@@ -9,19 +9,18 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "docs" / "api"
-sys.path.insert(0, str(FOLDER.parent / "_hooks"))
+sys.path.insert(0, str(FOLDER.parent / "_ext"))
 
 from page_reference import complete, entries, modules, read  # noqa: E402
 
-_BLOCK = re.compile(r"^```python(?P<info>[^\n]*)\n(?P<code>.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```\{code-cell\} python\n(?::[^\n]*\n)*(?P<code>.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 # Module -> page, as the pages say. A name of the package's own face may stand on any page.
 PAGES: dict[str, str | None] = {"": None, **modules()}
 
 
 def blocks(page: Path) -> list[str]:
     """The code that the site executes, in order."""
-    found = _BLOCK.finditer(complete(read(page)))
-    return [one["code"] for one in found if "no-run" not in one["info"].split()]
+    return [found["code"] for found in _BLOCK.finditer(complete(read(page)))]
 
 
 def directives(page: Path) -> list[str]:

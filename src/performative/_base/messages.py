@@ -375,6 +375,7 @@ MESSAGES: dict[str, Message] = {
 def page() -> str:
     """The index as Markdown; `make messages` writes it to `docs/messages.md`."""
     lines = [
+        "---\nfile_format: mystnb\nkernelspec:\n  name: python3\n---\n",
         "# Warnings and refusals",
         "",
         "What protects an answer has a code, which ends the text: `... [batch-exceeds-table]`. A *warning* comes with",
@@ -384,7 +385,7 @@ def page() -> str:
         "",
         "Silence a warning by its code:",
         "",
-        "```python",
+        "```{code-cell} python",
         "import warnings",
         "",
         'warnings.filterwarnings("ignore", message=r".*\\[too-few-images\\]")',

@@ -94,7 +94,8 @@ class _People:
         x, y = np.asarray(population.x, np.float64), np.asarray(population.y)
         count = np.full(len(x), x.shape[1]) if population.count is None else np.asarray(population.count)
         real = np.arange(x.shape[1]) < count[:, None]
-        strength = np.take_along_axis(np.asarray(population.strength, np.float64), y, axis=1)
+        kinds = np.where(real, y, 0)  # padding has no class
+        strength = np.take_along_axis(np.asarray(population.strength, np.float64), kinds, axis=1)
         self.x, self.y, self.strength = x[real], y[real], strength[real]
         self.columns = list(range(x.shape[2]) if population.features is None else population.features)
         self.majority = 100.0 * float(max(self.y.mean(), 1.0 - self.y.mean()))

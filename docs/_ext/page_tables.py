@@ -1,0 +1,131 @@
+"""Tables of evidence, made when the site is built: a page asks for one by `<!-- generate: NAME -->`."""
+
+import html
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from page_reference import cell, names, parts
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "performative-results"
+MARK = re.compile(r"^<!-- generate: (\w+)(?: (\S+))? -->$", re.MULTILINE)
+CLAIM = re.compile(r"`claim:([\w-]+/[\w-]+)#([\w-]+)`")
+# From "Differs" to the end of the paragraph, lists included.
+_DIFFERS = re.compile(r"((?:[^\n.]*\. )?Differs from.*?)(?:\n\n|\Z)", re.DOTALL)
+_SEE = re.compile(r"see `(\w+)`")
+
+
+def generate(markdown: str) -> str:
+    """Tables in the place of their marks, and claims as links into the ledger."""
+    markdown = MARK.sub(lambda mark: TABLES[mark[1]](*filter(None, [mark[2]])), markdown)
+    return CLAIM.sub(lambda found: f"[`{found[1]}#{found[2]}`](#{anchor(found[1], found[2])})", markdown)
+
+
+def anchor(name: str, claim: str) -> str:
+    """Where a claim stands on the page of the ledger."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{name}-{claim}".lower())
+
+
+def theorems() -> str:
+    """A table a paper: result, function, what it says, and what is corrected below."""
+    from performative.theory.index import PAPERS, THEOREMS
+
+    corrected = sum(_differences(row.function) != "" for row in THEOREMS)
+    blocks = [f"{len(THEOREMS)} results, {corrected} of them in a form that differs from the printed one."]
+    for paper, title in PAPERS.items():
+        lines, notes = ["| result | function | says | |", "| --- | --- | --- | --- |"], {}
+        for row in (row for row in THEOREMS if row.paper == paper):
+            printed = callable(row.function) and "printed" in inspect.signature(row.function).parameters
+            if differs := _differences(row.function):
+                notes.setdefault(differs, []).append(row.number)
+            marks = ", ".join(["corrected"] * bool(differs) + ["`printed=True`"] * printed)
+            lines.append(f"| {row.number} | `{_short(row.where)}` | {cell(row.says)} | {marks} |")
+        blocks += [f"## {title}", "\n".join(lines)]
+        for text, numbers in notes.items():
+            head = f"<details><summary>{', '.join(numbers)}: what is corrected</summary>"
+            blocks.append(f'{head}<pre class="prose">{html.escape(text)}</pre></details>')
+    return "\n\n".join(blocks)
+
+
+def ledger() -> str:
+    """All claims, grouped by paper, with counts of verdicts."""
+    from performative.papers import PAPERS
+    from performative.papers.ledger import count, read
+
+    rows = read(RESULTS if RESULTS.is_dir() else None)
+    papers = {title: [row for row in rows if row["paper"] == paper] for paper, title in PAPERS.items()}
+    papers = {title: mine for title, mine in papers.items() if mine}
+    verdicts = list(count(rows))
+    lines = [f"| paper | claims | {' | '.join(verdicts)} |", "| --- | ---: |" + " ---: |" * len(verdicts)]
+    for title, mine in {**papers, "**all**": rows}.items():
+        counted = count(mine)
+        lines.append(f"| {title} | {len(mine)} | {' | '.join(str(counted.get(v, 0)) for v in verdicts)} |")
+    cards = [block for title, mine in papers.items() for block in (f"## {title}", *map(_claim, mine))]
+    return "\n\n".join(["\n".join(lines), *cards])
+
+
+def _claim(row: dict[str, Any]) -> str:
+    """One claim, as a card that opens."""
+    name, claim = row["key"].split("#")
+    facts = {"How it is tested": row["how"], "Our number": row["number"], "Why": row["reason"]}
+    told = "".join(f"<dt>{key}</dt><dd>{html.escape(str(value))}</dd>" for key, value in facts.items() if value)
+    verdict, size = row["verdict"], " (quick run)" if row.get("quick") else ""
+    return (
+        f'({anchor(name, claim)})=\n\n<details class="claim" id="{anchor(name, claim)}"><summary>'
+        f'<span class="verdict {verdict.replace(" ", "-")}">{verdict}{size}</span> {html.escape(row["claim"])} '
+        f'<span class="place">{html.escape(str(row["place"]))}</span></summary>'
+        f"<dl>{told}<dt>Run it</dt><dd><code>performative reproduce {name}</code></dd></dl></details>"
+    )
+
+
+def gallery() -> str:
+    """Figures of the results folder, with their verdicts."""
+    from performative.papers import PAPERS
+    from performative.papers.catalog import find, names
+    from performative.papers.ledger import count
+
+    blocks, last = [], None
+    for name in names():
+        file = RESULTS / name / "manifest.json"
+        manifest = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        if manifest.get("status") != "completed":
+            continue
+        paper, size = manifest["paper"], "quick run" if manifest["quick"] else "full run"
+        blocks += [f"## {PAPERS.get(paper, paper)}"] * (paper != last) + [f"### {manifest['title']}"]
+        last = paper
+        for figure in [f for f in (file.with_name("figure.svg"), file.with_name("figure.png")) if f.exists()][:1]:
+            blocks.append(f"![{html.escape(manifest['title'])}](../{figure.relative_to(ROOT).as_posix()})")
+        blocks.append(f"{manifest['place']}; `performative reproduce {name}` ({size}, {manifest['seconds']:.0f} s).")
+        told = ", ".join(f"{many} {verdict}" for verdict, many in count(manifest["claims"]).items())
+        # A result may be older than the list of claims.
+        links = {claim.id: f" `claim:{name}#{claim.id}`" for claim in find(name).claims}
+        rows = [f"- {row['verdict']}: {row['claim']}{links.get(row['id'], '')}" for row in manifest["claims"]]
+        blocks += [f"<details><summary>Claims: {told}</summary>", "\n".join(rows), "</details>"]
+    return "\n\n".join(blocks) or "No figures lie here yet: `performative reproduce --all --quick` makes them."
+
+
+def _differences(function: Any) -> str:
+    """What its docstring says of the paper's form; one that says "see `other`" is followed there."""
+    text = inspect.getdoc(function) or ""
+    if found := _DIFFERS.search(text):
+        return found[1].strip()
+    see = _SEE.search(text)
+    other = getattr(sys.modules[function.__module__], see[1], None) if see else None
+    return _differences(other) if other is not None and other is not function else ""
+
+
+def _short(where: str) -> str:
+    """performative.theory.jin2024.theorems:theorem_3_1 is reached as pf.theory.theorem_3_1 where it is exported."""
+    import performative
+
+    name = where.replace(":", ".").removeprefix("performative.")
+    package, *_, last = name.split(".")
+    exported = hasattr(getattr(performative, package, None), last)
+    return f"pf.{package}.{last}" if exported else f"performative.{name}"
+
+
+TABLES = {"theorems": theorems, "ledger": ledger, "gallery": gallery, "names": names, "parts": parts}
