@@ -1,0 +1,40 @@
+"""How a round flows, read from the engine: `python docs/_ext/round_picture.py` writes it into CONTRIBUTING.md."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+from performative._engine.client import client_round
+from performative._engine.round import close_round, open_round
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+SLOTS = ("participation", "deploy", "population", "batch", "estimator", "channel", "aggregator", "domain")
+STAGES = {"server opens": open_round, "each client of the cohort": client_round, "server closes": close_round}
+_PLACE = re.compile(r"```mermaid\n.*?```", re.DOTALL)
+
+
+def calls(function: object) -> list[str]:
+    """What a stage asks of the parts, in the order of its lines: "estimator.estimate"."""
+    tree = ast.parse(inspect.getsource(inspect.unwrap(function)))  # type: ignore[arg-type]
+    found = [
+        node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    asked = [(one.lineno, f"{ast.unparse(one.value).split('.')[-1]}.{one.attr}") for one in found]
+    return list(dict.fromkeys(name for _, name in sorted(asked) if name.split(".")[0] in SLOTS))
+
+
+def picture() -> str:
+    """A flowchart: a box for each stage, with the verbs of the parts in it."""
+    lines, before = ["```mermaid", "flowchart LR"], ""
+    for number, (title, function) in enumerate(STAGES.items()):
+        verbs = "<br/>".join(calls(function))
+        lines.append(f'  s{number}["<b>{title}</b> ({function.__name__})<br/>{verbs}"]')
+        if before:
+            lines.append(f"  {before} -->|{'Broadcast' if number == 1 else 'Upload'}| s{number}")
+        before = f"s{number}"
+    return "\n".join([*lines, f"  {before} -->|State of the next round| s0", "```"])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(_PLACE.sub(lambda _: picture(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
