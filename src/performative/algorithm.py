@@ -41,9 +41,10 @@ _EXAMPLES = {
 class Algorithm(eqx.Module):
     """One part for each slot. Recipes such as `p_fedavg` are short functions that return such a record.
 
-    absent:    whether the worlds of clients that sit out stay "frozen" or react to each deployed model ("reacts")
-    from_data: in words, what was chosen by looking at the people it will be run on, such as a clip: no noise covers it,
-               and `pf.privacy.guarantee` says so
+    Args:
+        absent: whether the worlds of clients that sit out stay "frozen" or react to each deployed model ("reacts")
+        from_data: in words, what was chosen by looking at the people it will be run on, such as a clip: no noise covers
+            it, and `pf.privacy.guarantee` says so
     """
 
     rate: Any = eqx.field(converter=as_schedule)

@@ -30,12 +30,13 @@ _relied: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("reli
 class AbstractPart(eqx.Module):
     """What every part may say.
 
-    references:   keys of `performative.papers.citations.bibliography`, or whole BibTeX entries, for `pf.cite`;
-                  () says that nothing needs to be cited
-    ignores_data: whether all that it does looks at nobody's data: nothing but what its slot hands to it. That is, for
-                  participation and what it holds, no losses and updates; for a channel the update, for an aggregator
-                  what arrived, for deployment the models
-    is_plain:     whether it does what its slot does without it: the mean gradient, the mean of updates, no change
+    Args:
+        references: keys of `performative.papers.citations.bibliography`, or whole BibTeX entries, for `pf.cite`; ()
+            says that nothing needs to be cited
+        ignores_data: whether all that it does looks at nobody's data: nothing but what its slot hands to it. That is,
+            for participation and what it holds, no losses and updates; for a channel the update, for an aggregator what
+            arrived, for deployment the models
+        is_plain: whether it does what its slot does without it: the mean gradient, the mean of updates, no change
     """
 
     references: ClassVar[tuple[str, ...]] = ()
@@ -63,10 +64,11 @@ class Uncertified(Exception):
 class Bound:
     """What limits one person's, or one client's, influence on a sum, and the noise on that sum.
 
-    clip:             the largest norm of what one adds each time that it is in the sum
-    noise_multiplier: standard deviation of the noise on the whole sum, over the clip
-    memory_clip:      the largest norm of what a memory adds to the mean in later steps, None where nothing is replayed
-    owner:            the name of the part that clips, for messages
+    Attributes:
+        clip: the largest norm of what one adds each time that it is in the sum
+        noise_multiplier: standard deviation of the noise on the whole sum, over the clip
+        memory_clip: the largest norm of what a memory adds to the mean in later steps, None where nothing is replayed
+        owner: the name of the part that clips, for messages
     """
 
     clip: ArrayLike

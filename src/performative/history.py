@@ -25,21 +25,22 @@ __all__ = ["History"]
 class History:
     """Everything recorded, the start first.
 
-    theta:         the global model, [repeats, records, ...] per leaf
-    rounds:        the round of each record, [records]
-    records:       consensus, time, uploads, samples, communications, distance_to_stable, ... [repeats, records]; what
-                   only a round can have (consensus, server_step, ...) is NaN at the start and where nobody took part
-    risk_rounds:   the rounds at which risks were measured, [points]; the start is not among them
-    risks:         decoupled_risk, performative_risk and risk_spread (between clients), [repeats, points]
-    weights:       p_i, [N]
-    participation: mean weight that each client really had, [repeats, N], to hold against `weights`; None where
-                   everyone always takes part
-    stopped_at:    the round at which a repeat became non-finite or passed the limit, -1 where it did not, [repeats]
-    meta:          algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" where a
-                   callback ended the run; "metrics" with kind, label and unit of one's own
-    clients:       what `Record(clients=...)` asked for, {name: [repeats, records, N]}; NaN for who was absent
-    cohorts:       with `Record(cohorts=True)` who took part: "client", "weight" and "steps", [repeats, records, rows];
-                   an empty row has client -1
+    Attributes:
+        theta: the global model, [repeats, records, ...] per leaf
+        rounds: the round of each record, [records]
+        records: consensus, time, uploads, samples, communications, distance_to_stable, ... [repeats, records]; what
+            only a round can have (consensus, server_step, ...) is NaN at the start and where nobody took part
+        risk_rounds: the rounds at which risks were measured, [points]; the start is not among them
+        risks: decoupled_risk, performative_risk and risk_spread (between clients), [repeats, points]
+        weights: p_i, [N]
+        participation: mean weight that each client really had, [repeats, N], to hold against `weights`; None where
+            everyone always takes part
+        stopped_at: the round at which a repeat became non-finite or passed the limit, -1 where it did not, [repeats]
+        meta: algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" where a callback
+            ended the run; "metrics" with kind, label and unit of one's own
+        clients: what `Record(clients=...)` asked for, {name: [repeats, records, N]}; NaN for who was absent
+        cohorts: with `Record(cohorts=True)` who took part: "client", "weight" and "steps", [repeats, records, rows]; an
+            empty row has client -1
     """
 
     theta: Any

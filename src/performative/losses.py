@@ -41,8 +41,10 @@ class AbstractLoss(AbstractPart):
     A function says the same by `performative.facts.states`.
 
     convex:          whether it is convex in theta, for every sample
-    affine_gradient: whether its gradient is linear in theta and z, up to a constant
-    hessian_by_x:    whether samples are (x, y), and its second derivative in theta depends on x alone
+
+    Args:
+        affine_gradient: whether its gradient is linear in theta and z, up to a constant
+        hessian_by_x: whether samples are (x, y), and its second derivative in theta depends on x alone
     """
 
     affine_gradient: ClassVar[bool] = False

@@ -133,8 +133,9 @@ def tables(
     Labels become int32 or longer. In x, whole numbers of up to 16 bits (images) stay as they are and are padded with
     zeros, so that only y shows where they end; longer ones become floats.
 
-    x, y:  one row per person
-    parts: row numbers of each client. A row may be in several parts, or in none
+    Args:
+        x, y: one row per person
+        parts: row numbers of each client. A row may be in several parts, or in none
     """
     x, y = as_array(x), as_array(y)
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):

@@ -53,10 +53,12 @@ class Recorded(Protocol):
 def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
     """Mean over repeats of one recorded quantity against rounds, and a band with the middle 80 % of them.
 
-    quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was
-              recorded, else performative_risk, else consensus
-    ax:       matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
-    label:    the line's name in the legend; None takes the algorithm's name
+    Args:
+        quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was recorded,
+            else performative_risk, else consensus
+        ax: matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
+        label: the line's name in the legend; None takes the algorithm's name
+
     Distances and other positive quantities that span more than a factor of ten get a logarithmic axis.
     """
     _check_plottable(history, ax)
@@ -100,9 +102,11 @@ def check_axes(owner: str, ax: Any) -> None:
 def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
     """One bar a client, as high as it has rows, stacked by label.
 
-    labels: one label a row of the table
-    parts:  one array of row numbers a client, as `performative.partition` gives them
-    ax:     matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
+    Args:
+        labels: one label a row of the table
+        parts: one array of row numbers a client, as `performative.partition` gives them
+        ax: matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
+
     Up to 21 labels are told apart by color and hatching; more of them by a color scale in their sorted order.
     """
     held = counts_of(labels, parts)

@@ -31,12 +31,13 @@ SCALED_BY_ROWS = "features are scaled by the means and standard deviations of th
 class Problem(eqx.Module):
     """min over theta of sum_i p_i E_{Z ~ D_i(theta)} l(theta; Z), the data reacting to what is deployed.
 
-    loss:       l(theta; z) of ONE sample
-    population: D_i, all clients in one part
-    weights:    p_i, None for equal weights
-    domain:     where theta may be, None for everywhere
-    from_data:  in words, what was worked out from the rows of these people, such as scales of features: no noise
-                covers it, and `pf.privacy.guarantee` says so
+    Args:
+        loss: l(theta; z) of ONE sample
+        population: D_i, all clients in one part
+        weights: p_i, None for equal weights
+        domain: where theta may be, None for everywhere
+        from_data: in words, what was worked out from the rows of these people, such as scales of features: no noise
+            covers it, and `pf.privacy.guarantee` says so
     """
 
     loss: Loss
@@ -106,18 +107,19 @@ class Problem(eqx.Module):
     ) -> "Problem":
         """A strategic logistic problem from a pandas table: one row per person.
 
-        client:      column that says whose row it is; the weights are the clients' shares of rows
-        label:       column of two classes, 0 and 1
-        positive:    which class is 1 where they are called something else; people change features so that theta.x
-                     falls, so it is the class that they try not to be (a fitted model's `classes_` are read by it)
-        strategic:   columns that people can change in response to the model (names), None for all features
-        strength:    how far they go, per unit of the model: a number, or {client: number}
-        penalty:     L2, None for 1 / (number of rows); the intercept is never penalized
-        standardize: True scales features to mean 0 and variance 1 over these rows, "robust" by median and quartiles,
-                     where a few people lie far out; neither is covered by a promise of privacy.
-                     {feature: (mean, standard deviation)} takes scales that are known without them; False leaves
-                     features as they are. A fitted scikit-learn model as `theta` keeps its scores
-        intercept:   a last column of ones
+        Args:
+            client: column that says whose row it is; the weights are the clients' shares of rows
+            label: column of two classes, 0 and 1
+            positive: which class is 1 where they are called something else; people change features so that theta.x
+                falls, so it is the class that they try not to be (a fitted model's `classes_` are read by it)
+            strategic: columns that people can change in response to the model (names), None for all features
+            strength: how far they go, per unit of the model: a number, or {client: number}
+            penalty: L2, None for 1 / (number of rows); the intercept is never penalized
+            standardize: True scales features to mean 0 and variance 1 over these rows, "robust" by median and
+                quartiles, where a few people lie far out; neither is covered by a promise of privacy. {feature: (mean,
+                standard deviation)} takes scales that are known without them; False leaves features as they are. A
+                fitted scikit-learn model as `theta` keeps its scores
+            intercept: a last column of ones
         """
         tables = read_frame(frame, client, label, strategic, strength, standardize, intercept, positive)
         rows = int(np.sum(tables.count))

@@ -29,17 +29,18 @@ class Change(eqx.Module):
 class View(eqx.Module):
     """What a metric sees of a round.
 
-    theta:    the model that the round ended with
-    deployed: the model in the world's hands during the round
-    round:    rounds that are over, this one included: 1, 2, ...
-    time:     simulated time that the round took
-    asked:    the cohort as it was chosen
-    cohort:   the cohort that was heard: clients without a finite update are left out of it
-    upload:   what clients sent, one row for each row of the cohort
-    clients:  `ClientMemory` of all N clients, before and after
-    server:   `ServerMemory`, before and after; theta of the round's start is `previous`
-    problem, algorithm: as `pf.run` was given them, on the device
-    weights:  p_i, [N]
+    Args:
+        theta: the model that the round ended with
+        deployed: the model in the world's hands during the round
+        round: rounds that are over, this one included: 1, 2, ...
+        time: simulated time that the round took
+        asked: the cohort as it was chosen
+        cohort: the cohort that was heard: clients without a finite update are left out of it
+        upload: what clients sent, one row for each row of the cohort
+        clients: `ClientMemory` of all N clients, before and after
+        server: `ServerMemory`, before and after; theta of the round's start is `previous`
+        problem, algorithm: as `pf.run` was given them, on the device
+        weights: p_i, [N]
     """
 
     theta: Theta
@@ -76,11 +77,12 @@ class Published:
 class Metric(eqx.Module):
     """One number of each round, worked out in the compiled loop.
 
-    function:    function(view) -> a number, with a `pf.record.View` of the round; JAX traces it
-    kind:        "level": its value at a record. "total": the sum over all rounds so far, kept in compensated sums
-    label, unit: for plots and reports; None takes the name
-    unprotected: with privacy=, let it look at more than published models (theta, deployed, round). The guarantee of
-                 such a run is void, and says which metric it was
+    Args:
+        function: function(view) -> a number, with a `pf.record.View` of the round; JAX traces it
+        kind: "level": its value at a record. "total": the sum over all rounds so far, kept in compensated sums
+        label, unit: for plots and reports; None takes the name
+        unprotected: with privacy=, let it look at more than published models (theta, deployed, round). The guarantee of
+            such a run is void, and says which metric it was
 
     A level that looks at theta, deployed and round alone has a value at round 0, others are NaN there; a total is 0.
     """
@@ -106,16 +108,17 @@ class Metric(eqx.Module):
 class Record:
     """What `pf.run` writes down.
 
-    every:           rounds between records
-    theta:           "all" keeps the model of every record, "last" only the final one
-    risks:           points along the run at which risks are measured (True for 20, False for none)
-    consensus:       how far clients end from each other
-    clients:         quantities of each client at each record, [repeats, records, N], NaN for who was absent: "loss"
-                     (mean loss of its batches), "update_norm", "weight", "steps", or a count such as "samples"
-    cohorts:         who took part, with what weight and how many steps; needs every=1
-    metrics:         {name: Metric}, or a function of the view for a level
-    stable, optimal: points to record distances to; closed forms are used where the population has them
-    limit:           a repeat counts as diverged when |theta| exceeds limit * (1 + |start|)
+    Attributes:
+        every: rounds between records
+        theta: "all" keeps the model of every record, "last" only the final one
+        risks: points along the run at which risks are measured (True for 20, False for none)
+        consensus: how far clients end from each other
+        clients: quantities of each client at each record, [repeats, records, N], NaN for who was absent: "loss" (mean
+            loss of its batches), "update_norm", "weight", "steps", or a count such as "samples"
+        cohorts: who took part, with what weight and how many steps; needs every=1
+        metrics: {name: Metric}, or a function of the view for a level
+        stable, optimal: points to record distances to; closed forms are used where the population has them
+        limit: a repeat counts as diverged when |theta| exceeds limit * (1 + |start|)
     """
 
     every: int = 1

@@ -76,7 +76,9 @@ def theorem(
 ) -> Harmonic:
     """The step that a convergence theorem of P-FedAvg allows: eta(t) = 2 / (mu_tilde (t + gamma)).
 
-    scheme: "full" (Theorem 3.1 of Jin et al. 2024), "one" (3.2) or "two" (3.3), those two with k clients a
+    Args:
+        scheme: "full" (Theorem 3.1 of Jin et al. 2024), "one" (3.2) or "two" (3.3), those two with k clients a
+
     round. Safe and slow. printed=True takes the constants as printed; see `performative.theory.p_fedavg`. A
     problem that the theorem does not cover is refused with the preconditions that it breaks.
     """

@@ -265,7 +265,8 @@ class Estimate(eqx.Module, Generic[Memory]):
 class Draws(eqx.Module):
     """Random numbers that a client's round finds ready; None where parts draw them from their keys.
 
-    data: the batch's noise and its mask. Noise of estimator and channel may come from the system's entropy instead.
+    Args:
+        data: the batch's noise and its mask. Noise of estimator and channel may come from the system's entropy instead.
     """
 
     data: tuple[Noise, Array | None] | None = None

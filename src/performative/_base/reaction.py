@@ -178,8 +178,9 @@ class Sighting(eqx.Module):
 class SharedReaction(eqx.Module):
     """What a server says of df/dtheta: one estimate and one spread of models a cluster, and which are known yet.
 
-    trust: a client's own estimate counts for t * trust after t steps, the server's for 1
-    pace:  the least weight of a new round; 1 / pace rounds count
+    Args:
+        trust: a client's own estimate counts for t * trust after t steps, the server's for 1
+        pace: the least weight of a new round; 1 / pace rounds count
     """
 
     jacobian: Float[Array, "C m d"]

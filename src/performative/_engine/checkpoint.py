@@ -43,9 +43,10 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
 class Checkpoint:
     """Where a run keeps state and history, for `pf.run(..., checkpoint=...)`.
 
-    folder: written between chunks; a kill at any moment loses no finished one
-    every:  rounds between two checkpoints; None for 20 of them along the run
-    resume: go on with the run that is there, to the same bits
+    Attributes:
+        folder: written between chunks; a kill at any moment loses no finished one
+        every: rounds between two checkpoints; None for 20 of them along the run
+        resume: go on with the run that is there, to the same bits
     """
 
     folder: str | os.PathLike[str]

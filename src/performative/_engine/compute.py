@@ -15,10 +15,11 @@ from performative.types import Loss, Theta
 class Compute(eqx.Module):
     """What `run` chose, all of it static.
 
-    at_once:  clients that compute side by side while the others wait their turn; None for all. Where some wait,
-              repeats and settings take turns as well
-    products: convolutions as matrix products (see `AsProducts`)
-    half:     gradients in bfloat16; the model, the moves and all that is recorded stay in the precision of the run
+    Args:
+        at_once: clients that compute side by side while the others wait their turn; None for all. Where some wait,
+            repeats and settings take turns as well
+        products: convolutions as matrix products (see `AsProducts`)
+        half: gradients in bfloat16; the model, the moves and all that is recorded stay in the precision of the run
     """
 
     at_once: int | None = eqx.field(static=True, default=None)

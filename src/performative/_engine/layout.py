@@ -32,10 +32,11 @@ _MARGIN = 1.5
 class Footprint(eqx.Module):
     """Bytes that a run needs on its device.
 
-    client:   one client's round
-    update:   one client's update, all of which are there when the server adds them up
-    standing: data, the model and all memory, for the whole run
-    available: what the device has left
+    Args:
+        client: one client's round
+        update: one client's update, all of which are there when the server adds them up
+        standing: data, the model and all memory, for the whole run
+        available: what the device has left
     """
 
     client: int = eqx.field(static=True)

@@ -63,21 +63,22 @@ def run(
 ) -> History:
     """Run an algorithm on a problem, `repeats` times at once, and return what was recorded.
 
-    rounds:           server rounds
-    theta:            the start; None for zeros where the population settles the shape
-    seed, repeats:    repeat r of a seed is the same trajectory however many repeats there are
-    record:           pf.Record(every, theta, risks, metrics, ...): what is written down
-    callbacks:        called between chunks with the new records, see `pf.callbacks`
-    clock:            what a local step and an exchange cost in simulated time
-    privacy:          pf.Privacy(delta, epsilon): epsilon so far is recorded; a run stops before it exceeds its budget
-    checkpoint:       folder for state and history, or pf.Checkpoint(folder, every, resume): with resume=True a run that
-                      was killed goes on from there, to the same bits
-    dtype:            "float32" (default), "float64", or "bfloat16": gradients in bfloat16, all else in float32
-    executor:         "dense", "gather", "loop" or one of your own; None picks one, and `history.meta["executor"]` says
-                      which. "sharded" deals clients out over all devices, their data and memory too; those of several
-                      processes after `jax.distributed.initialize`, each of which calls `run` alike
-    clients_at_once:  clients that compute side by side (on each device), to save memory; None takes as many as fit,
-                      and `history.meta["compute"]` says what was chosen
+    Args:
+        rounds: server rounds
+        theta: the start; None for zeros where the population settles the shape
+        seed, repeats: repeat r of a seed is the same trajectory however many repeats there are
+        record: pf.Record(every, theta, risks, metrics, ...): what is written down
+        callbacks: called between chunks with the new records, see `pf.callbacks`
+        clock: what a local step and an exchange cost in simulated time
+        privacy: pf.Privacy(delta, epsilon): epsilon so far is recorded; a run stops before it exceeds its budget
+        checkpoint: folder for state and history, or pf.Checkpoint(folder, every, resume): with resume=True a run that
+            was killed goes on from there, to the same bits
+        dtype: "float32" (default), "float64", or "bfloat16": gradients in bfloat16, all else in float32
+        executor: "dense", "gather", "loop" or one of your own; None picks one, and `history.meta["executor"]` says
+            which. "sharded" deals clients out over all devices, their data and memory too; those of several processes
+            after `jax.distributed.initialize`, each of which calls `run` alike
+        clients_at_once: clients that compute side by side (on each device), to save memory; None takes as many as fit,
+            and `history.meta["compute"]` says what was chosen
 
     Keywords of old (record_theta, every, risk, consensus, stable, optimal, limit, checkpoint_every, resume, at_once,
     progress) still work, with a warning that names their new place.

@@ -18,10 +18,11 @@ class Comparison:
 
         lost = sum_i p_i (J_i - J)^T (s_i - s),      the covariance of reactions with what they cost
 
-    chance: probability of a `lost` as large as this if nothing is. At most: the variance of J_i is taken too large
+    Attributes:
+        chance: probability of a `lost` as large as this if nothing is. At most: the variance of J_i is taken too large
             where models moved more in rows that count little, and entries of f-hat may all move together.
-    off:    |lost| as a part of sum_i p_i |J^T s_i|
-    bound:  the same without anything that cancels out, chance included: it is off by no more
+        off: |lost| as a part of sum_i p_i |J^T s_i|
+        bound: the same without anything that cancels out, chance included: it is off by no more
     """
 
     chance: float

@@ -19,7 +19,9 @@ class ClusterVarp(AbstractAggregator[Theta]):
         move = sum_k a_k (delta_k - y_c(k)) + sum_c p_c y_c,      p_c = sum of p_i in c
         then y_c <- the mean of delta_k over the members that took part, by a_k; y_c stays where none did
 
-    clusters: a count C (client i belongs to i modulo C), or one cluster number 0, 1, ... a client.
+    Args:
+        clusters: a count C (client i belongs to i modulo C), or one cluster number 0, 1, ... a client.
+
     The server keeps C updates instead of `Varp`'s N. C = N is Varp. Unbiased whatever the clusters are. It takes away
     the variance between clusters; members that are unlike spoil their common memory, and it can then vary more than
     `Mean`. Besides its K updates a round adds up the N weights. Jhunjhunwala et al. 2022, Section 4.

@@ -28,9 +28,12 @@ class Extrapolate(AbstractAggregator[PyTree]):
 
     w_k are the weights of the round as parts of one (1/m in the paper). The mean in the denominator is that of the
     updates, whatever `inner` makes of them.
-    cap:  the largest eta_g, >= 1. None is the paper's. Even then eta_g <= mean |delta|^2 / (2 eps), and a move that was
-          stretched is no longer than mean |delta|^2 / (4 sqrt(eps)). Where |delta| grows with theta, as it can under
-          performative shift, that bounds nothing: give a cap.
+
+    Args:
+        cap: the largest eta_g, >= 1. None is the paper's. Even then eta_g <= mean |delta|^2 / (2 eps), and a move that
+            was stretched is no longer than mean |delta|^2 / (4 sqrt(eps)). Where |delta| grows with theta, as it can
+            under performative shift, that bounds nothing: give a cap.
+
     Near a point where different clients balance, eta_g is large and the model jumps around it. The paper therefore
     hands out the mean of the last two models. That is no move (the next round starts from the last one alone): see
     `mean_of_last_two`. Jhunjhunwala et al. 2023. Differs from the slides: they print one client's update there.

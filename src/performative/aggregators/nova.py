@@ -33,9 +33,12 @@ class Nova(AbstractAggregator[PyTree]):
     Wang et al. 2020, Eq. (7); it takes away the bias of unequal work, not that of unequal clients, which vanishes with
     the rate: see `Scaffold`. A projection onto a domain is not accounted for.
 
-    over: "clients" takes r over all clients that were ever seen, each with its last reach: once all were, r does not
-          depend on who was drawn. "cohort" is the printed form, r = sum_k a_k r_k / sum_k a_k over the round's own: the
-          same with full participation, but with few clients a round it goes back to FedAvg (with one, exactly).
+    Args:
+        over: "clients" takes r over all clients that were ever seen, each with its last reach: once all were, r does
+            not depend on who was drawn. "cohort" is the printed form, r = sum_k a_k r_k / sum_k a_k over the round's
+            own: the same with full participation, but with few clients a round it goes back to FedAvg (with one,
+            exactly).
+
     The server keeps one number a client; a round still costs K. A channel with error feedback keeps its error in the
     units of whole updates: where a client's number of steps changes from round to round it does not fit `Nova`, and the
     point is biased, whatever the rate.

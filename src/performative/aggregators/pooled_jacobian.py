@@ -47,13 +47,15 @@ class PooledJacobian(AbstractAggregator[PooledMemory]):
     J^T sum_i p_i s_i, which lacks Cov(J_i, s_i). For the squared loss of a mean s_i = -(gradient i), and the whole is
     (1 - J)^T times the plain gradient: it settles at the stable point, however much clients react.
 
-    alike:    True gives all clients of a cluster its J. Far less noise, and right only where they react alike, or where
-              s_i is the same for all (a price times a demand); after a run warnings say where neither is so, or where
-              the run cannot tell.
-    clusters: with more than one, each has a J of its own. The server groups the clients' own estimates by k-means
-              (scikit-learn, on the host) once as many as that have a full window; from then on a client goes to the
-              cluster that explains most of its f-hat.
-    memory:   how many rounds count, to follow a world that changes; None lets the memory grow with the run.
+    Args:
+        alike: True gives all clients of a cluster its J. Far less noise, and right only where they react alike, or
+            where s_i is the same for all (a price times a demand); after a run warnings say where neither is so, or
+            where the run cannot tell.
+        clusters: with more than one, each has a J of its own. The server groups the clients' own estimates by k-means
+            (scikit-learn, on the host) once as many as that have a full window; from then on a client goes to the
+            cluster that explains most of its f-hat.
+        memory: how many rounds count, to follow a world that changes; None lets the memory grow with the run.
+
     Of clients that sit out the server has what they sent last, as a mean over as many rounds as it takes to hear of
     all. The move is `inner`'s. It needs the estimator `Performative(window=H)`.
     Zheng et al. 2024, Sections 4 and 5.3, which leave the estimate itself open.

@@ -17,18 +17,19 @@ from performative.findings import Finding, part, plain
 class AuditReport:
     """The answer of `audit_logs`.
 
-    logs:     what was read
-    clients:  a `ClientReport` each
-    pooled:   the test on the weighted mean over clients, None where there is one client or no two share deployments
-    p_value:  of no effect anywhere: twice the lesser of the pooled one and the smallest client's times their number
-    p_any_drift: the same were drift allowed to be as large as all that moved; see `Effect`
-    effect:   whether p_value is at most the level; None where nothing can be tested, or where nothing was found and the
-              label, or a client's, could not be tested; untested says why, "" where all was
-    prospect: where retraining leads; not computed where no effect was found
-    advice:   what to do next
-    groups:   rates by protected group, None where the logs say nothing of decisions or groups
-    drowned:  columns in which rows far out may hide a reaction
-    findings: all that is said of it, as data
+    Attributes:
+        logs: what was read
+        clients: a `ClientReport` each
+        pooled: the test on the weighted mean over clients, None where there is one client or no two share deployments
+        p_value: of no effect anywhere: twice the lesser of the pooled one and the smallest client's times their number
+        p_any_drift: the same were drift allowed to be as large as all that moved; see `Effect`
+        effect: whether p_value is at most the level; None where nothing can be tested, or where nothing was found and
+            the label, or a client's, could not be tested; untested says why, "" where all was
+        prospect: where retraining leads; not computed where no effect was found
+        advice: what to do next
+        groups: rates by protected group, None where the logs say nothing of decisions or groups
+        drowned: columns in which rows far out may hide a reaction
+        findings: all that is said of it, as data
     """
 
     logs: Logs

@@ -19,7 +19,10 @@ COSTS = {
 class Burden:
     """The mean least cost of being accepted among the qualified of a group, with a normal interval.
 
-    people: how many they are; already: how many of them pay nothing; unreachable: how many cannot be accepted by any
+    Attributes:
+        people: how many they are; already: how many of them pay nothing; unreachable: how many cannot be accepted by
+            any
+
     move (the value is then infinite). paid: the mean cost that they did pay, NaN where it is not known.
     """
 

@@ -11,7 +11,8 @@ from performative.audit.formats import distance, number, parameter, span
 def direction_rows(report: AuditReport, most: int, digits: int = 3) -> list[list[str]]:
     """client, column, parameter, slope, in deviations, least squares interval, interval that holds for any training.
 
-    digits: of the intervals.
+    Args:
+        digits: of the intervals.
     """
     found = [(one, line) for one in report.reacting for line, _ in one.directions]
     found.sort(key=lambda entry: -abs(entry[1].in_sd))

@@ -27,16 +27,17 @@ _SPARED: tuple[int, dict[str, int]] = (500, {"pairs": 12, "projections": 12, "sh
 class ClientReport:
     """One client's part of an `AuditReport`.
 
-    log:           what was read of it, without columns that do not vary (`still` names these)
-    p_value:       of `effect`; adjusted: Holm's over all clients that can be tested, doubled for the pooled test
-    reacts:        whether adjusted is at most the level; None where these deployments cannot tell
-    effect:        the test under the drift asked for, on the means and, where there is a label, on its covariances
-                   with the features; by_drift: under each kind of drift; tested: names of these columns
-    outcomes:      where the label is not in `log`: a log of rows with a label that stand for everybody, or None
-    response:      slopes with intervals that hold however models were trained; least_squares: the usual ones,
-                   narrower, for several parameters only (else None)
-    distances:     W_1 between deployments; None where no rows were kept
-    far_out:       column -> share of the rows kept that lie more than 12 robust spreads from its middle
+    Attributes:
+        log: what was read of it, without columns that do not vary (`still` names these)
+        p_value: of `effect`; adjusted: Holm's over all clients that can be tested, doubled for the pooled test
+        reacts: whether adjusted is at most the level; None where these deployments cannot tell
+        effect: the test under the drift asked for, on the means and, where there is a label, on its covariances with
+            the features; by_drift: under each kind of drift; tested: names of these columns
+        outcomes: where the label is not in `log`: a log of rows with a label that stand for everybody, or None
+        response: slopes with intervals that hold however models were trained; least_squares: the usual ones, narrower,
+            for several parameters only (else None)
+        distances: W_1 between deployments; None where no rows were kept
+        far_out: column -> share of the rows kept that lie more than 12 robust spreads from its middle
     """
 
     name: str
@@ -149,7 +150,9 @@ def report_clients(
 ) -> tuple[tuple[ClientReport, ...], Pooled | None]:  # fmt: skip
     """Every client, in the order given, and all together. labeled: whether the last column of each log is the label.
 
-    outcomes: logs that hold the label where `logs` do not; blocked: why no test says anything, "" where they do.
+    Args:
+        outcomes: logs that hold the label where `logs` do not; blocked: why no test says anything, "" where they do.
+
     Half of the level goes to the pooled test, half to the clients: that any of all these is a false alarm
     has at most the chance `level`.
     """

@@ -24,8 +24,9 @@ class Pair(NamedTuple):
 class Distances:
     """Pairs of deployments, and the slope of W_1 in the distance of the models.
 
-    sensitivity: sum |dtheta| sqrt((W_1^2 - floor^2)+) / sum |dtheta|^2
-    sliced:      whether W_1 is sliced (more than one column) rather than exact
+    Attributes:
+        sensitivity: sum |dtheta| sqrt((W_1^2 - floor^2)+) / sum |dtheta|^2
+        sliced: whether W_1 is sliced (more than one column) rather than exact
     """
 
     pairs: tuple[Pair, ...]

@@ -16,9 +16,10 @@ _WAVES = (100.0, 3e4)
 class Deviations(NamedTuple):
     """Forward deviations of the means and of the model under one guess of the drift.
 
-    u:      [..., q, n] of the means; under no effect independent N(0, phi), phi >= 1 the over-dispersion
-    D:      [..., q, n, d] of the model
-    logdet: [..., q] log determinant of the covariance, for comparing guesses
+    Args:
+        u: [..., q, n] of the means; under no effect independent N(0, phi), phi >= 1 the over-dispersion
+        D: [..., q, n, d] of the model
+        logdet: [..., q] log determinant of the covariance, for comparing guesses
     """
 
     u: np.ndarray
@@ -67,7 +68,9 @@ def deviations(
     know no level and no trend, and Delta S Delta' = U U', U upper triangular. So u_t holds y_t, y_{t+1}, ... only. A
     model trained on y_1 .. y_{t-1} is independent of it whatever the level, the trend and the drift were up to then;
     with deviations from the past it would not be. Arellano and Bover 1995 (forward orthogonal deviations).
-    y, variance: [..., q, T]; theta: [..., T, d]; time: [T].
+
+    Args:
+        y, variance: [..., q, T]; theta: [..., T, d]; time: [T].
     """
     T = time.shape[0]
     t = (time - time[0]) / (time[-1] - time[0]) * (T - 1)

@@ -12,11 +12,12 @@ from performative.audit.outlook import Outlook
 class Driver:
     """One client's part.
 
-    share:   of the leading eigenvalue of the retraining map's slope; the clients' shares sum to 1, and one that pulls
-             against the others has a negative share
-    size:    spectral norm of what it adds to the slope: p_i times its sensitivity for the squared loss
-    without: the contraction factor were this client's data to stay
-    lower, upper: 95 % interval of the share; leads: in which part of the draws of the fits it has the largest
+    Attributes:
+        share: of the leading eigenvalue of the retraining map's slope; the clients' shares sum to 1, and one that pulls
+            against the others has a negative share
+        size: spectral norm of what it adds to the slope: p_i times its sensitivity for the squared loss
+        without: the contraction factor were this client's data to stay
+        lower, upper: 95 % interval of the share; leads: in which part of the draws of the fits it has the largest
     """
 
     name: str

@@ -25,15 +25,16 @@ _FLOOR = 0.1
 class Effect:
     """The answer of `effect_test`.
 
-    p_value:         chance of data like these were there no effect; for all columns together
-    p_any_drift:     the same where drift may be as large as all that moved, the model's part included: small only where
-                     the models left the path of the data, by hand or by chance
-    statistic:       the largest |t|, over columns, parameters and both kinds of weights, at the drift that fits best
-    over_dispersion: [q] variance of the means beyond trend and response, in units of the sampling variance
-    by_column:       [q] p-values of the columns, Holm's correction included
-    column:          the column with the smallest p-value, parameter: the parameter that it answers to
-    detectable:      [q, d] the response (column units per unit of the parameter) that would be seen with 90 % power
-    identified:      False where these deployments cannot tell; then p_value is 1 and `reasons` say why
+    Attributes:
+        p_value: chance of data like these were there no effect; for all columns together
+        p_any_drift: the same where drift may be as large as all that moved, the model's part included: small only where
+            the models left the path of the data, by hand or by chance
+        statistic: the largest |t|, over columns, parameters and both kinds of weights, at the drift that fits best
+        over_dispersion: [q] variance of the means beyond trend and response, in units of the sampling variance
+        by_column: [q] p-values of the columns, Holm's correction included
+        column: the column with the smallest p-value, parameter: the parameter that it answers to
+        detectable: [q, d] the response (column units per unit of the parameter) that would be seen with 90 % power
+        identified: False where these deployments cannot tell; then p_value is 1 and `reasons` say why
     """
 
     p_value: float
@@ -133,7 +134,11 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
     however the models were trained. Student's t, with phi estimated beside the model, is an approximation: false
     alarms were 1 to 5 % at level 5 % in simulations. p-values are Bonferroni's over columns, parameters and two kinds
     of weights (for models that settle, and for models that move about).
-    drift: "none"; "linear" (a + b t); "walk" (m_t a random walk of unknown size); "smooth" (a walk whose slope walks
+
+    Args:
+        drift: "none"; "linear" (a + b t); "walk" (m_t a random walk of unknown size); "smooth" (a walk whose slope
+            walks
+
     too, or a wave of any height and period, such as a season: `drift.guesses`). The p-value is the largest over all
     m_t that the data do not rule out beside a response.
 

@@ -20,8 +20,9 @@ from performative.types import Theta
 class OnRows(eqx.Module):
     """A loss of z = (x, y) as one of a row of columns: x = the columns `features`, in the order of theta; y = `label`.
 
-    label:     None where the loss takes the row itself, x alone
-    intercept: place in theta of the intercept, for which x gets a 1; None for none
+    Args:
+        label: None where the loss takes the row itself, x alone
+        intercept: place in theta of the intercept, for which x gets a 1; None for none
     """
 
     loss: Any
@@ -52,9 +53,11 @@ def fitted_problem(
 
         D_i(theta): rows of client i kept of any deployment t, - fitted mean_t + level_i + B_i (theta - theta_T)
 
-    loss:     l(theta; z) of ONE sample, z = (x, y) where `label` is given, else z = x
-    features: columns that make up x, in the order of theta; None for all but the label
-    rows:     at most so many a client, evenly over its deployments
+    Args:
+        loss: l(theta; z) of ONE sample, z = (x, y) where `label` is given, else z = x
+        features: columns that make up x, in the order of theta; None for all but the label
+        rows: at most so many a client, evenly over its deployments
+
     The rows move and do not change shape: a response of the spread, or of the label given the features, is not in it.
     A 0-1 label moves in mean only, which is all that a loss linear in y asks (the logistic one).
     """

@@ -14,7 +14,9 @@ from performative.audit.tally import GroupLog
 def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = None) -> GroupReport:
     """From logs: the people of the first deployment against those of the last.
 
-    reaction: whether the data were found to react to the model (`AuditReport.effect`). Only then are people said to
+    Args:
+        reaction: whether the data were found to react to the model (`AuditReport.effect`). Only then are people said to
+
     have improved or to have gamed the model: else what changed is change over time, for all that is known.
     Where the models are linear in the features and [decision] gives a threshold, "before" are the first deployment's
     people under the last model (a sample of them); else they are as logged, under the model of their time. The two are

@@ -20,7 +20,10 @@ STAYS = "Labels stay when people move (the Strategic population): every move is 
 class GroupReport:
     """Rates by group before and after the reaction, who bears the cost, and what had to be assumed.
 
-    before_is, after_is: which people under which model. cost: the cost function of the burden. gap: the largest burden
+    Attributes:
+        before_is, after_is: which people under which model. cost: the cost function of the burden. gap: the largest
+            burden
+
     minus the smallest (the social gap), NaN with fewer than two groups; bears: the group of the largest. by_deployment:
     rates as logged, {} where there are no logs. assumption: what `improvement` rests on. reaction: whether people are
     known to react; where not, before and after differ by time alone, as far as anybody knows, and no cost is put down
@@ -127,7 +130,10 @@ def groups_of_problem(
 ) -> GroupReport:
     """From a `Problem` with a Strategic population: its people before and after reacting to theta.
 
-    groups: names [N, m] like the population's y, or one list a client. By default people want a low score theta.x, as
+    Args:
+        groups: names [N, m] like the population's y, or one list a client. By default people want a low score theta.x,
+            as
+
     the population's best response has it (a score of default): accepted at or below the threshold, qualified with
     label 0.
     Rates are over people, whatever the clients' weights.

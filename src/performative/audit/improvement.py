@@ -20,8 +20,12 @@ ASSUMPTION = (
 class Improvement:
     """How the share of qualified people changed, against how it should have, had the features brought it about.
 
-    expected: change of the share that the new features promise; observed: what came; shortfall = expected - observed.
-    verdict: "improvement" (observed, no shortfall), "gaming" (shortfall, nothing observed), "both", "unclear" (neither
+    Attributes:
+        expected: change of the share that the new features promise; observed: what came; shortfall = expected -
+            observed.
+        verdict: "improvement" (observed, no shortfall), "gaming" (shortfall, nothing observed), "both", "unclear"
+            (neither
+
     can be told from 0), "no move" (expected cannot be told from 0). Each number has its normal interval (low, high).
     """
 

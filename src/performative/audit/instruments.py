@@ -17,7 +17,9 @@ def settling(theta: np.ndarray, n: int) -> np.ndarray:
         a_t = theta_t - mu_t,      theta_{s+1} - theta_s = kappa (mu - theta_s)  fitted on s < t
 
     w_t^2 is the share of the budget left that a_t^2 has in what is forecast to come. The sum of w_t^2 is 1 exactly.
-    theta: [..., T], one parameter; returns [..., n]. The sign is that of theta_0 - mu.
+
+    Args:
+        theta: [..., T], one parameter; returns [..., n]. The sign is that of theta_0 - mu.
     """
     lead = theta.shape[:-1]
     w = np.zeros((*lead, n))

@@ -11,14 +11,16 @@ Numbers = np.ndarray
 class ClientLog:
     """Summaries of the data that one client collected under each deployed model, in order of time.
 
-    theta:      [T, d] the deployed model, one row a deployment
-    time:       [T] when it was deployed; only differences matter
-    count:      [T] rows collected under it
-    mean:       [T, q] means of the q numeric columns (features, label last if there is one)
-    cov:        [T, q, q] covariance of the rows within a deployment
-    sample:     [T, r, q] at most r rows a deployment, padded with NaN; None where none were kept
-    columns:    names of the q columns, None for x0, x1, ...
-    parameters: names of the d parameters, None for theta0, theta1, ...
+    Attributes:
+        theta: [T, d] the deployed model, one row a deployment
+        time: [T] when it was deployed; only differences matter
+        count: [T] rows collected under it
+        mean: [T, q] means of the q numeric columns (features, label last if there is one)
+        cov: [T, q, q] covariance of the rows within a deployment
+        sample: [T, r, q] at most r rows a deployment, padded with NaN; None where none were kept
+        columns: names of the q columns, None for x0, x1, ...
+        parameters: names of the d parameters, None for theta0, theta1, ...
+
     The rows themselves are not needed but for Wasserstein distances and for losses other than the squared one.
     """
 

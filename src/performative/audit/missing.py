@@ -46,9 +46,10 @@ class Sums:
 class Pattern(NamedTuple):
     """p-values [width], NaN where a column says nothing.
 
-    depends: of rows that are seen being like those that are not
-    changes: of their difference being the same in all deployments of a client, as it is where the model has no part
-    size:    the most that leaving out the unseen moves a mean between deployments, in standard errors of it
+    Args:
+        depends: of rows that are seen being like those that are not
+        changes: of their difference being the same in all deployments of a client, as it is where the model has no part
+        size: the most that leaving out the unseen moves a mean between deployments, in standard errors of it
     """
 
     depends: np.ndarray

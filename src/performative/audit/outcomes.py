@@ -20,9 +20,10 @@ LEAST = 20
 class Plan:
     """Which rows count, and for how many.
 
-    kind:   "propensity" (1 / the chance logged), "strata" (1 / chance[cell, accepted, side]), or "always": rows of
+    Attributes:
+        kind: "propensity" (1 / the chance logged), "strata" (1 / chance[cell, accepted, side]), or "always": rows of
             people whom every deployed model accepts, each for one
-    source: where the chances come from, in words
+        source: where the chances come from, in words
     """
 
     kind: str
@@ -34,10 +35,11 @@ class Plan:
 class Outcomes:
     """What the second reading found.
 
-    logs:      features and label of a client, count = effective rows (sum w)^2 / sum w^2; clients that can be tested
-    coverage:  share of all people that they stand for, the least over clients and deployments
-    effective: the fewest and the most effective rows of a client under a deployment
-    why:       why they cannot be used, "" where they can
+    Attributes:
+        logs: features and label of a client, count = effective rows (sum w)^2 / sum w^2; clients that can be tested
+        coverage: share of all people that they stand for, the least over clients and deployments
+        effective: the fewest and the most effective rows of a client under a deployment
+        why: why they cannot be used, "" where they can
     """
 
     logs: dict[str, ClientLog]

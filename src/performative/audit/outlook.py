@@ -27,16 +27,17 @@ _ROUNDING = 1e-9
 class Outlook:
     """The answer of `outlook`.
 
-    stable, optimal: [d] where retraining settles, and where the risk is least; None where there is no such point. For
-                     losses other than the squared one the least that was found: a warning (`risk-falls-far-out`) says
-                     where the risk falls again far away
-    stable_limits:   [2, d] interval of the stable point, None for losses other than the squared one
-    contraction:     spectral radius of the retraining map's slope at the stable point; limits: (lower, upper)
-    contracts:       whether it is below 1: retraining settles there from nearby
-    deployments:     how many more until the model is within the tolerance for good; None where it never is
-    gap:             |stable - optimal|; excess: performative risk at the stable point less that at the optimum
-    slopes:          [N, d, d] what each client adds to the slope: their sum is the slope
-    slope_draws:     [r, N, d, d] the same as the errors of the fits spread them, at the point found
+    Attributes:
+        stable, optimal: [d] where retraining settles, and where the risk is least; None where there is no such point.
+            For losses other than the squared one the least that was found: a warning (`risk-falls-far-out`) says where
+            the risk falls again far away
+        stable_limits: [2, d] interval of the stable point, None for losses other than the squared one
+        contraction: spectral radius of the retraining map's slope at the stable point; limits: (lower, upper)
+        contracts: whether it is below 1: retraining settles there from nearby
+        deployments: how many more until the model is within the tolerance for good; None where it never is
+        gap: |stable - optimal|; excess: performative risk at the stable point less that at the optimum
+        slopes: [N, d, d] what each client adds to the slope: their sum is the slope
+        slope_draws: [r, N, d, d] the same as the errors of the fits spread them, at the point found
     """
 
     stable: np.ndarray | None
@@ -77,10 +78,12 @@ def outlook(
         theta' = Phi(theta) = argmin over x of sum_i p_i E_{Z ~ D_i(theta)} l(x; Z)
         Phi'(theta) = - H^-1 sum_i p_i d/dphi grad f_i(theta; phi),      at phi = theta = the stable point
 
-    loss:      None for |theta - z|^2 / 2, columns in the order of the parameters: then Phi(theta) = sum_i p_i mean_i
-               and everything is closed form, with intervals from draws of the fit; else any loss, by `fitted_problem`
-               (`layout` is passed on: features, label, intercept, domain)
-    tolerance: settled is |theta - stable| <= tolerance |stable|
+    Args:
+        loss: None for |theta - z|^2 / 2, columns in the order of the parameters: then Phi(theta) = sum_i p_i mean_i and
+            everything is closed form, with intervals from draws of the fit; else any loss, by `fitted_problem`
+            (`layout` is passed on: features, label, intercept, domain)
+        tolerance: settled is |theta - stable| <= tolerance |stable|
+
     A trend is taken to stop now: with one, the stable point moves on. Sampling noise of later data is not counted: the
     model will go on jittering about the point. Not for models that take a step instead of retraining in full.
     """
@@ -166,7 +169,8 @@ def slopes_per_shift(problem: Problem, p: np.ndarray, theta: np.ndarray) -> np.n
 
         J_i = -H^-1 p_i (d/ds grad f_i(theta; rows + s)) B_i,      at s = B_i theta,      H = sum_i p_i hess f_i
 
-    problem: of `fitted_problem`.
+    Args:
+        problem: of `fitted_problem`.
     """
     population: Any = problem.population  # a Database with a Linear shift
     B = np.asarray(population.shift.sensitivity)

@@ -27,17 +27,18 @@ _LOCAL = ("risk-falls-far-out", "lower-elsewhere")
 class Prospect:
     """An `Outlook` with what it rests on, and the steps that it allows.
 
-    outlook:   None where it was not computed; `reasons` say why
-    clients:   whose fits went into it, with their weights; left_out: client -> why not
-    drift:     "none" or "linear", taken out before the level of today is read off
-    here:      [d] the model deployed last
-    J:         [d, d] slope of retraining at the stable point
-    hessian:   [d, d] curvature of the risk that training sees, at the stable point; performative_hessian: of the
-               performative risk at the optimum
-    optimal_is_local: whether the fitted risk falls again far away, so that the optimum is a local one
-    risk:      performative risk at the optimum, of which `outlook.excess` is the cost of settling at the stable point
-    damping:   share of the way to the retrained model that shrinks every part of the error; None where no share does
-    rate:      the same for plain gradient steps; damped, stepped: the factor by which each then multiplies the error
+    Attributes:
+        outlook: None where it was not computed; `reasons` say why
+        clients: whose fits went into it, with their weights; left_out: client -> why not
+        drift: "none" or "linear", taken out before the level of today is read off
+        here: [d] the model deployed last
+        J: [d, d] slope of retraining at the stable point
+        hessian: [d, d] curvature of the risk that training sees, at the stable point; performative_hessian: of the
+            performative risk at the optimum
+        optimal_is_local: whether the fitted risk falls again far away, so that the optimum is a local one
+        risk: performative risk at the optimum, of which `outlook.excess` is the cost of settling at the stable point
+        damping: share of the way to the retrained model that shrinks every part of the error; None where no share does
+        rate: the same for plain gradient steps; damped, stepped: the factor by which each then multiplies the error
     """
 
     outlook: Outlook | None

@@ -30,19 +30,20 @@ SAMPLE = 1000
 class Logs:
     """What a folder says.
 
-    clients:    a `ClientLog` each; the label, where it is used, is the last column, called "label"
-    weights:    p_i, which sum to one
-    label:      the label's name in the files, None where it is not in the client logs
-    binary:     whether all labels are 0 and 1
-    parameters: feature -> entry of theta that is its weight
-    groups:     counts and samples by protected group; None where nothing is known of decisions or groups
-    decides:    where it comes from who was accepted: "accepted", "score", "theta" or None
-    rule:       weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
-    selection:  how labels are missing and what was done about it, None where none are
-    outcomes:   where labels are missing: a log with the label for each client whose label can be tested all the same
-    blocked:    why nothing can be said of these rows at all, "" where something can
-    dropped:    rows by reason; a row with two faults counts under both
-    notes:      what was dropped or assumed, in sentences
+    Attributes:
+        clients: a `ClientLog` each; the label, where it is used, is the last column, called "label"
+        weights: p_i, which sum to one
+        label: the label's name in the files, None where it is not in the client logs
+        binary: whether all labels are 0 and 1
+        parameters: feature -> entry of theta that is its weight
+        groups: counts and samples by protected group; None where nothing is known of decisions or groups
+        decides: where it comes from who was accepted: "accepted", "score", "theta" or None
+        rule: weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
+        selection: how labels are missing and what was done about it, None where none are
+        outcomes: where labels are missing: a log with the label for each client whose label can be tested all the same
+        blocked: why nothing can be said of these rows at all, "" where something can
+        dropped: rows by reason; a row with two faults counts under both
+        notes: what was dropped or assumed, in sentences
     """
 
     folder: Path
@@ -100,9 +101,10 @@ def read_logs(
 ) -> Logs:
     """Read deployments and rows in one pass; memory does not grow with the number of rows.
 
-    groups: column of the protected group (default: the one called "group", where there is one)
-    sample: rows kept for each client and deployment (fewer where there are very many of these)
-    seed:   which rows are kept; the same for every block size; files are told apart by name
+    Args:
+        groups: column of the protected group (default: the one called "group", where there is one)
+        sample: rows kept for each client and deployment (fewer where there are very many of these)
+        seed: which rows are kept; the same for every block size; files are told apart by name
     """
     check_counts(sample=sample, batch=batch)
     folder = Path(folder)

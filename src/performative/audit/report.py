@@ -26,11 +26,13 @@ def audit_logs(
 ) -> AuditReport:  # fmt: skip
     """What a folder of logs of past deployments says; `performative.audit.schema` tells what the folder holds.
 
-    groups:    column of the protected group (default: the one called "group", where there is one)
-    drift:     what may have moved the data without the model: "none", "linear", "walk" or "smooth", see `effect_test`
-    seed:      which rows are kept, and of the draws behind the intervals
-    tolerance: settled is |theta - stable| <= tolerance |stable|
-    level:     of the tests; intervals are at 1 - level
+    Args:
+        groups: column of the protected group (default: the one called "group", where there is one)
+        drift: what may have moved the data without the model: "none", "linear", "walk" or "smooth", see `effect_test`
+        seed: which rows are kept, and of the draws behind the intervals
+        tolerance: settled is |theta - stable| <= tolerance |stable|
+        level: of the tests; intervals are at 1 - level
+
     Tests are Holm's over clients. The outlook and the suggestion rest on a response that is linear and stays as it is.
     """
     if drift not in DRIFTS:

@@ -33,10 +33,12 @@ class Direction:
 class Response:
     """The answer of `response`.
 
-    B:           [q, d] weighted least squares; lower, upper: [q, d] intervals of each entry at `level`
-    sensitivity: largest singular value of B: for rows that only move, W_1(D(theta), D(theta')) <= that |theta - theta'|
-    directions:  entries whose interval excludes 0, the largest in standard deviations first
-    identified:  False where the deployments cannot tell; intervals are then infinite and `reasons` say why
+    Attributes:
+        B: [q, d] weighted least squares; lower, upper: [q, d] intervals of each entry at `level`
+        sensitivity: largest singular value of B: for rows that only move, W_1(D(theta), D(theta')) <= that |theta -
+            theta'|
+        directions: entries whose interval excludes 0, the largest in standard deviations first
+        identified: False where the deployments cannot tell; intervals are then infinite and `reasons` say why
     """
 
     B: np.ndarray

@@ -19,14 +19,15 @@ _MATTERS = 0.5
 class Selection:
     """How labels are missing, and what was done about it.
 
-    kind:      "chance" (who has a label is not seen to go with anything), "people" (it goes with `by`, in the same way
-               under all deployments), "model" (it goes with acceptance, or differently from deployment to deployment)
-    by:        what it goes with most; p_value: Bonferroni's over features, score and acceptance
-    accepted:  share of the accepted with a label, rejected: of the rejected; NaN where decisions are not known
-    method:    how the label is tested: "labeled" (rows as they are), "weighted" (by 1 / the chance of a label),
-               "always accepted" (people whom every deployed model accepts), "withheld", "left out" (as was asked)
-    coverage:  share of all people that the test of the label is about, the least over clients and deployments
-    effective: fewest and most effective labeled rows of a client under a deployment
+    Attributes:
+        kind: "chance" (who has a label is not seen to go with anything), "people" (it goes with `by`, in the same way
+            under all deployments), "model" (it goes with acceptance, or differently from deployment to deployment)
+        by: what it goes with most; p_value: Bonferroni's over features, score and acceptance
+        accepted: share of the accepted with a label, rejected: of the rejected; NaN where decisions are not known
+        method: how the label is tested: "labeled" (rows as they are), "weighted" (by 1 / the chance of a label),
+            "always accepted" (people whom every deployed model accepts), "withheld", "left out" (as was asked)
+        coverage: share of all people that the test of the label is about, the least over clients and deployments
+        effective: fewest and most effective labeled rows of a client under a deployment
     """
 
     share: float

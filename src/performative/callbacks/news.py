@@ -10,15 +10,16 @@ import numpy as np
 class News:
     """The records since the last call; the first call begins with the start, after a kill with all that was kept.
 
-    rounds:   the round of each new record, [new]
-    records:  {name: [repeats, new]}, totals as they have run up; [settings, repeats, new] in a sweep
-    risks:    {name: [repeats]} as measured at `round`; empty where they were not
-    theta:    the model at `round`, [repeats, ...] per leaf
-    round:    rounds that are over
-    total:    rounds that were asked for
-    seconds:  that the run has taken
-    about:    algorithm, config, seed, dtype
-    settings: of a sweep, one {name: value} each; None otherwise
+    Attributes:
+        rounds: the round of each new record, [new]
+        records: {name: [repeats, new]}, totals as they have run up; [settings, repeats, new] in a sweep
+        risks: {name: [repeats]} as measured at `round`; empty where they were not
+        theta: the model at `round`, [repeats, ...] per leaf
+        round: rounds that are over
+        total: rounds that were asked for
+        seconds: that the run has taken
+        about: algorithm, config, seed, dtype
+        settings: of a sweep, one {name: value} each; None otherwise
 
     With privacy= a callback is told of published models only: theta, and records of metrics that look at nothing else.
     """

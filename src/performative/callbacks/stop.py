@@ -17,8 +17,9 @@ _RISKS = ("decoupled_risk", "performative_risk", "risk_spread")
 class Threshold:
     """Whether a number is below, or above, a value at the last record, in the mean over repeats.
 
-    number:       what is recorded, by name: a level, a total or a risk
-    below, above: the value; give one of them
+    Attributes:
+        number: what is recorded, by name: a level, a total or a risk
+        below, above: the value; give one of them
 
     In a sweep it holds once it does in every setting. NaN is neither below nor above, nor is a risk where none was
     measured.
@@ -55,9 +56,10 @@ class Threshold:
 class Stop:
     """End a run once a condition holds.
 
-    condition: condition(news) -> bool, asked between chunks with the records since the last time; a `Threshold`
-    every:     rounds between two looks; None takes a twentieth of the run
-    reason:    what `history.meta["stopped_by"]` says
+    Args:
+        condition: condition(news) -> bool, asked between chunks with the records since the last time; a `Threshold`
+        every: rounds between two looks; None takes a twentieth of the run
+        reason: what `history.meta["stopped_by"]` says
 
     The rounds that were run are those that count, for privacy too.
     """

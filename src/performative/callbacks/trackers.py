@@ -18,8 +18,9 @@ def _imported(owner: str, module: str, package: str) -> Any:
 class MLflow:
     """Logs to MLflow: a run of its own, or the one that is active.
 
-    experiment, run_name: as MLflow takes them; None for its own choice
-    tracking_uri:         where to; None takes what MLflow is set to
+    Args:
+        experiment, run_name: as MLflow takes them; None for its own choice
+        tracking_uri: where to; None takes what MLflow is set to
     """
 
     def __init__(self, experiment: str | None = None, run_name: str | None = None, tracking_uri: str | None = None):

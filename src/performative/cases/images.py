@@ -36,10 +36,12 @@ class Images:
         history = pf.run(images.problem(network), algorithm, rounds=100, theta=theta)
         images.accuracy(network, jax.tree.map(lambda leaf: leaf[0], history.final))
 
-    population:    the clients
-    test_x:        uint8 [m, ...], test_y: [m]
-    classes:       names of the classes
-    each:          images of each class that a client trains on, held_out: that it measures itself on
+    Attributes:
+        population: the clients
+        test_x: uint8 [m, ...], test_y: [m]
+        classes: names of the classes
+        each: images of each class that a client trains on, held_out: that it measures itself on
+
     A network is anything that maps (theta, x) to class scores, x being ONE image with pixels in 0..1, of shape `shape`:
     (height, width), or (height, width, channels).
     """
@@ -93,13 +95,15 @@ def images(
 ) -> Images:
     """Images of ten classes on clients who draw a class by w_k ~ exp(temperature * loss_k). Figure 3.
 
-    data:           "fashion_mnist", "cifar10", or "digits" (8x8, with scikit-learn, needs no download)
-    each, held_out: images of each class that a client trains on, and on which it measures loss_k. None for 500 + 500
-                    (Fashion-MNIST), 100 + 100 (CIFAR-10) or 13 + 13 (digits). No image goes to two clients, or twice
-    temperature:    a number, or one a client; 0 is the static baseline
-    by:             "loss" or "accuracy"; see `pf.populations.Reweighted`
-    seed:           of who gets which image
-    path:           the folder with the data, as in `pf.data`
+    Args:
+        data: "fashion_mnist", "cifar10", or "digits" (8x8, with scikit-learn, needs no download)
+        each, held_out: images of each class that a client trains on, and on which it measures loss_k. None for 500 +
+            500 (Fashion-MNIST), 100 + 100 (CIFAR-10) or 13 + 13 (digits). No image goes to two clients, or twice
+        temperature: a number, or one a client; 0 is the static baseline
+        by: "loss" or "accuracy"; see `pf.populations.Reweighted`
+        seed: of who gets which image
+        path: the folder with the data, as in `pf.data`
+
     Where a class has too few images, all clients get equally many of it, in the same proportion, and a warning says so
     (of CIFAR-10's first batch alone five clients cannot have 200 dogs each). Test images are the official ones; of
     digits, every fifth.

@@ -80,12 +80,14 @@ def credit_default(
         loss (1 + y) (log(1 + exp(x.theta)) - y x.theta) + penalty |theta|^2 / 2
         x = x_bar - beta y theta / max(floor, |theta|)
 
-    x:       [m, d], one row a borrower, scaled by you; y [m] of 0 and 1 (1: has defaulted). Both None: the made-up
-             `credit_table`, its eight features standardized
-    beta:    how far people go, a number or one a client; the paper has 0.001, 0.01 and 0.1
-    penalty: None for 100 / m
-    clients: the rows are dealt out at random (by `seed`) to so many learners, with weights by rows
-    floor:   eps_U, on which the paper is silent
+    Args:
+        x: [m, d], one row a borrower, scaled by you; y [m] of 0 and 1 (1: has defaulted). Both None: the made-up
+            `credit_table`, its eight features standardized
+        beta: how far people go, a number or one a client; the paper has 0.001, 0.01 and 0.1
+        penalty: None for 100 / m
+        clients: the rows are dealt out at random (by `seed`) to so many learners, with weights by rows
+        floor: eps_U, on which the paper is silent
+
     Differs from the paper: its 15,776 rows of GiveMeSomeCredit were never published, so that its figures' numbers
     cannot be had. There is no intercept, as in loss (7); a column of ones would move like any other.
     """

@@ -90,14 +90,15 @@ def strategic_credit(
         "pcsgd"     x - beta y theta / |theta| on all columns, one learner, no intercept; 15,776 rows; loss (7),
                     which counts y = 1 twice; L2 of 100/m                                (Li, Yemini and Wai 2024)
 
-    effect:   "paper", or "strong": see below
-    strength: eps, gamma or beta in place of the rule's: a number, one a client, or [clients, 2] by label. "pcsgd" has
-              0.01; the paper also takes 0.001 and 0.1
-    penalty:  in place of the rule's
-    rows:     so many rows at random, None for all of the rule's
-    held_out: the share of rows that is kept for people not seen; the paper of "pcsgd" has 3 of 10, the others none
-    seed:     of the draw of rows, the split, who is whose client, and eps_i
-    path, download: where the data are, see `pf.data.credit`
+    Args:
+        effect: "paper", or "strong": see below
+        strength: eps, gamma or beta in place of the rule's: a number, one a client, or [clients, 2] by label. "pcsgd"
+            has 0.01; the paper also takes 0.001 and 0.1
+        penalty: in place of the rule's
+        rows: so many rows at random, None for all of the rule's
+        held_out: the share of rows that is kept for people not seen; the paper of "pcsgd" has 3 of 10, the others none
+        seed: of the draw of rows, the split, who is whose client, and eps_i
+        path, download: where the data are, see `pf.data.credit`
 
     "strong" is ours. As printed hardly anything can be seen. Outliers of 50,000 times the usual value swallow the
     columns that move, so that no model leans on them; the common part of eps_i moves every score alike, which a free

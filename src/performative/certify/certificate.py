@@ -17,50 +17,50 @@ class Certificate:
 
     What is sufficient for every start (Jin et al. 2024, Proposition 2.8):
 
-    mu, L:       f(. ; deployed) is mu-strongly convex (2.1); the gradient of one sample's loss changes by at most
-                 L (|theta - theta'| + |z - z'|) (2.2): L = max(L_theta, L_data)
-    mu_exact, L_exact: whether they hold everywhere. Else they were measured at `models` models and `rows` samples,
-                 in the ball around the stable point that holds start, static and optimal point and the nearest other
-                 equilibria: the true mu can be smaller and the true L larger
-    sensitivity: eps_i [N] of W_1(D_i(theta), D_i(theta')) <= eps_i |theta - theta'| (2.3), with `lower` and `upper`:
-                 95 % limits for the largest over the `pairs` of models compared, from `draws` samples a client;
-                 all three alike where sensitivity_source is "analytic" and not "estimated"
-    eps_bar:     sum_i p_i eps_i, from eps_bar_lower to eps_bar_upper; eps_max the largest eps_i
-    threshold:   mu / L
-    sufficient:  eps_bar < mu / L; None where the limits do not decide it, or nothing was computed
+    Attributes:
+        mu, L: f(. ; deployed) is mu-strongly convex (2.1); the gradient of one sample's loss changes by at most L
+            (|theta - theta'| + |z - z'|) (2.2): L = max(L_theta, L_data)
+        mu_exact, L_exact: whether they hold everywhere. Else they were measured at `models` models and `rows` samples,
+            in the ball around the stable point that holds start, static and optimal point and the nearest other
+            equilibria: the true mu can be smaller and the true L larger
+        sensitivity: eps_i [N] of W_1(D_i(theta), D_i(theta')) <= eps_i |theta - theta'| (2.3), with `lower` and
+            `upper`: 95 % limits for the largest over the `pairs` of models compared, from `draws` samples a client; all
+            three alike where sensitivity_source is "analytic" and not "estimated"
+        eps_bar: sum_i p_i eps_i, from eps_bar_lower to eps_bar_upper; eps_max the largest eps_i
+        threshold: mu / L
+        sufficient: eps_bar < mu / L; None where the limits do not decide it, or nothing was computed
+        contraction: spectral radius of d Phi / d theta, Phi the retraining map; NaN where Phi is not defined.
+            contraction_error: its standard error, from the draws that expectations are taken over
+        multiplier: what one retraining multiplies an error by, signed where that is one real number
+        attracting: whether retraining settles there from nearby; settles: whether small gradient steps do. None where
+            that cannot be told
+        on_edge: whether the point lies on the edge of the domain, held there by a gradient that points outside
+        jumps: whether the data jump as the model moves, so that derivatives at the point say nothing of it
+        deeper: a model with a lower risk on the data of the stable point: training that finds the lowest minimum leaves
+            the stable point. None where none was found
+        others: further equilibria that were found. unique: True where that is proved, False where there are others,
+            None where no other was found (no proof), or none at all
+        reached: where there are others, the point that exact retraining from the start ends at; None where that is none
+            of them, or was not tried
+        stable, optimal, static: points shaped like the model, None where there is none; static is what training once on
+            the data of the start gives, or the model that was handed in
+        stable_disagrees, optimal_disagrees: whether the population names a point where the gradient is not zero, or the
+            risk is lower elsewhere; lower_elsewhere, falls_far_out: whether the optimal point is a local one
+        distance: |stable - optimal|; relative_cost: (stable_risk - optimal_risk) / |optimal_risk|. optimal_known:
+            whether the optimal point has a closed form; else it is the best that was found
+        static_gap: |static - stable|; error: standard deviation of training along that way, as stated or from the sizes
+            of the tables; chance: that a model trained anew lies nearer to the wrong one of the two; detectable: True
+            where that is at most 5 %, False where it is 30 % or more, None between, or where it is not known
+        on_word: what parts from elsewhere declare of themselves, and is used here: their author's word
+        findings: all of it as data, of which `verdict`, `reasons` and `print` make words
 
     What holds near the stable point, of several the attracting one nearest to the start; necessary and sufficient
     there:
 
-    contraction: spectral radius of d Phi / d theta, Phi the retraining map; NaN where Phi is not defined.
-                 contraction_error: its standard error, from the draws that expectations are taken over
-    multiplier:  what one retraining multiplies an error by, signed where that is one real number
-    attracting:  whether retraining settles there from nearby; settles: whether small gradient steps do. None where
-                 that cannot be told
-    on_edge:     whether the point lies on the edge of the domain, held there by a gradient that points outside
-    jumps:       whether the data jump as the model moves, so that derivatives at the point say nothing of it
-    deeper:      a model with a lower risk on the data of the stable point: training that finds the lowest minimum
-                 leaves the stable point. None where none was found
-    others:      further equilibria that were found. unique: True where that is proved, False where there are
-                 others, None where no other was found (no proof), or none at all
-    reached:     where there are others, the point that exact retraining from the start ends at; None where that is
-                 none of them, or was not tried
 
     What it costs, at theta_0 = start:
 
-    stable, optimal, static: points shaped like the model, None where there is none; static is what training once on
-                 the data of the start gives, or the model that was handed in
     *_risk:      performative risks f(theta; theta); NaN where there is no point
-    stable_disagrees, optimal_disagrees: whether the population names a point where the gradient is not zero, or the
-                 risk is lower elsewhere; lower_elsewhere, falls_far_out: whether the optimal point is a local one
-    distance:    |stable - optimal|; relative_cost: (stable_risk - optimal_risk) / |optimal_risk|. optimal_known:
-                 whether the optimal point has a closed form; else it is the best that was found
-    static_gap:  |static - stable|; error: standard deviation of training along that way, as stated or from the sizes
-                 of the tables; chance: that a model trained anew lies nearer to the wrong one of the two; detectable:
-                 True where that is at most 5 %, False where it is 30 % or more, None between, or where it is not known
-
-    on_word:     what parts from elsewhere declare of themselves, and is used here: their author's word
-    findings:    all of it as data, of which `verdict`, `reasons` and `print` make words
     """
 
     clients: int

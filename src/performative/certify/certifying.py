@@ -48,14 +48,15 @@ def certify(
         eps_bar = sum_i p_i eps_i < mu / L      sufficient: one stable point, which attracts from every start
         rho(d Phi / d theta) < 1                necessary and sufficient for a stable point to attract from nearby
 
-    theta:   the start: the model in the world's hands before anything is learnt, None for zeros. Of several stable
-             points the attracting one nearest to the start is judged, as in `stable_point`
-    static:  the model that was learnt once, None for the minimizer of the risk on the data of `theta`
-    error:   standard deviation of training along the way from the static to the stable model, in the units of theta;
-             None for what the sizes of the clients' tables say
-    seed:    of the draws that sensitivities are estimated from, where the population does not tell them
-    samples: draws a client for that, fewer where there are many clients
-    progress: show a bar; None shows one on a terminal
+    Args:
+        theta: the start: the model in the world's hands before anything is learnt, None for zeros. Of several stable
+            points the attracting one nearest to the start is judged, as in `stable_point`
+        static: the model that was learnt once, None for the minimizer of the risk on the data of `theta`
+        error: standard deviation of training along the way from the static to the stable model, in the units of theta;
+            None for what the sizes of the clients' tables say
+        seed: of the draws that sensitivities are estimated from, where the population does not tell them
+        samples: draws a client for that, fewer where there are many clients
+        progress: show a bar; None shows one on a terminal
 
     See `Certificate`. Jin et al. 2024, Assumptions 2.1 to 2.3 and Proposition 2.8. Differs from the paper: an eps_bar
     above mu / L does not rule out that retraining settles. Mu and L of most losses are known only where they were

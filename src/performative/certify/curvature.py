@@ -27,7 +27,9 @@ _LIKELY = 256
 class Curvature:
     """Constants of Assumptions 2.1 and 2.2; NaN where they were not computed.
 
-    mu: f(. ; deployed) is mu-strongly convex. L = max(L_theta, L_data): how fast the gradient of ONE sample's loss
+    Attributes:
+        mu: f(. ; deployed) is mu-strongly convex. L = max(L_theta, L_data): how fast the gradient of ONE sample's loss
+
     changes with theta, and with the sample. The flags say whether they hold everywhere; else `models` and `samples`
     say at how many they were measured: the true mu can be smaller, the true L larger.
     """

@@ -47,9 +47,10 @@ def estimate_sensitivity(
 ) -> Sensitivity:
     """W_1(D_i(theta), D_i(theta')) / |theta - theta'|, the largest over pairs of models.
 
-    around: each of these with its neighbor, along the direction in which the client's own mean moves most there
+    Args:
+        around: each of these with its neighbor, along the direction in which the client's own mean moves most there
             (found by autodiff); the first is the center
-    apart:  each of these with the center
+        apart: each of these with the center
 
     Both models of a pair see the same randomness; for the limits see `paired_distance`. They cover the largest ratio
     over the pairs compared, not over all models. Worlds with a memory have settled; labels count as numbers.

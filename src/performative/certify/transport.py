@@ -11,8 +11,9 @@ _BATCHES = 8
 def paired_distance(a: np.ndarray, b: np.ndarray, looks: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """W_1 between the laws of two samples that share their randomness: estimate, lower and upper limit, each [B].
 
-    a, b:  [B, n, k]: B pairs of samples, n draws of k numbers; draw j of both has the same randomness
-    looks: the lower limit holds for so many calls at once, since the largest of them is what counts
+    Args:
+        a, b: [B, n, k]: B pairs of samples, n draws of k numbers; draw j of both has the same randomness
+        looks: the lower limit holds for so many calls at once, since the largest of them is what counts
 
     upper: k = 1: mean W_1 of batches, by sorting; its mean is above W_1, for W_1 is convex in both laws. k > 1: the
            mean cost of the coupling a_j -> b_j, which is no less than W_1.

@@ -26,9 +26,12 @@ class Quantized(AbstractChannel[Theta | None]):
         sent = Q(delta + e),      e <- delta + e - sent
 
     E[Q(v)] = v, and no entry is off by more than s. The sign is among the bits.
-    feedback: False sends Q(delta), without bias and without memory. With it, what is left over never exceeds
-              max |delta| / (L - 1) of the rounds so far, for any model: |e| <= s and s L <= max |delta| + max |e|.
-              That needs L > 1, so bits >= 3.
+
+    Args:
+        feedback: False sends Q(delta), without bias and without memory. With it, what is left over never exceeds max
+            |delta| / (L - 1) of the rounds so far, for any model: |e| <= s and s L <= max |delta| + max |e|. That needs
+            L > 1, so bits >= 3.
+
     `bits_sent` counts the entries and one number for the scale. Alistarh et al. 2017 (by the largest entry instead of
     the length); Karimireddy et al. 2019 for the feedback.
     """

@@ -42,10 +42,12 @@ class Sparse(AbstractChannel[Theta | None]):
 
         sent = top_k(delta + e),      e <- delta + e - sent
 
-    k:        a whole number of entries, or a fraction below 1 of all of them (rounded up, one at least). More than the
-              model has sends everything. Of equal magnitudes the first in the model's order go.
-    feedback: False forgets what is not sent. The limit of training is then another point in general: where the same
-              entries stay small, they never move.
+    Args:
+        k: a whole number of entries, or a fraction below 1 of all of them (rounded up, one at least). More than the
+            model has sends everything. Of equal magnitudes the first in the model's order go.
+        feedback: False forgets what is not sent. The limit of training is then another point in general: where the same
+            entries stay small, they never move.
+
     A client keeps one update, `e`, and it grows old while the client sits out. Stich et al. 2018.
     `bits_sent` counts k values and their places, at ceil(log2 d) bits a place.
     """

@@ -42,7 +42,9 @@ def average_drift(problem: Problem, algorithm: Algorithm, theta: Theta, repeats:
     whatever the algorithm's server and channel would do with them; estimator, local steps, batch and deployment are its
     own. What clients remember is as before the first round, so control variates have not yet been learnt.
 
-    repeats: over how many draws of the data the updates are averaged. Noise leaves about one standard error in rho.
+    Args:
+        repeats: over how many draws of the data the updates are averaged. Noise leaves about one standard error in rho.
+
     Wang, Das, Joshi, Kale, Xu and Zhang 2022, "On the unreasonable effectiveness of federated averaging with
     heterogeneous data"; there the data do not react.
     """

@@ -53,9 +53,10 @@ def selection_skew(
     S(x) is who the scheme chooses at the model x, a_i their weights (1/m in the paper). An unbiased scheme has 1 and 1.
     A larger rho_bar makes training faster, a larger rho_tilde / rho_bar its end point more biased.
 
-    deployed: the model that the data stay under (a run with deploy="never"); None where they react:
-              F_i(x) is then the loss of client i on the data that settle under x, and F_i* its minimum
-    draws:    cohorts drawn at each model, in rounds 0, 1, ...; a scheme with a cycle needs a multiple of it
+    Args:
+        deployed: the model that the data stay under (a run with deploy="never"); None where they react: F_i(x) is then
+            the loss of client i on the data that settle under x, and F_i* its minimum
+        draws: cohorts drawn at each model, in rounds 0, 1, ...; a scheme with a cycle needs a multiple of it
 
     The expectation is a mean over the draws, so the minimum and the maximum lean outwards by about its error. What a
     scheme remembers is as before the first round. F_i* is the least value that descents from the models find. Where

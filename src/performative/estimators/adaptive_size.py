@@ -64,10 +64,12 @@ class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
     with a window. Until that is full all n_max are used. Where no size meets the tolerance all are used as well, and
     the count `infeasible` says how often that was so.
 
-    tolerance:  Phi, allowed expected squared error of the performative gradient
-    confidence: phi, chance with which the bound may fail
-    curvature:  M, bound on the second derivative of f; 0 for a map that is linear in theta
-    least:      never fewer samples than this
+    Args:
+        tolerance: Phi, allowed expected squared error of the performative gradient
+        confidence: phi, chance with which the bound may fail
+        curvature: M, bound on the second derivative of f; 0 for a map that is linear in theta
+        least: never fewer samples than this
+
     The bound is a worst case over the window, so sizes are cautious. They depend on the data: no privacy guarantee
     covers them.
     """

@@ -54,14 +54,16 @@ class Performative(AbstractEstimator[Watch | None]):
         "pathwise":  s = mean (dz/df)^T dl/dz
         df/dtheta  ~ [f^(t-H) - f^t, ...] pinv [theta^(t-H) - theta^t, ...]   (Eq. 6, the client's last H models)
 
-    window:   H, well above the d parameters; None differentiates the population's own `sample` instead (the client
-              knows how its data react; pathwise only, any d)
-    family:   the family p(z; f) with its f-hat; None takes the population's own
-    term:     "score" needs the density only; "pathwise" has far less variance, where samples themselves move
-    baseline: subtract b = mean l in the score term. Where f-hat is the likelihood's own estimate the scores of a batch
-              sum to zero, so that it is there already
-    rtol:     directions in which past models spread less than rtol of the widest are left out
-    reset_after: forget the window after so many steps of absence, None never
+    Args:
+        window: H, well above the d parameters; None differentiates the population's own `sample` instead (the client
+            knows how its data react; pathwise only, any d)
+        family: the family p(z; f) with its f-hat; None takes the population's own
+        term: "score" needs the density only; "pathwise" has far less variance, where samples themselves move
+        baseline: subtract b = mean l in the score term. Where f-hat is the likelihood's own estimate the scores of a
+            batch sum to zero, so that it is there already
+        rtol: directions in which past models spread less than rtol of the widest are left out
+        reset_after: forget the window after so many steps of absence, None never
+
     The first H + 1 models of a client go by the plain gradient (Algorithm 2, line 6); one that stays deployed counts
     once. With a server that pools (`PooledJacobian`) its df/dtheta is used in place of the client's own.
     Where data react with a delay (`Sluggish`) a window sees the first reaction only, and falls short of the optimum;

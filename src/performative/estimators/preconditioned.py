@@ -26,9 +26,11 @@ class Optimized(eqx.Module, Generic[Memory]):
 class Preconditioned(AbstractWrapper[Optimized[Memory]]):
     """v = tx(inner's),      tx an optimizer such as pf.optimizers.Momentum(0.9)
 
-    tx:    one of `pf.optimizers`, or an optax transformation without learning rate (see `FromOptax`)
-    reset: start the optimizer anew each round (the default, as FedNova's analysis has it), or keep its state between
-           the client's rounds
+    Args:
+        tx: one of `pf.optimizers`, or an optax transformation without learning rate (see `FromOptax`)
+        reset: start the optimizer anew each round (the default, as FedNova's analysis has it), or keep its state
+            between the client's rounds
+
     `Nova` makes up for unequal work by what tx makes of a gradient of 1: exact for momentum, which is linear; for
     adaptive rules, which divide by the size of gradients, the part that depends on the number of steps only. With
     reset=False it counts as if such gradients had come for long (for Adagrad, whose steps shrink for ever, as at its

@@ -46,7 +46,8 @@ class OwnLedger:
     def charge(self, known: int) -> int:
         """Write one more answer down before it is made, or refuse. Returns how many were charged in all.
 
-        known: how many had been charged when the client last answered; books that hold fewer were lost or replaced
+        Args:
+            known: how many had been charged when the client last answered; books that hold fewer were lost or replaced
         """
         counts = self.answered()
         if sum(counts.values()) < known:

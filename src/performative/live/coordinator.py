@@ -40,8 +40,9 @@ _LAST = 3
 class LiveState(eqx.Module):
     """What the server carries from round to round.
 
-    accepted: the last round in which each client's answer was used, -1 for none
-    version:  of the model in the world's hands: 0 for the start, one more each time that another is deployed
+    Args:
+        accepted: the last round in which each client's answer was used, -1 for none
+        version: of the model in the world's hands: 0 for the start, one more each time that another is deployed
     """
 
     state: State
@@ -61,10 +62,11 @@ def serve(
 ) -> History:
     """Run the rounds of a federation, each written down before the next begins, and return what was recorded.
 
-    folder:   where checkpoint, models, events and history.nc are kept; with resume=True the run that is there goes on
-    rounds:   instead of the federation's
-    on_round: called with the facts of each round
-    callbacks: called after each round with its records, as in `pf.run`; `news.stop` ends the run
+    Args:
+        folder: where checkpoint, models, events and history.nc are kept; with resume=True the run that is there goes on
+        rounds: instead of the federation's
+        on_round: called with the facts of each round
+        callbacks: called after each round with its records, as in `pf.run`; `news.stop` ends the run
 
     `history.status` is "failed" where no round, or none of the last three, used an answer; `history.meta["failed"]`
     says why, and a warning does.

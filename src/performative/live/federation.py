@@ -40,18 +40,19 @@ NOTHING = ClientMemory(None, None, None, None)
 class Federation:
     """`pf.run`'s problem and algorithm, over a network.
 
-    rounds, theta, seed, dtype, privacy: as in `pf.run`
-    timeout:       seconds that a round waits for its clients
-    resend:        a client that has not answered is asked again after so many seconds; None for a quarter of `timeout`
-    quorum:        fewest clients that must be heard for the model to move
-    norm:          an update longer than norm * (1 + |theta|) is refused; None takes 1e6, and where three or more answer
-                   refuses one that is a thousand times as long as the round's median
-    size:          an answer of more bytes is refused; None for twice what an honest one has
-    source:        source(client) -> pf.live.Live, on the client's own machine: where its model goes and its rows come
-                   from. None where the problem's population makes the data
-    before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed
-    record:        pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model;
-                   no risks are measured: the server has no data
+    Attributes:
+        rounds, theta, seed, dtype, privacy: as in `pf.run`
+        timeout: seconds that a round waits for its clients
+        resend: a client that has not answered is asked again after so many seconds; None for a quarter of `timeout`
+        quorum: fewest clients that must be heard for the model to move
+        norm: an update longer than norm * (1 + |theta|) is refused; None takes 1e6, and where three or more answer
+            refuses one that is a thousand times as long as the round's median
+        size: an answer of more bytes is refused; None for twice what an honest one has
+        source: source(client) -> pf.live.Live, on the client's own machine: where its model goes and its rows come
+            from. None where the problem's population makes the data
+        before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed
+        record: pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model; no
+            risks are measured: the server has no data
     """
 
     problem: Problem

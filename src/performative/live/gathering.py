@@ -44,8 +44,9 @@ def gather(
 ) -> Gathered:
     """Ask every client, again after `resend` seconds of silence, until all are settled or the time is up.
 
-    read:   the update in an answer, or `Refused`
-    enough: stop once so many were heard
+    Args:
+        read: the update in an answer, or `Refused`
+        enough: stop once so many were heard
 
     A client is asked when it comes online within the round, so one that was restarted is heard all the same: asking
     twice is harmless, since it answers with the same bytes.

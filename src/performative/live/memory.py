@@ -113,8 +113,9 @@ def secret_keys_of(folder: Path, *purpose: str) -> RunKeys:
 def recall(last: Answered | None, accepted: int, first: Any) -> tuple[Any, bool]:
     """The memory that the server's books go with, and whether it was lost.
 
-    accepted: the last round in which the server used an answer of this client, -1 for none
-    first:    the memory at the start
+    Args:
+        accepted: the last round in which the server used an answer of this client, -1 for none
+        first: the memory at the start
     """
     if last is None:
         return first, accepted >= 0

@@ -15,8 +15,9 @@ from performative.live.transport import InProcess
 def rehearse(federation: Federation, folder: str | os.PathLike[str] | None = None, **options: Any) -> History:
     """Run a federation with every client a thread of this process: same requests, same answers, no network.
 
-    folder:  keeps the server's books in `server` and each client's memory in `clients/<i>`; None forgets them
-    options: as for `serve`
+    Args:
+        folder: keeps the server's books in `server` and each client's memory in `clients/<i>`; None forgets them
+        options: as for `serve`
     """
     if folder is None:
         with tempfile.TemporaryDirectory() as passing:

@@ -35,8 +35,9 @@ def cnn(
 ) -> tuple[Theta, Network]:
     """3x3 convolutions with ReLU, halved by max-pooling after each, then one hidden layer of `width`.
 
-    shape:    of one image, (height, width) or (height, width, channels)
-    channels: of the convolutions
+    Args:
+        shape: of one image, (height, width) or (height, width, channels)
+        channels: of the convolutions
     """
     *size, channels_in = image_shape("cnn", shape)
     check_counts(outputs=outputs, width=width)

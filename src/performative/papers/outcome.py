@@ -38,7 +38,10 @@ def tell(value: float, error: float = 0.0, digits: int = 4) -> str:
 def curves(histories: "Mapping[str, History]", quantity: str, x: str = "round") -> "xarray.DataArray":
     """One recorded quantity of several runs: [series, repeat, x].
 
-    x: "round", "step" (rounds times local steps, the papers' t), or a running total that was recorded, such as "time".
+    Args:
+        x: "round", "step" (rounds times local steps, the papers' t), or a running total that was recorded, such as
+            "time".
+
     Each run keeps at most 300 points; where runs have points of their own, the others are NaN there.
     """
     lines = {}

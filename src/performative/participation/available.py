@@ -75,9 +75,10 @@ class Available(AbstractParticipation[None]):
     client is not heard and nobody makes up for it. The second favors clients that are there often, and those that
     are there when few others are. In a round with nobody the model stays.
 
-    probability: a number, one a client, or a pattern such as DayNight(period, phase, high, low)
-    k:           at most so many of those present, every set equally likely; the unbiased weights then grow by
-                 present / k. None takes all
+    Args:
+        probability: a number, one a client, or a pattern such as DayNight(period, phase, high, low)
+        k: at most so many of those present, every set equally likely; the unbiased weights then grow by present / k.
+            None takes all
 
     Costs O(N) a round: everyone is looked at, and without k the cohort has a row for each client.
     """

@@ -25,10 +25,11 @@ class Cyclic(AbstractParticipation[None]):
     own means, and not at the stable point. With equal P_g only the order within a cycle is felt, and that fades
     with the step.
 
-    groups: one list of client ids for each group, or the group number of each client, or a count G (G groups of
+    Args:
+        groups: one list of client ids for each group, or the group number of each client, or a count G (G groups of
             equal size, clients 0 to N/G - 1 first)
-    k:      how many of the group are drawn each time, every set equally likely; None for all. Then
-            a_i = p_i / P_g * (size of the group) / k, the same on average, which sums to one for equal p only
+        k: how many of the group are drawn each time, every set equally likely; None for all. Then a_i = p_i / P_g *
+            (size of the group) / k, the same on average, which sums to one for equal p only
 
     Spare rows fill up smaller groups. Costs are those of the largest group (of k), not of N.
     Cho, Sharma, Joshi, Xu, Kale and Zhang, ICML 2023.

@@ -25,10 +25,11 @@ class PowerOfChoice(AbstractParticipation[Float[Array, " N"] | None]):
     equal p is Scheme II; with unequal p it is not unbiased, for p enters by the draw only and that is without
     replacement. Ties are broken at random; a loss that is no finite number comes last.
 
-    prefer:   "high"; "low" takes the lowest losses, which leaves strange clients out
-    estimate: "exact": the candidates' expected loss at the server's model, on data as the model last deployed made
-              them; "batch": over `samples` draws each (saves computation); "last": what they last reported after
-              training, the mean over their local steps (asks nobody: saves communication), unseen clients first
+    Args:
+        prefer: "high"; "low" takes the lowest losses, which leaves strange clients out
+        estimate: "exact": the candidates' expected loss at the server's model, on data as the model last deployed made
+            them; "batch": over `samples` draws each (saves computation); "last": what they last reported after
+            training, the mean over their local steps (asks nobody: saves communication), unseen clients first
 
     The draw costs O(d). Only where p are so unequal that d - 1 clients can hold nearly all weight it costs O(N).
     Cho, Wang and Joshi, AISTATS 2022 (pow-d, cpow-d, rpow-d). Differs from the paper: a client whose first update was

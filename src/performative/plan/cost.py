@@ -19,10 +19,11 @@ class Cost(eqx.Module):
 
         round = max over the cohort of (E (step_i + sample_i n) + communication_i + latency_i)
 
-    step, sample, communication: plain numbers, or one a client
-    latency:  how long clients take to answer, such as pf.participation.Exponential(mean); None where they answer at
-              once. With it `FirstK` is among the choices: everyone is asked, and the K with the least latency work.
-              `run` simulates latencies for FirstK only: there the time of other schemes lacks them.
+    Args:
+        step, sample, communication: plain numbers, or one a client
+        latency: how long clients take to answer, such as pf.participation.Exponential(mean); None where they answer at
+            once. With it `FirstK` is among the choices: everyone is asked, and the K with the least latency work. `run`
+            simulates latencies for FirstK only: there the time of other schemes lacks them.
     """
 
     step: Any = number(default=1.0)

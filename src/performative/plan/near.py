@@ -33,15 +33,16 @@ _FLAT = 1e-9
 class Near:
     """The clients' gradients g_i + (H_i + C_i) u near the stable point, u = theta - theta_PS.
 
-    stable: theta_PS, shaped like the model; start: u_0, [d]; weights: p_i
-    pull:   g_i = grad f_i at theta_PS, [N, d]; they cancel on average
-    H, C:   derivatives of client i's gradient in its own model and in the deployed one, [N, d, d]
-    noise:  covariance of one sample's gradient at theta_PS, [N, d, d]
-    sizes:  norms of samples' gradients at theta_PS and at the start, for the choice of a clip
-    distance: |u_0|; steepest: the largest norm of a client's derivative
-    travel: where the edge of the domain holds the stable point in some directions, the sum of step lengths until the
-            gradient has pressed the model against it; all else is then about the other directions
-    remembers: whether the data depend on past models, which these derivatives do not see
+    Attributes:
+        stable: theta_PS, shaped like the model; start: u_0, [d]; weights: p_i
+        pull: g_i = grad f_i at theta_PS, [N, d]; they cancel on average
+        H, C: derivatives of client i's gradient in its own model and in the deployed one, [N, d, d]
+        noise: covariance of one sample's gradient at theta_PS, [N, d, d]
+        sizes: norms of samples' gradients at theta_PS and at the start, for the choice of a clip
+        distance: |u_0|; steepest: the largest norm of a client's derivative
+        travel: where the edge of the domain holds the stable point in some directions, the sum of step lengths until
+            the gradient has pressed the model against it; all else is then about the other directions
+        remembers: whether the data depend on past models, which these derivatives do not see
     """
 
     stable: Any

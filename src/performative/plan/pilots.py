@@ -26,7 +26,8 @@ _TRIES, _FALLING = ((1.5, 20), (5.0, 100), (15.0, 500)), 0.97
 class Trial:
     """What a setting came to: the rounds it needs (infinite where it does not get there), and the error then.
 
-    spread: the standard error of that error, over the pilot's repeats; 0 where it is exact
+    Attributes:
+        spread: the standard error of that error, over the pilot's repeats; 0 where it is exact
     """
 
     rounds: float

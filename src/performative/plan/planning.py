@@ -49,15 +49,16 @@ def plan(
 ) -> Plan:
     """The setting of P-FedAvg that comes within `accuracy` of the stable point in the least time.
 
-    cost:        what steps, samples, exchanges and stragglers take
-    accuracy:    the root mean square of |theta - theta_PS| that is wanted, in units of theta
-    theta:       where learning starts, as in `run`
-    deploy:      "step" or "round"
-    privacy:     pf.Privacy(delta, epsilon): each person is protected by clipping and noise, calibrated to the length
-                 of the run; everyone takes part then. Where `accuracy` is out of reach the plan says how close one gets
-    clip:        for `privacy`; None takes a size that nearly all gradients keep to
-    local_steps, batches: what to choose E and the samples a step from
-    pilots:      whether the best settings are tried in short runs where no exact recursion is known
+    Args:
+        cost: what steps, samples, exchanges and stragglers take
+        accuracy: the root mean square of |theta - theta_PS| that is wanted, in units of theta
+        theta: where learning starts, as in `run`
+        deploy: "step" or "round"
+        privacy: pf.Privacy(delta, epsilon): each person is protected by clipping and noise, calibrated to the length of
+            the run; everyone takes part then. Where `accuracy` is out of reach the plan says how close one gets
+        clip: for `privacy`; None takes a size that nearly all gradients keep to
+        local_steps, batches: what to choose E and the samples a step from
+        pilots: whether the best settings are tried in short runs where no exact recursion is known
 
     All settings are ranked by the moments of the problem's linear model at the stable point; the best of different
     kinds are then followed exactly (places that follow the model linearly, with the squared loss or prices) or in pilot

@@ -123,7 +123,8 @@ class LocalMaps:
 def local_maps(near: Near, eta: np.ndarray, deploy: str) -> tuple[np.ndarray, ...]:
     """A_i, b_i and the covariances that one sample a step, and one unit of noise a step, leave after the steps eta.
 
-    eta: [E], or [E, R, 1, 1, 1] for R rounds at once, which then lead the results
+    Args:
+        eta: [E], or [E, R, 1, 1, 1] for R rounds at once, which then lead the results
     """
     d, N = near.size, near.clients
     eye, times = np.eye(d), np.multiply if d == 1 else np.matmul  # products of single numbers are quicker so

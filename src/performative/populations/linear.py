@@ -41,8 +41,9 @@ def check_shapes(
 class Translation(NamedTuple):
     """Samples that move together.
 
-    share:   of client i's data, [N]
-    follows: by how much a unit of theta moves them: a number [N], by coordinate [N, d], or a linear map [N, d, k]
+    Args:
+        share: of client i's data, [N]
+        follows: by how much a unit of theta moves them: a number [N], by coordinate [N, d], or a linear map [N, d, k]
     """
 
     share: np.ndarray

@@ -20,7 +20,9 @@ class Outliers(AbstractPopulation[None]):
 
         Z_i = location_i + scale_i U,      U ~ law, each coordinate by itself
 
-    law: "normal" (variance 1), "uniform" on (-1, 1), "laplace" (density exp(-|u|) / 2), "cauchy", or "student3" (t
+    Args:
+        law: "normal" (variance 1), "uniform" on (-1, 1), "laplace" (density exp(-|u|) / 2), "cauchy", or "student3" (t
+
     with three degrees of freedom). `location` and `scale` are a number, [N] or [N, d]. All laws are symmetric; "cauchy"
     has no mean and "student3" no third moment, so that risks under them may be infinite.
     For another law for each client, put several into a `Mixture` with shares `Constant(rows of 0 and 1)`.

@@ -48,16 +48,18 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
     A sample is a class k drawn by w, then one of the client's rows of that class. The weights persist between rounds.
     Classes that a client does not hold keep weight 0. Jin et al. 2024, Section 4.3.
 
-    x, y:        [N, m, ...] rows of numbers (images, say) and their classes 0, 1, ...: [N, m]
-    temperature: a number, or one a client; 0 is data that stay
-    count:       [N] rows of each client that are real, where those with fewer than m are padded; None for all m
-    held_out:    (x, y) or (x, y, count) of other rows of the same clients, on which a_k is measured; None measures on
-                 the rows of x
-    by:          "loss": a_k is the mean loss of class k. "accuracy": the share of rows of class k that are got right,
-                 whose loss is lowest under their own label. The paper allows both; by accuracy a positive temperature
-                 favors what is right already, so give a negative one to look harder at what is wrong
-    scale:       factor on x when a row is sampled or measured, None for 1. Tables of uint8 stay so on the device
-    block:       rows measured at once, None for about half a million numbers a client
+    Args:
+        x, y: [N, m, ...] rows of numbers (images, say) and their classes 0, 1, ...: [N, m]
+        temperature: a number, or one a client; 0 is data that stay
+        count: [N] rows of each client that are real, where those with fewer than m are padded; None for all m
+        held_out: (x, y) or (x, y, count) of other rows of the same clients, on which a_k is measured; None measures on
+            the rows of x
+        by: "loss": a_k is the mean loss of class k. "accuracy": the share of rows of class k that are got right, whose
+            loss is lowest under their own label. The paper allows both; by accuracy a positive temperature favors what
+            is right already, so give a negative one to look harder at what is wrong
+        scale: factor on x when a row is sampled or measured, None for 1. Tables of uint8 stay so on the device
+        block: rows measured at once, None for about half a million numbers a client
+
     A history has the column `tv_distance`: sum_k |w_k - w'_k| / 2 from one round's weights to the next, mean over the
     cohort. The first of them is the distance from the class shares of the rows.
     The constructor orders each client's rows by class, so that a draw costs nothing in the number of rows.

@@ -68,7 +68,8 @@ def labels_in(population: eqx.Module) -> np.ndarray | None:
 def check_tables(owner: str, count: Counts | None, **tables: Any) -> None:
     """Refuse a count that does not fit, padding that nobody counted, and values in real rows that are not finite.
 
-    tables: by the names that the population has for them, [N, m, ...]; None where one is missing
+    Args:
+        tables: by the names that the population has for them, [N, m, ...]; None where one is missing
     """
     there = {name: table for name, table in tables.items() if table is not None}
     rows = next(iter(there.values())).shape[1]

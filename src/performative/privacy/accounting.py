@@ -55,7 +55,8 @@ Sampling = Everyone | PoissonSampling | WithoutReplacement
 class Release:
     """`steps` noisy sums of clipped contributions.
 
-    noise_multiplier: standard deviation of the noise on the sum, over the clip (largest norm of one contribution)
+    Attributes:
+        noise_multiplier: standard deviation of the noise on the sum, over the clip (largest norm of one contribution)
     """
 
     noise_multiplier: Number
@@ -74,7 +75,8 @@ class Release:
 class Spending:
     """What was spent: (epsilon, delta), always an upper bound, and how it was found.
 
-    method: "exact" (Gaussian), "pld" (grid set), "rdp", or "none" where there is nothing to compute
+    Attributes:
+        method: "exact" (Gaussian), "pld" (grid set), "rdp", or "none" where there is nothing to compute
     """
 
     epsilon: float

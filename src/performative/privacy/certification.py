@@ -100,17 +100,18 @@ def guarantee(
 ) -> Guarantee:
     """What this algorithm promises on this problem, per round.
 
-    unit:         "example" (one person's row is replaced, added or removed) or "client" (all of a client's data);
-                  None takes the client where the channel is `ClippedNoise`, else the example
-    published:    what is published beside the models, of "losses", "clip counts", "participants", "error memory":
-                  none of it is covered by the noise
-    conservative: for `Dice`, take the bound that holds whatever its memory replays: T releases without sampling, each
-                  moved by up to 2 (C1 + n C2)
-    theta:        the start, where there is one: a fitted model was fitted to somebody
-    unseen_rows:  the rows are not the problem's but come from elsewhere (`Federation(source=...)`): how many there are
-                  is not known, so that no sampling is counted
-    seen:         what looks at more than the released models while it runs, in words, such as "metric 'gap' may look at
-                  uploads": there is no promise then, and the reason names it
+    Args:
+        unit: "example" (one person's row is replaced, added or removed) or "client" (all of a client's data); None
+            takes the client where the channel is `ClippedNoise`, else the example
+        published: what is published beside the models, of "losses", "clip counts", "participants", "error memory": none
+            of it is covered by the noise
+        conservative: for `Dice`, take the bound that holds whatever its memory replays: T releases without sampling,
+            each moved by up to 2 (C1 + n C2)
+        theta: the start, where there is one: a fitted model was fitted to somebody
+        unseen_rows: the rows are not the problem's but come from elsewhere (`Federation(source=...)`): how many there
+            are is not known, so that no sampling is counted
+        seen: what looks at more than the released models while it runs, in words, such as "metric 'gap' may look at
+            uploads": there is no promise then, and the reason names it
     """
     unit = read_unit(unit, algorithm)
     if isinstance(published, str):

@@ -23,7 +23,8 @@ _SLACK = 1e-5  # share of delta that may be lost to cut tails; counted as a loss
 class Part(NamedTuple):
     """A share of a release: a Gaussian of this deviation, in clips, that holds the record with probability `rate`.
 
-    above, below: which of the two neighbors holds it, where the loss is >= 0 and where it is < 0
+    Args:
+        above, below: which of the two neighbors holds it, where the loss is >= 0 and where it is < 0
     """
 
     share: float

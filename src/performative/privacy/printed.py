@@ -14,7 +14,8 @@ from performative.theory.index import numbered
 class PrintedNoise:
     """Noise by the printed formula, for T = `steps` draws of one record of m = `rows`.
 
-    sigma: standard deviation that the formula asks for; claimed_epsilon: what it claims to give
+    Attributes:
+        sigma: standard deviation that the formula asks for; claimed_epsilon: what it claims to give
     """
 
     sigma: float

@@ -15,12 +15,13 @@ BOOK = "ledger.json"
 class Privacy:
     """What a run promises, for `pf.run(..., privacy=...)` and the table [privacy] of a file.
 
-    delta:        the chance that the promise may fail; well below one over the number of people
-    epsilon:      the budget: the run stops before the round that would exceed it. None only keeps the books
-    unit:         "example" or "client"; None takes the client where the channel is `ClippedNoise`
-    noise:        "fast" (repeatable, for simulation) or "secure" (discrete Gaussian from the system's entropy)
-    published:    what is published beside the models; see `guarantee`
-    conservative: see `guarantee`; for `Dice`
+    Attributes:
+        delta: the chance that the promise may fail; well below one over the number of people
+        epsilon: the budget: the run stops before the round that would exceed it. None only keeps the books
+        unit: "example" or "client"; None takes the client where the channel is `ClippedNoise`
+        noise: "fast" (repeatable, for simulation) or "secure" (discrete Gaussian from the system's entropy)
+        published: what is published beside the models; see `guarantee`
+        conservative: see `guarantee`; for `Dice`
     """
 
     references: ClassVar[tuple[str, ...]] = ("dwork2006calibrating",)

@@ -18,9 +18,10 @@ from performative.types import Unchecked
 class Releases:
     """What one step, or one round, shows of one person or client, for the accountant.
 
-    noise_multiplier: noise over the clip, on the sum
-    each:             how many releases of that kind it counts for
-    most:             no person is in more than this many, however long the run; None for no such limit
+    Attributes:
+        noise_multiplier: noise over the clip, on the sum
+        each: how many releases of that kind it counts for
+        most: no person is in more than this many, however long the run; None for no such limit
     """
 
     noise_multiplier: float

@@ -25,8 +25,10 @@ def spent(
 ) -> Spending:
     """Epsilon of `steps` clipped sums with noise of `noise_multiplier` clips each.
 
-    batch, rows:            for examples: the sampler that a step really uses, and the rows of the table
-    participation, clients: for clients: the scheme that a round really uses, and how many clients there are
+    Args:
+        batch, rows: for examples: the sampler that a step really uses, and the rows of the table
+        participation, clients: for clients: the scheme that a round really uses, and how many clients there are
+
     Neither: everyone is in every step. The neighbor relation is the sampler's: one row added or removed for
     `Poisson`, one replaced for the others.
     """

@@ -15,10 +15,12 @@ from performative.sweep import Sweep
 def write(thing: Any, path: str | os.PathLike[str], title: str | None = None) -> Path:
     """Write one HTML file that needs nothing else: interactive plots, light and dark, no network.
 
-    thing: a `History`, a `Sweep`, an `AuditReport`, the path of a history that `History.save` wrote (.nc), or the
-           path of a folder of results (<paper>/<name>/manifest.json, as `performative reproduce` leaves them)
-    path:  the file to write; it appears whole or not at all
-    title: the page's heading instead of the usual one
+    Args:
+        thing: a `History`, a `Sweep`, an `AuditReport`, the path of a history that `History.save` wrote (.nc), or the
+            path of a folder of results (<paper>/<name>/manifest.json, as `performative reproduce` leaves them)
+        path: the file to write; it appears whole or not at all
+        title: the page's heading instead of the usual one
+
     Returns the path. The page holds what was given, thinned to a few hundred points a curve.
     """
     target = read_target(path, "an HTML file")

@@ -107,7 +107,9 @@ class Gain(NamedTuple):
 def sign_test(better: np.ndarray, worse: np.ndarray, weight: np.ndarray) -> float:
     """The chance of a gain as large as sum_i weight_i (better_i - worse_i) if those who change were as likely to gain.
 
-    better, worse: people of client i whom only the first, only the second model gets right. With one weight for all
+    Args:
+        better, worse: people of client i whom only the first, only the second model gets right. With one weight for all
+
     this is McNemar's exact test; it holds for few people too, unlike a normal limit. Over fixed draws.
     """
     changed = better + worse

@@ -50,14 +50,16 @@ def scoreboard(
         accuracy         of 1{theta.x > 0} after people reacted to theta; believed: on the data under `before`
         TPR, TNR         share of those with y = 1 (y = 0) who are told so, after they reacted
 
-    rounds:   of all algorithms, or {name: rounds}
-    theta:    where the algorithms start: None for zeros, a model, or "static" for the static baseline
-    repeats:  of each algorithm, by `seed`; whether static and stable can be told apart hangs on them (`detectable`)
-    held_out: the same for people who are not trained on: accuracies and rates are theirs, risk and distances are
-              those of `problem`
-    before:   the model in force at first; None for zeros, under which strategic people stay as they are
-    stable, optimal: theta_PS and theta_PO where they are known; else they are searched from the static baseline
-    options:  for `pf.run`, such as dtype="float64"
+    Args:
+        rounds: of all algorithms, or {name: rounds}
+        theta: where the algorithms start: None for zeros, a model, or "static" for the static baseline
+        repeats: of each algorithm, by `seed`; whether static and stable can be told apart hangs on them (`detectable`)
+        held_out: the same for people who are not trained on: accuracies and rates are theirs, risk and distances are
+            those of `problem`
+        before: the model in force at first; None for zeros, under which strategic people stay as they are
+        stable, optimal: theta_PS and theta_PO where they are known; else they are searched from the static baseline
+        options: for `pf.run`, such as dtype="float64"
+
     Samples must be (x, y) with y in {0, 1} and x shaped like the model. An intercept is a column of ones.
     """
     rounds = _check_arguments(problem, algorithms, rounds, held_out, repeats, theta)

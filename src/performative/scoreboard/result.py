@@ -50,19 +50,20 @@ class Way:
 class Scoreboard:
     """Made by `pf.scoreboard`; `print` it, or take `frame()`.
 
-    lines:          majority class, static baseline, stable point, optimal point, then the algorithms
-    points:         "static", "stable" and "optimal" as models; one that was not found is missing
-    ways:           of each algorithm, where its repeats end between static and stable
-    gap:            |static - stable|
-    accuracy_gain:  accuracy at the stable point less that of the static baseline, both after people reacted
-    accuracy_error: its standard error over people, paired; NaN where people are not counted
-    accuracy_chance: of a gain as large if those whose answer changes were as likely to gain as to lose (a sign test);
-                    of people who are trained on, to whom the models are fitted, it says little
-    people:         how many the rates are measured on, None where the population has no table
-    held_out:       whether these were kept apart
-    rounds:         of each algorithm
-    histories:      the runs
-    notes:          what was out of the ordinary: a point that repels or was not found, what runs warned of
+    Attributes:
+        lines: majority class, static baseline, stable point, optimal point, then the algorithms
+        points: "static", "stable" and "optimal" as models; one that was not found is missing
+        ways: of each algorithm, where its repeats end between static and stable
+        gap: |static - stable|
+        accuracy_gain: accuracy at the stable point less that of the static baseline, both after people reacted
+        accuracy_error: its standard error over people, paired; NaN where people are not counted
+        accuracy_chance: of a gain as large if those whose answer changes were as likely to gain as to lose (a sign
+            test); of people who are trained on, to whom the models are fitted, it says little
+        people: how many the rates are measured on, None where the population has no table
+        held_out: whether these were kept apart
+        rounds: of each algorithm
+        histories: the runs
+        notes: what was out of the ordinary: a point that repels or was not found, what runs warned of
     """
 
     lines: tuple[Line, ...]

@@ -37,7 +37,8 @@ _KEPT = 8
 class Landscape(eqx.Module):
     """A problem on the device in float64; `like` has the model's structure.
 
-    samples: draws a client where expectations have no exact rule; batch: which set of them, None for the usual one
+    Args:
+        samples: draws a client where expectations have no exact rule; batch: which set of them, None for the usual one
 
     `problem` is kept without what the expected loss does not depend on, so that it compiles once for all domains.
     Where `every` is k > 1, expectations are taken over every k-th sample only: see `rough`.

@@ -44,13 +44,14 @@ def repeated_risk_minimization(
     point where Phi contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ;
     theta_k) has no minimizer, or no unique one, it is refused: give the problem a domain.
 
-    spells: how often the world moves under each model. Only data that remember past models notice (`Sluggish`):
+    Args:
+        spells: how often the world moves under each model. Only data that remember past models notice (`Sluggish`):
+        samples: draws a client where expectations have no exact rule, None for 2048
 
                 w_{k+1} = deploy(... deploy(w_k, theta_k) ..., theta_k),    theta_{k+1} = argmin_theta f(theta; w_{k+1})
 
             from w_0 = init(theta_0); None waits until the world is at rest. People of speed s, whose mean answer is
             m + eps felt: an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
-    samples: draws a client where expectations have no exact rule, None for 2048
     """
     _check_deployments(deployments, spells)
     with jax.enable_x64(True):

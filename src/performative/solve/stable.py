@@ -51,10 +51,11 @@ def stable_point(
     several points the attracting one nearest to `start` (None for zeros) is taken; `equilibria` lists what was found.
     A point that repels retraining is returned with a warning; none at all is a ValueError.
 
-    report:    return the whole `Solution` (residual, error, method, contraction factor, the others found)
-    tolerance: largest residual that counts as zero
-    samples:   draws a client, None for 2048. Expectations over tables, and of smooth losses over normal data of up to
-               four dimensions, need none; elsewhere the point has the standard error `Solution.error`
+    Args:
+        report: return the whole `Solution` (residual, error, method, contraction factor, the others found)
+        tolerance: largest residual that counts as zero
+        samples: draws a client, None for 2048. Expectations over tables, and of smooth losses over normal data of up to
+            four dimensions, need none; elsewhere the point has the standard error `Solution.error`
 
     Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
     rule a stable point out; the point may then repel.
@@ -86,7 +87,9 @@ def equilibria(
 ) -> tuple[Solution, ...]:
     """The stable points that were found, nearest to `start` first, each with residual and attracting flag.
 
-    starts: models to search from; None takes `start` and points scattered around it (or over the Box). In one
+    Args:
+        starts: models to search from; None takes `start` and points scattered around it (or over the Box). In one
+
     dimension each change of sign of G between starts is followed up, so that a repelling point between two
     attracting ones is found. A list of what was found is no proof that there is nothing else. Large tables are
     searched on every k-th row first; what is found there is then solved for on all rows.

@@ -28,8 +28,9 @@ _BOOK = "sweep.json"
 class Best(tuple[dict[str, Any], History]):
     """(setting, history) of the smallest mean, and beside them who shares the first place.
 
-    tied: settings that are not shown to be worse, at 95 % for all of them together; None where that cannot be told:
-          from a single repeat, or by a measure that is not one number a repeat
+    Args:
+        tied: settings that are not shown to be worse, at 95 % for all of them together; None where that cannot be told:
+            from a single repeat, or by a measure that is not one number a repeat
     """
 
     tied: list[dict[str, Any]] | None

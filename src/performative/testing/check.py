@@ -48,13 +48,14 @@ def check_part(
     A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one
     client at a time cannot break `relabeling`. Without `problem` it is a tiny strategic one of seven clients.
 
-    part:      a population, estimator, participation, channel, aggregator, batch, schedule or domain
-    problem:   a small problem that the part fits; for a population, one whose loss takes its samples
-    theta:     the model to start at; needed where the population fits any model
-    algorithm: the record to put the part into, where it needs company (an aggregator that reads what one
-               estimator sends)
-    seed:      of all that is drawn here
-    skip:      names of rules to leave out
+    Args:
+        part: a population, estimator, participation, channel, aggregator, batch, schedule or domain
+        problem: a small problem that the part fits; for a population, one whose loss takes its samples
+        theta: the model to start at; needed where the population fits any model
+        algorithm: the record to put the part into, where it needs company (an aggregator that reads what one estimator
+            sends)
+        seed: of all that is drawn here
+        skip: names of rules to leave out
 
     Returns the names of the rules that the part was checked against.
     """

@@ -21,7 +21,8 @@ _NUMBERS = 1 << 22  # rounds times clients that are worked on at once
 class Moments:
     """After each round, the start first, [rounds + 1].
 
-    mean: E[theta_r]; variance: Var[theta_r]; mse: E[(theta_r - theta_PS)^2], NaN where eps_bar = 1
+    Attributes:
+        mean: E[theta_r]; variance: Var[theta_r]; mse: E[(theta_r - theta_PS)^2], NaN where eps_bar = 1
     """
 
     mean: np.ndarray
@@ -77,11 +78,12 @@ def gaussian_moments(
 ) -> Moments:  # fmt: skip
     """E[theta_r], Var[theta_r] and E[(theta_r - theta_PS)^2] of P-FedAvg after each round.
 
-    mean, sensitivity, scale: m_i, eps_i and the standard deviation, a number or one a client
-    eta:     the step of every local step t = 0, 1, ..., rounds * E - 1, in order
-    batch:   n, samples a step; start: theta_0; scheme: "full", "one" or "two" with k clients a round
-    deploy:  "step" (each local model acts on its own data), "round" (the model at the round's start does),
-             "never" (theta_0 does: static learning)
+    Args:
+        mean, sensitivity, scale: m_i, eps_i and the standard deviation, a number or one a client
+        eta: the step of every local step t = 0, 1, ..., rounds * E - 1, in order
+        batch: n, samples a step; start: theta_0; scheme: "full", "one" or "two" with k clients a round
+        deploy: "step" (each local model acts on its own data), "round" (the model at the round's start does), "never"
+            (theta_0 does: static learning)
     """
     m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
     steps = read_steps(eta, local_steps)

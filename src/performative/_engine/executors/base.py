@@ -18,8 +18,10 @@ from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 class AbstractExecutor(eqx.Module):
     """How the clients of a round are run. What they compute does not depend on it.
 
-    name:     what a history calls it
-    compiled: whether `run` can be traced into the compiled loop; else Python drives the rounds, and `run` sees numbers
+    Args:
+        name: what a history calls it
+        compiled: whether `run` can be traced into the compiled loop; else Python drives the rounds, and `run` sees
+            numbers
     """
 
     name: ClassVar[str] = ""

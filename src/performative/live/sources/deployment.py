@@ -28,10 +28,12 @@ class VersionError(Sayable, ValueError):
 class Deployed:
     """A model in the world's hands.
 
-    version: its number. Numbers rise, and none is ever used for two models: it is stamped on every row that the model
-             brings about, and says which rows those are. To go back to an earlier model, deploy it under a new number
-    theta:   the model, arrays of numbers in any structure; copied, and kept from being written to
-    round:   the round that made it
+    Attributes:
+        version: its number. Numbers rise, and none is ever used for two models: it is stamped on every row that the
+            model brings about, and says which rows those are. To go back to an earlier model, deploy it under a new
+            number
+        theta: the model, arrays of numbers in any structure; copied, and kept from being written to
+        round: the round that made it
     """
 
     version: int

@@ -45,12 +45,13 @@ class TooFewRows(Sayable, RuntimeError):
 class Live:
     """One client's people: a model goes out to them, their answers come back.
 
-    publisher: `Callback`, `ModelFile`, `Endpoint`, or anything with `publish(deployed)`
-    reader:    `Folder`, `Query`, `Function`, or anything with `read(version) -> Rows`
-    minimum:   fewest rows to learn from
-    most:      keep the last so many rows, None for all
-    patience:  seconds to wait for `minimum` rows
-    poll:      seconds between two looks
+    Attributes:
+        publisher: `Callback`, `ModelFile`, `Endpoint`, or anything with `publish(deployed)`
+        reader: `Folder`, `Query`, `Function`, or anything with `read(version) -> Rows`
+        minimum: fewest rows to learn from
+        most: keep the last so many rows, None for all
+        patience: seconds to wait for `minimum` rows
+        poll: seconds between two looks
     """
 
     publisher: Publisher
@@ -165,8 +166,9 @@ class Observed(AbstractPopulation[None]):
 def observe(rows: Rows, capacity: int | None = None, classes: int | None = None) -> Observed:
     """One client's rows as a population of one, padded so that few programs serve all sizes.
 
-    capacity: rows to make room for, rounded up to a power of two; None for as many as there are
-    classes:  labels are 0 .. classes - 1, kept as whole numbers; None for labels that are any numbers
+    Args:
+        capacity: rows to make room for, rounded up to a power of two; None for as many as there are
+        classes: labels are 0 .. classes - 1, kept as whole numbers; None for labels that are any numbers
     """
     n = len(rows)
     capacity = n if capacity is None else capacity

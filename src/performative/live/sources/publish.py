@@ -93,8 +93,9 @@ def _write(path: Path, content: bytes) -> None:
 class Callback:
     """Hand the model to a function of yours.
 
-    function: function(deployed); the model counts as published once it returns
-    record:   a file that remembers the last version when the process ends; None for memory only
+    Attributes:
+        function: function(deployed); the model counts as published once it returns
+        record: a file that remembers the last version when the process ends; None for memory only
     """
 
     function: Callable[[Deployed], Any]
@@ -135,11 +136,12 @@ class _Refused(urllib.request.HTTPRedirectHandler):
 class Endpoint:
     """POST the model as JSON (see `Deployed.to_json`) to a service of yours; any answer 2xx means that it has it.
 
-    url:     http or https; a certificate must be valid (SSL_CERT_FILE names your own authority)
-    token:   sent as `Authorization: Bearer ...`, never over plain http but to this machine; it is in no message
-    timeout: seconds that an attempt waits for the service
-    retries: further attempts where it is unreachable, busy or failing, after pause, 2 pause, 4 pause, ... seconds
-    record:  a file that remembers the last version when the process ends; None for memory only
+    Attributes:
+        url: http or https; a certificate must be valid (SSL_CERT_FILE names your own authority)
+        token: sent as `Authorization: Bearer ...`, never over plain http but to this machine; it is in no message
+        timeout: seconds that an attempt waits for the service
+        retries: further attempts where it is unreachable, busy or failing, after pause, 2 pause, 4 pause, ... seconds
+        record: a file that remembers the last version when the process ends; None for memory only
 
     An answer can be lost on its way, so the service may see a version twice. The header `Idempotency-Key` is then the
     same.

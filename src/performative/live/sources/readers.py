@@ -47,10 +47,11 @@ class _Seen:
 class Folder:
     """CSV (commas, UTF-8, a header) and Parquet files in a folder and its subfolders.
 
-    features, label: columns of numbers, in the order of theta; without a label, samples are features alone
-    version:         column of the model's version
-    pattern:         names of the files to read, such as "decisions-*.csv"; None for all CSV and Parquet files
-    order_by:        column of numbers, times, or text such as ISO dates that rows are sorted by
+    Attributes:
+        features, label: columns of numbers, in the order of theta; without a label, samples are features alone
+        version: column of the model's version
+        pattern: names of the files to read, such as "decisions-*.csv"; None for all CSV and Parquet files
+        order_by: column of numbers, times, or text such as ISO dates that rows are sorted by
 
     Order: by `order_by`; rows that are equal in it, or all without it, by the file's path and then as in the file.
     Names that sort by age (dates, numbers with leading zeros) then put new rows last.
@@ -173,9 +174,10 @@ def _read_parquet(path: Path, names: Names) -> tuple[Table, int]:
 class Query:
     """A query to a database, through SQLAlchemy (`pip install "performative[flower]"` and the database's driver).
 
-    url: as SQLAlchemy writes it, such as "postgresql+psycopg://..."; never printed
-    sql: a SELECT that asks for `:version`, says ORDER BY something that no two rows share, and returns the columns
-         named here, the version's among them; whatever it would write is refused (SQLite) or rolled back
+    Attributes:
+        url: as SQLAlchemy writes it, such as "postgresql+psycopg://..."; never printed
+        sql: a SELECT that asks for `:version`, says ORDER BY something that no two rows share, and returns the columns
+            named here, the version's among them; whatever it would write is refused (SQLite) or rolled back
     """
 
     url: str = dataclasses.field(repr=False)

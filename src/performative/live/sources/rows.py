@@ -43,10 +43,11 @@ class Unreadable(RowsError):
 class Rows:
     """What arrived under one version, in order.
 
-    x:       [n, d] features, finite
-    y:       [n] labels, finite; None where there are none
-    skipped: rows that were there and are not in x, by reason; each row counts once
-    source:  where they come from, in words
+    Attributes:
+        x: [n, d] features, finite
+        y: [n] labels, finite; None where there are none
+        skipped: rows that were there and are not in x, by reason; each row counts once
+        source: where they come from, in words
     """
 
     x: Float[np.ndarray, "n d"]

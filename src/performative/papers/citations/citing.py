@@ -21,9 +21,11 @@ Found = tuple[str, tuple[str, ...] | None]
 def cite(*things: object) -> str:
     """BibTeX of the works behind what was used, and of this package; each work once.
 
-    things: algorithms, problems, parts (a wrapper counts with what it holds), pf.Privacy, histories, sweeps, recipes
-            and other functions, or names: pf.cite("p_fedavg"), pf.cite(problem, algorithm), pf.cite(history). A name
-            or a function stands for itself; the algorithm that a recipe makes adds the works of its parts.
+    Args:
+        things: algorithms, problems, parts (a wrapper counts with what it holds), pf.Privacy, histories, sweeps,
+            recipes and other functions, or names: pf.cite("p_fedavg"), pf.cite(problem, algorithm), pf.cite(history). A
+            name or a function stands for itself; the algorithm that a recipe makes adds the works of its parts.
+
     A history knows its algorithm, not its problem. A part of your own says what it rests on in `references`, by keys of
     ours or by BibTeX entries of yours; a comment at the end names those that do not, so that none is forgotten. What a
     work is cited for stands in the docstring of the part.

@@ -35,8 +35,9 @@ class FirstOf(AbstractBatch):
 class Field(NamedTuple):
     """At one model theta, under the data that it causes.
 
-    gradient: grad f, [d]; slope: the derivative of grad f(theta; theta), the reaction included, [d, d]
-    noise: covariance of the mean over clients of one sample's gradient each, sum_i p_i^2 C_i; risk: f(theta; theta)
+    Args:
+        gradient: grad f, [d]; slope: the derivative of grad f(theta; theta), the reaction included, [d, d]
+        noise: covariance of the mean over clients of one sample's gradient each, sum_i p_i^2 C_i; risk: f(theta; theta)
     """
 
     gradient: np.ndarray

@@ -31,10 +31,12 @@ def estimate_epsilon(
 ) -> list[AttackResult]:
     """Attack an algorithm's own estimator, batch and channel, on crafted data; one finding an attack.
 
-    problem:  says how many rows (or clients) there are, where `rows` does not; its data are not used
-    rows:     rows of the crafted table, or clients
-    claimed:  epsilon claimed for all `rounds`; None for the accountant's, infinity where it certifies nothing
-    repeats:  runs on each of two neighbors;  canaries: 0 for none
+    Args:
+        problem: says how many rows (or clients) there are, where `rows` does not; its data are not used
+        rows: rows of the crafted table, or clients
+        claimed: epsilon claimed for all `rounds`; None for the accountant's, infinity where it certifies nothing
+        repeats: runs on each of two neighbors;  canaries: 0 for none
+
     Every finding holds with this confidence by itself. No alarm is no proof.
     """
     unit = read_unit(unit, algorithm)

@@ -39,9 +39,10 @@ class Contrast(AbstractAggregator[None]):
 class Target:
     """What is attacked: the user's own parts, stripped of what does not matter to the unit that is protected.
 
-    law:     how rows or clients are drawn, as the part says that does (`performative.draws`), None where it does not
-    width:   the most rows that a round works on at once
-    size:    how many rows a sum holds on average; noise: its standard deviation in clips, as the parts say
+    Attributes:
+        law: how rows or clients are drawn, as the part says that does (`performative.draws`), None where it does not
+        width: the most rows that a round works on at once
+        size: how many rows a sum holds on average; noise: its standard deviation in clips, as the parts say
     """
 
     algorithm: Algorithm

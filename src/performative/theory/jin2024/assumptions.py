@@ -17,15 +17,16 @@ from performative.theory.gaussian import read_clients
 class Assumptions(AbstractAssumptions):
     """The constants of a problem. An infinite one says that no such constant is known; theorems then refuse.
 
-    mu:          f(. ; theta) is mu-strongly convex (2.1); L: the loss is L-smooth in theta and z (2.2)
-    sigma:       E |grad l - grad f_i|^2 <= sigma^2 (1 + |theta - theta_PS|^2) (2.5)
-    varsigma:    |grad f - grad f_i|^2 <= varsigma^2 (1 + |theta - theta_PS|^2) (2.6)
-    eps_bar, eps_max: mean and largest sensitivity of D_i in Wasserstein distance (2.3)
-    distance:    E |theta_0 - theta_PS|^2
-    clients:     N, and heaviest: N max_i p_i, 1 for equal weights; lightest: N min_i p_i
-    delta:       free parameter > 0 of mu_tilde = mu - (1 + delta) eps_bar L; None halves mu - eps_bar L
-    G:           E |grad l(theta_i; Z)|^2 <= G^2 at every model that a client visits (3); Appendix D only
-    Lz:          z -> l(theta_PO; z) is Lz-Lipschitz; Proposition 2.9 only
+    Attributes:
+        mu: f(. ; theta) is mu-strongly convex (2.1); L: the loss is L-smooth in theta and z (2.2)
+        sigma: E |grad l - grad f_i|^2 <= sigma^2 (1 + |theta - theta_PS|^2) (2.5)
+        varsigma: |grad f - grad f_i|^2 <= varsigma^2 (1 + |theta - theta_PS|^2) (2.6)
+        eps_bar, eps_max: mean and largest sensitivity of D_i in Wasserstein distance (2.3)
+        distance: E |theta_0 - theta_PS|^2
+        clients: N, and heaviest: N max_i p_i, 1 for equal weights; lightest: N min_i p_i
+        delta: free parameter > 0 of mu_tilde = mu - (1 + delta) eps_bar L; None halves mu - eps_bar L
+        G: E |grad l(theta_i; Z)|^2 <= G^2 at every model that a client visits (3); Appendix D only
+        Lz: z -> l(theta_PO; z) is Lz-Lipschitz; Proposition 2.9 only
     """
 
     mu: NonNegative

@@ -22,8 +22,9 @@ from performative.theory.jin2024.theorems import Theorem
 class Beside:
     """A theorem's bound beside the exact error, after each round, the start first.
 
-    t: local steps so far; bound, exact: on and of E (theta_t - theta_PS)^2
-    bound_limit, exact_limit: the limits of t times each
+    Attributes:
+        t: local steps so far; bound, exact: on and of E (theta_t - theta_PS)^2
+        bound_limit, exact_limit: the limits of t times each
     """
 
     t: np.ndarray
@@ -63,8 +64,10 @@ def gaussian_beside(
 def linear_rate(jacobian: Values, noise: Values, beta: Positive) -> float:
     """lim t E |theta_t - theta_PS|^2 = trace P of P-FedAvg near a stable point, in any dimension.
 
-    jacobian: H, [d, d], the derivative of grad f(theta; theta), the reaction of the data included
-    noise:    S, [d, d], as `step_noise` has it
+    Args:
+        jacobian: H, [d, d], the derivative of grad f(theta; theta), the reaction of the data included
+        noise: S, [d, d], as `step_noise` has it
+
     Needs beta times the least real part of H's eigenvalues above 1/2; infinite below, where the start or the
     clients' drift is forgotten more slowly than 1/t. Exact in the limit for smooth problems.
     """
@@ -86,7 +89,8 @@ def step_noise(
 
         S = sum_i E[w_i^2] C_i / n + E Cov(sum_i w_i g_i)
 
-    covariance: C_i of one sample's gradient at theta_PS, [N, d, d]; gradient: g_i = grad f_i at theta_PS, [N, d]
+    Args:
+        covariance: C_i of one sample's gradient at theta_PS, [N, d, d]; gradient: g_i = grad f_i at theta_PS, [N, d]
     """
     C, g = np.asarray(covariance, np.float64), np.asarray(gradient, np.float64)
     if g.ndim != 2 or C.shape != (*g.shape, g.shape[1]):

@@ -20,8 +20,9 @@ from performative.theory.jin2024.assumptions import Assumptions, infinite
 class Contraction:
     """What Proposition 2.8 says of retraining, theta -> Phi(theta) = argmin f(. ; theta).
 
-    factor: eps_bar L / mu, which |Phi(u) - Phi(v)| / |u - v| cannot exceed
-    unmet:  if there are any, nothing is proved: a stable point may exist and attract all the same
+    Attributes:
+        factor: eps_bar L / mu, which |Phi(u) - Phi(v)| / |u - v| cannot exceed
+        unmet: if there are any, nothing is proved: a stable point may exist and attract all the same
     """
 
     factor: float
@@ -45,9 +46,10 @@ class Contraction:
 class GaussianPoints:
     """The exact points of the scalar Gaussian problem with the squared loss.
 
-    multiplier: sum_i p_i eps_i, the slope of Phi; retraining comes to rest where it lies inside (-1, 1)
-    stable:     theta_PS, NaN where there is none or where every theta is one
-    optimal:    theta_PO, NaN where the performative risk is flat
+    Attributes:
+        multiplier: sum_i p_i eps_i, the slope of Phi; retraining comes to rest where it lies inside (-1, 1)
+        stable: theta_PS, NaN where there is none or where every theta is one
+        optimal: theta_PO, NaN where the performative risk is flat
     """
 
     multiplier: float

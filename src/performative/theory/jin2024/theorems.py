@@ -26,13 +26,14 @@ NAMES = {"full": "3.1", "one": "3.2", "two": "3.3"}
 class Theorem:
     """What one theorem says of one problem.
 
-    name:      its number; printed: whether in the paper's own form
-    beta, gamma: eta_t = beta / (t + gamma); NaN where a theorem that chooses them refuses
-    v:         of the bound v / (gamma + t)
-    constants: the rest, by the paper's names. drift is the factor of the consensus error: (2E^2 - E) log E
-               with full participation, else c6 = (2E^2 + 3E + 1) log(E + 1). eta_0 is the theorem's hat or tilde
-               eta_0, an upper limit; the first step is beta / gamma.
-    unmet:     preconditions that the problem or the steps break; if there are any, nothing is proved
+    Attributes:
+        name: its number; printed: whether in the paper's own form
+        beta, gamma: eta_t = beta / (t + gamma); NaN where a theorem that chooses them refuses
+        v: of the bound v / (gamma + t)
+        constants: the rest, by the paper's names. drift is the factor of the consensus error: (2E^2 - E) log E with
+            full participation, else c6 = (2E^2 + 3E + 1) log(E + 1). eta_0 is the theorem's hat or tilde eta_0, an
+            upper limit; the first step is beta / gamma.
+        unmet: preconditions that the problem or the steps break; if there are any, nothing is proved
     """
 
     name: str

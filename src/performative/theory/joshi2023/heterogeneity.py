@@ -26,9 +26,10 @@ CAUSES = "transient noise participation drift"
 class FederatedAssumptions(AbstractAssumptions):
     """What the rates take for granted, as numbers.
 
-    L:       each F_i is L-smooth; sigma: E |g_i - grad F_i|^2 <= sigma^2, independent each time
-    sigma_g: sum_i |grad F_i - grad F|^2 / m <= sigma_g^2, at every model that is met
-    gap:     F(x_0) - min F; clients: m, with equal weights
+    Attributes:
+        L: each F_i is L-smooth; sigma: E |g_i - grad F_i|^2 <= sigma^2, independent each time
+        sigma_g: sum_i |grad F_i - grad F|^2 / m <= sigma_g^2, at every model that is met
+        gap: F(x_0) - min F; clients: m, with equal weights
     """
 
     L: Positive
@@ -50,7 +51,9 @@ def fedavg(
         + 8 eta tau L w sigma_g^2 + 8 A eta^2 L^2 tau (tau - 1) sigma_g^2
         w = (1 - C) / (C (m - 1)),   A = 1 + 4 eta tau L w
 
-    participants: C m clients a round, drawn uniformly; None: all
+    Args:
+        participants: C m clients a round, drawn uniformly; None: all
+
     Terms: transient (what is left of the start), noise (sampling), participation (who was drawn), drift (local steps).
     The slide's four terms, with constants (it has 1 for each, in O(.)). Needs eta tau L <= 1/2 and 8 A eta^2 L^2
     tau (tau - 1) <= 1. With h = eta tau, d_i the mean gradient on client i's way and D = mean |d_i - grad F_i(x)|^2:
@@ -128,7 +131,9 @@ def tuned_orders(local_steps: Count, rounds: Count, participants: Count) -> tupl
 def extrapolation(squares: Values, mean_square: Values, eps: NonNegative = 0.0, printed: bool = False) -> Any:
     """FedExP's server step: max(1, mean_i |D_i|^2 / (2 (|mean D|^2 + eps))).
 
-    squares: |D_i|^2, [..., m]; mean_square: |mean_i D_i|^2
+    Args:
+        squares: |D_i|^2, [..., m]; mean_square: |mean_i D_i|^2
+
     If every client moves towards the optimum by at least its length, <D_i, x* - x> >= |D_i|^2 (projections on sets
     that all hold x*), then |x + s mean D - x*|^2 <= |x - x*|^2 - s (2 - s / s_max) mean |D_i|^2 for
     s_max = mean |D_i|^2 / |mean D|^2 >= 1. Any s <= 2 s_max brings x nearer; FedExP takes half of s_max.

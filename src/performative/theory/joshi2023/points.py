@@ -25,7 +25,8 @@ _ROUNDING = 1e-12
 class Floor:
     """|grad F|^2 as t grows, exactly: point is where the mean settles, drift its squared gradient.
 
-    noise, participation: their parts of the variance, to first order in eta
+    Attributes:
+        noise, participation: their parts of the variance, to first order in eta
     """
 
     point: float

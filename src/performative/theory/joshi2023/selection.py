@@ -56,7 +56,9 @@ def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) ->
 
         chi^2 = sum_i (p_i - w_i)^2 / w_i
 
-    dissimilarity: sum_i w_i |grad F_i|^2 at that point. By Cauchy-Schwarz: grad F = sum (p_i - w_i) grad F_i there.
+    Args:
+        dissimilarity: sum_i w_i |grad F_i|^2 at that point. By Cauchy-Schwarz: grad F = sum (p_i - w_i) grad F_i there.
+
     Compare Wang et al. 2020 (FedNova), Theorem 2. 0 where all do the same work, and for FedNova.
     """
     p, w = np.asarray(weights, np.float64), objective_weights(weights, local_steps)
@@ -71,11 +73,12 @@ def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) ->
 class SelectionAssumptions(AbstractAssumptions):
     """What the rate under biased selection takes for granted.
 
-    mu:       each F_i is convex and F is mu-strongly convex
-    G:        E |g|^2 <= G^2 for the averaged direction of a round
-    rho_bar, rho_tilde: the selection skew; with one local step a round the least rho(x, x) serves as rho_bar
-    Gamma:    min F - sum_i p_i min F_i >= 0, how far the clients' minima are apart
-    distance: |x_0 - x*|^2
+    Attributes:
+        mu: each F_i is convex and F is mu-strongly convex
+        G: E |g|^2 <= G^2 for the averaged direction of a round
+        rho_bar, rho_tilde: the selection skew; with one local step a round the least rho(x, x) serves as rho_bar
+        Gamma: min F - sum_i p_i min F_i >= 0, how far the clients' minima are apart
+        distance: |x_0 - x*|^2
 
     Differs from the slide: its rho_bar is the least rho(x, x') over all pairs of models, chosen at x and judged at x'
     (`pf.selection_skew` too). That is 0 where a single client is chosen at some x, the one with the
@@ -105,7 +108,9 @@ def biased_selection(given: SelectionAssumptions, eta: Values) -> Bound:
 
         e_{t+1} <= max(0, 1 - rho_bar mu eta) e_t + 2 eta rho_bar Gamma (rho_tilde / rho_bar - 1) + eta^2 G^2
 
-    eta: the step of t = 0, ..., T - 1. The term `bias` is what no step size removes.
+    Args:
+        eta: the step of t = 0, ..., T - 1. The term `bias` is what no step size removes.
+
     With steps c / t, c rho_bar mu > 1, this is the slide's O(1 / (T rho_bar)) +
     O(Gamma (rho_tilde / rho_bar - 1)); for F itself the second has the constant 1 (`selection_floor`). Proof:
     convexity gives <x - x*, sum w_i grad F_i> >= sum w_i (F_i(x) - F_i(x*)) for the weights w of the choice at x. By
@@ -150,9 +155,10 @@ def selection_orders(given: SelectionAssumptions, rounds: Count) -> tuple[float,
 class CyclicAssumptions(AbstractAssumptions):
     """What the rate of cyclic participation takes for granted; equal groups, equal weights, local GD.
 
-    mu, L:  F satisfies PL with mu and is L-smooth, kappa = L / mu; gap: F(x_0) - min F
-    alpha:  bound of |grad F - gradient of a group|; gamma: bound of |grad F_i - gradient of its group|
-    clients: m; groups: K-bar; participants: C m, drawn from the group whose turn it is
+    Attributes:
+        mu, L: F satisfies PL with mu and is L-smooth, kappa = L / mu; gap: F(x_0) - min F
+        alpha: bound of |grad F - gradient of a group|; gamma: bound of |grad F_i - gradient of its group|
+        clients: m; groups: K-bar; participants: C m, drawn from the group whose turn it is
     """
 
     mu: NonNegative

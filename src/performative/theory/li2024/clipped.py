@@ -24,12 +24,13 @@ FORMS = ("recursion", "closed", "printed")
 class ClippedAssumptions(AbstractAssumptions):
     """What Theorem 3.4 takes for granted, as numbers.
 
-    mu:        f(. ; theta) is mu-strongly convex (3.1)
-    L:         grad l is L-Lipschitz in z (3.1); the constant in theta is not used
-    beta:      sensitivity of D(theta) in Wasserstein distance (3.2)
-    G:         |grad l(theta; z)| <= G (3.3); theta in X and z that D(theta) can give are enough
-    distance:  E |theta_0 - theta_PS|^2
-    dimension: d
+    Attributes:
+        mu: f(. ; theta) is mu-strongly convex (3.1)
+        L: grad l is L-Lipschitz in z (3.1); the constant in theta is not used
+        beta: sensitivity of D(theta) in Wasserstein distance (3.2)
+        G: |grad l(theta; z)| <= G (3.3); theta in X and z that D(theta) can give are enough
+        distance: E |theta_0 - theta_PS|^2
+        dimension: d
     """
 
     mu: Positive
@@ -57,10 +58,12 @@ def pcsgd(
         closed:    prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2 c_1 gamma_t / mu~ + C_1 / mu~^2
         mu~ = mu - L beta,   C_1 = max(G - c, 0)^2,   c_1 = min(c, G)^2 + d sigma^2
 
-    eta:    the step of t = 0, ..., T - 1, in order
-    sigma:  standard deviation of each coordinate of zeta
-    excess: sup over X of E max(|grad l| - c, 0), where known: much less than G - c if large gradients are rare
-    form:   "recursion" asks of the steps only that they are positive; "closed" asks for (11); "printed" is (12)
+    Args:
+        eta: the step of t = 0, ..., T - 1, in order
+        sigma: standard deviation of each coordinate of zeta
+        excess: sup over X of E max(|grad l| - c, 0), where known: much less than G - c if large gradients are rare
+        form: "recursion" asks of the steps only that they are positive; "closed" asks for (11); "printed" is (12)
+
     Terms: transient (what is left of the start), noise (sampling and privacy noise), clipping (the bias).
 
     Differs from the paper:

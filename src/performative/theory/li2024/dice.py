@@ -22,12 +22,13 @@ from performative.theory.li2024.clipped import CAUSES, check_form, unmet_steps, 
 class DiceAssumptions(AbstractAssumptions):
     """What Theorem 4.3 takes for granted, as numbers; X is the whole space.
 
-    mu, beta:  as for PCSGD (3.1, 3.2)
-    L:         grad l is L-Lipschitz in z and grad f in theta (3.1): the larger of the two
-    G, B:      E_{Z ~ D(theta)} |grad l(theta; Z)|^2 <= G^2 + B^2 |theta - theta_PS|^2 (4.2)
-    M:         E |e_t|^2 <= M^2 for every t (4.1)
-    distance:  E |theta_0 - theta_PS|^2
-    dimension: d
+    Attributes:
+        mu, beta: as for PCSGD (3.1, 3.2)
+        L: grad l is L-Lipschitz in z and grad f in theta (3.1): the larger of the two
+        G, B: E_{Z ~ D(theta)} |grad l(theta; Z)|^2 <= G^2 + B^2 |theta - theta_PS|^2 (4.2)
+        M: E |e_t|^2 <= M^2 for every t (4.1)
+        distance: E |theta_0 - theta_PS|^2
+        dimension: d
 
     Differs from the paper: (4.2) is printed for data of any other model theta'. The paper's own quadratic breaks
     that, and the proof uses theta' = theta only.
@@ -58,13 +59,14 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form:
         E |x'|^2 <= (1 - 3/2 mu~ g + 4 B^2 g^2) E |x|^2 + g^2 (2 G^2 + d sigma^2)
                     + M^2 (2 D^2 + 4 B^2 g^2 gamma_t^2 + 2 (g gamma_t l + D)^2 / (mu~ g))
 
-    eta:  the step of t = 0, ..., T - 1, in order; sigma: standard deviation of each coordinate of zeta
-    form: "recursion" unrolls this, with |D|, and asks of the steps only that they are positive.
-          "closed" is, with b from D <= b g^2 and r = 1 + b gamma_1,
-              prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2/mu~ [(2 G^2 + d sigma^2) gamma_t
-              + 2 M^2 (r l + b)^2 / mu~ gamma_t^2 + M^2 (2 b^2 + 4 B^2 r^2) gamma_t^3]
-          and asks for gamma <= min(1 / mu~, mu~ / (8 B^2)) and (gamma_t / gamma_{t+1})^3 <= 1 + mu~ gamma_{t+1} / 2.
-          "printed" is (18), with b and b_bar as small as the given steps allow.
+    Args:
+        eta: the step of t = 0, ..., T - 1, in order; sigma: standard deviation of each coordinate of zeta
+        form: "recursion" unrolls this, with |D|, and asks of the steps only that they are positive.
+            "closed" is, with b from D <= b g^2 and r = 1 + b gamma_1,
+                prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2/mu~ [(2 G^2 + d sigma^2) gamma_t
+                + 2 M^2 (r l + b)^2 / mu~ gamma_t^2 + M^2 (2 b^2 + 4 B^2 r^2) gamma_t^3]
+            and asks for gamma <= min(1 / mu~, mu~ / (8 B^2)) and (gamma_t / gamma_{t+1})^3 <= 1 + mu~ gamma_{t+1} / 2.
+            "printed" is (18), with b and b_bar as small as the given steps allow.
 
     Differs from the paper:
     - <x, D e> <= 4 D^2 (|x|^2 + |e|^2) (the bound on B_1) is false for small D. The term is of order D, so the

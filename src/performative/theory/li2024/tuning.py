@@ -87,7 +87,9 @@ def optimal_clip_limit(given: ClippedAssumptions, phi: NonNegative, kappa: Size,
 
         [max(G - c, 0)^2 + kappa phi c^2] / mu~^2  at  c = G / (1 + kappa phi):  G^2 kappa phi / ((1 + kappa phi) mu~^2)
 
-    kappa: what the steps make of the noise: mu~ g T for a constant step g, `harmonic_kappa` for a_0 / (a_1 + t)
+    Args:
+        kappa: what the steps make of the noise: mu~ g T for a constant step g, `harmonic_kappa` for a_0 / (a_1 + t)
+
     Differs from the paper: c* = G / (1 + mu~ phi) has mu~, which has a unit, where kappa belongs. The bias vanishes
     with phi; the printed O(G^2 (1 + phi / mu~)) does not. With steps tuned to mu~ (kappa = 4) the clip does not
     depend on beta, so "c* should be increased" with beta does not follow. The c* = 2.32 of the experiments follows

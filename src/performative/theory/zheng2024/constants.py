@@ -37,10 +37,11 @@ def lemma_5_6(
 ) -> Extremes:  # fmt: skip
     """Lemma 5.6: F, M, G and l_max exist on compact sets. Here they are searched for in boxes.
 
-    models, data: (lo, hi) of theta and z, a number or one a coordinate
-    slope, curvature: |df/dtheta| and |d^2 f/dtheta^2| at theta, [P, d] -> [P]
-    gradient, loss:   |grad l| and l at theta and z, [P, d] and [P, m] -> [P]; without a function, inf
-    points:           how many points of a lattice are tried, besides all corners
+    Args:
+        models, data: (lo, hi) of theta and z, a number or one a coordinate
+        slope, curvature: |df/dtheta| and |d^2 f/dtheta^2| at theta, [P, d] -> [P]
+        gradient, loss: |grad l| and l at theta and z, [P, d] and [P, m] -> [P]; without a function, inf
+        points: how many points of a lattice are tried, besides all corners
 
     Exact where the largest value is in a corner (convex functions), else from below.
     Differs from the paper: it takes Z for compact as well, and Gaussian data, its own example, are not: with infinite
@@ -69,9 +70,10 @@ def mixture_sensitivity(group_sensitivity: Extended, distance: Extended, share_s
 
         W_1(D(theta), D(theta')) <= (gamma + W_1(D_1(theta), D_2(theta)) F) |theta - theta'|
 
-    group_sensitivity: gamma, the larger sensitivity of the groups' own data; 0 where they are fixed
-    distance:          W_1 between the groups, the largest where it depends on theta
-    share_slope:       F >= |d nu_1 / d theta|
+    Args:
+        group_sensitivity: gamma, the larger sensitivity of the groups' own data; 0 where they are fixed
+        distance: W_1 between the groups, the largest where it depends on theta
+        share_slope: F >= |d nu_1 / d theta|
     """
     given = {"group_sensitivity": group_sensitivity, "distance": distance, "share_slope": share_slope}
     for name, value in given.items():

@@ -23,16 +23,17 @@ CAUSES = "transient error noise"
 class PerformativeAssumptions(AbstractAssumptions):
     """What Theorem 5.10 and its lemmas take for granted, as numbers; inf where no bound is known.
 
-    L:          |grad l(z; theta) - grad l(z'; theta')| <= L (|theta - theta'| + |z - z'|)  (5.2)
-    gamma:      sensitivity of D_i(theta) in Wasserstein distance (5.1), a number or one a client
-    rho:        PL constant of the risk of *all* clients: |grad L|^2 / 2 >= rho (L - L(theta_PO)); 0 if it has none
-    gap:        E L(theta_0) - L(theta_PO)
-    smoothness: grad L_i is Lipschitz with this constant, a number or one a client; see `location_smoothness`
-    G:          |g_i| <= G, the direction that a client really takes (root mean square is enough for the theorem)
-    F, M:       |df_i/dtheta| <= F and |d^2 f_i/dtheta^2| <= M  (5.3, Lemma 5.6)
-    l_max:      |l(z; theta)| <= l_max, for the lemmas
-    weights:    alpha_i, None: equal
-    dimension:  d of theta, and of f
+    Attributes:
+        L: |grad l(z; theta) - grad l(z'; theta')| <= L (|theta - theta'| + |z - z'|)  (5.2)
+        gamma: sensitivity of D_i(theta) in Wasserstein distance (5.1), a number or one a client
+        rho: PL constant of the risk of *all* clients: |grad L|^2 / 2 >= rho (L - L(theta_PO)); 0 if it has none
+        gap: E L(theta_0) - L(theta_PO)
+        smoothness: grad L_i is Lipschitz with this constant, a number or one a client; see `location_smoothness`
+        G: |g_i| <= G, the direction that a client really takes (root mean square is enough for the theorem)
+        F, M: |df_i/dtheta| <= F and |d^2 f_i/dtheta^2| <= M  (5.3, Lemma 5.6)
+        l_max: |l(z; theta)| <= l_max, for the lemmas
+        weights: alpha_i, None: equal
+        dimension: d of theta, and of f
 
     Differs from the paper:
     - (5.4) asks for PL of each client's own risk; the proof uses it for their sum. One does not give the other:
@@ -92,8 +93,10 @@ def location_smoothness(
 
         Lambda = L_theta + 2 gamma L_cross + gamma^2 L_z + M sup |E grad_z l|
 
-    model, cross, data: bounds of the second derivatives of l by theta twice, by theta and z, by z twice
-    curvature, slope:   M and a bound of |E grad_z l|
+    Args:
+        model, cross, data: bounds of the second derivatives of l by theta twice, by theta and z, by z twice
+        curvature, slope: M and a bound of |E grad_z l|
+
     Pricing has cross = 1 and no more: 2 gamma. The printed L (1 + gamma) is not in this form (see the class).
     """
     return model + 2.0 * gamma * cross + gamma**2 * data + curvature * slope
@@ -124,9 +127,11 @@ def theorem_5_10(
         a_{t+1} <= (1 - rho eta) a_t + eta (drift + sqrt(error))^2 / 2 + Lambda eta^2 variance / 2
                    + eta max(0, Lambda eta - 1) G^2 / 2,        Lambda = sum alpha_i Lambda_i
 
-    error:    bound on E |sum alpha_i (E_t g_i - grad L_i(theta_i))|^2, all of Lemma C.2 if nothing else is known
-    variance: E |g - E_t g|^2 of the averaged g, if a part of its error is known to have mean zero; else 0
-    smallest: g_min^2, a lower bound of E |g_t|^2; in the printed form only
+    Args:
+        error: bound on E |sum alpha_i (E_t g_i - grad L_i(theta_i))|^2, all of Lemma C.2 if nothing else is known
+        variance: E |g - E_t g|^2 of the averaged g, if a part of its error is known to have mean zero; else 0
+        smallest: g_min^2, a lower bound of E |g_t|^2; in the printed form only
+
     All clients take part, and no projection is active. t counts local steps.
     Terms: transient (what is left of the start), noise (errors of g with mean zero) and error (the rest: bias of g,
     clients that drift apart between averages, steps that are too long).
@@ -168,7 +173,9 @@ def corollary_5_11(
         E |g_t - grad L(theta_t)|^2 <= kappa^2 E |grad L(theta_t)|^2, kappa < 1, R = 1, eta <= 1 / Lambda:
         a_t <= (1 - (1 - kappa^2) rho eta)^t a_0
 
-    relative: kappa, an error that shrinks with the gradient; None: Theorem 5.10 with the given error
+    Args:
+        relative: kappa, an error that shrinks with the gradient; None: Theorem 5.10 with the given error
+
     Differs from the paper, which asks for an error below g_min^2 / 2 over the whole run and drops all that is left of
     C. Where the model converges g_min is 0, so that this cannot hold to the end: with a constant error b of the
     gradient in pricing it fails while the risk is still (sqrt 2 - 1)^2 b^2 / (4 gamma) too high. Its second case

@@ -32,12 +32,14 @@ def lemma_5_7(
         bias     = e F + (1 - e) M / 2 sqrt(sum_k |theta_t - theta_{t-k}|^4) / lambda
         variance = 2 H d s^2 / (n lambda^2),        |theta_t - theta_{t-k}| <= k eta G
 
-    reach:         lambda, the least singular value of the differences of the models, [d, H]
-    samples:       n, samples behind each f-hat; variance: s^2 of one sample, each coordinate, *as it is observed*
-    contamination: e, the share of the samples that do not react; `contaminated_variance` has their s^2
-    moves:         |theta_t - theta_{t-k}|, k = 1, ..., H, where known; they replace eta, G and H
-    independent:   the models do not depend on the samples behind f-hat, so that bias and noise are uncorrelated
-    confidence:    phi, for Gaussian samples: all H + 1 means err by at most sqrt(2 s^2 log(2 d (H + 1) / phi) / n)
+    Args:
+        reach: lambda, the least singular value of the differences of the models, [d, H]
+        samples: n, samples behind each f-hat; variance: s^2 of one sample, each coordinate, *as it is observed*
+        contamination: e, the share of the samples that do not react; `contaminated_variance` has their s^2
+        moves: |theta_t - theta_{t-k}|, k = 1, ..., H, where known; they replace eta, G and H
+        independent: the models do not depend on the samples behind f-hat, so that bias and noise are uncorrelated
+        confidence: phi, for Gaussian samples: all H + 1 means err by at most sqrt(2 s^2 log(2 d (H + 1) / phi) / n)
+
     For a linear map `exact_jacobian_error` has the error itself.
 
     Differs from the paper:
@@ -143,11 +145,13 @@ def lemma_5_9(
         omega_D = l_max [(sqrt(I) + o) sqrt(omega_F) + F (2 sqrt(I / n) + o)],     I = `fisher`
         omega_Q = l_max sqrt(outlier_score) (sqrt(omega_F) + F)
 
-    jacobian_error: omega_F, from Lemma 5.7
-    fisher:         E |s(Z; f)|^2, the trace of Fisher's information of one sample; d / sigma^2 for N(f, sigma^2 I)
-    offset:         o, how far contamination moves the score: e |mean_Q - mean_D| / sigma^2
-    outlier_score:  mean |s(z; f-hat)|^2 of outliers; if given, omega_Q^2 is returned
-    spread:         f_phi, in the printed form only: l_max^2 d (omega_F + f_phi F^2 / n) and 2 l_max^2 d (omega_F + F^2)
+    Args:
+        jacobian_error: omega_F, from Lemma 5.7
+        fisher: E |s(Z; f)|^2, the trace of Fisher's information of one sample; d / sigma^2 for N(f, sigma^2 I)
+        offset: o, how far contamination moves the score: e |mean_Q - mean_D| / sigma^2
+        outlier_score: mean |s(z; f-hat)|^2 of outliers; if given, omega_Q^2 is returned
+        spread: f_phi, in the printed form only: l_max^2 d (omega_F + f_phi F^2 / n) and 2 l_max^2 d (omega_F + F^2)
+
     For Gaussian samples, whose mean and spread are independent, so that |J-hat - J| and the scores are. With
     contamination they nearly are: there the product of two roots of means stands for the mean of a product.
 
@@ -210,10 +214,12 @@ def lemma_c_2(
 
         (1 - e) (sqrt(first) + omega_D)^2 + e (L W_1 + sqrt(outlier_first) + l_max F sqrt(I) + omega_Q)^2
 
-    first, second: Lemma 5.8, and omega_D^2 of Lemma 5.9; outliers: omega_Q^2 of Lemma 5.9
-    distance:      W_1(D_i(theta), Q_i), the largest
-    fisher:        I of Lemma 5.9: l_max F sqrt(I) bounds the second term, which outliers do not show
-    outlier_first: Lemma 5.8 for outliers, variance over (number of them)
+    Args:
+        first, second: Lemma 5.8, and omega_D^2 of Lemma 5.9; outliers: omega_Q^2 of Lemma 5.9
+        distance: W_1(D_i(theta), Q_i), the largest
+        fisher: I of Lemma 5.9: l_max F sqrt(I) bounds the second term, which outliers do not show
+        outlier_first: Lemma 5.8 for outliers, variance over (number of them)
+
     By convexity: g is (1 - e) times what clean samples say and e times what outliers say.
 
     Differs from the paper: (1 - e) omega_D^2 + e (L W_1 + omega_Q + omega_D)^2. It takes the first term for exact, and

@@ -16,7 +16,9 @@ def sample_size_terms(
 
         n >= 2 l^2 f_phi (2 H |dtheta|^-2 + F^2) / (2 Phi - M^2 eta^4 G^4 H^6 l^2 |dtheta|^-2)
 
-    spread: f_phi = s^2 log(2 / phi); apart: |dtheta|^-2. From l^2 (omega_F + f_phi F^2 / n) <= Phi with d = 1.
+    Args:
+        spread: f_phi = s^2 log(2 / phi); apart: |dtheta|^-2. From l^2 (omega_F + f_phi F^2 / n) <= Phi with d = 1.
+
     A denominator that is not positive means that curvature alone exceeds the tolerance: no n is enough.
     """
     worst = loss * loss
