@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-EXPERIMENTS = ROOT / "src" / "performative" / "experiments"
+EXPERIMENTS = ROOT / "src" / "performative" / "papers"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
 TEXTS = {page: text for page, text in PAGES.items() if not page.startswith("api/")}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n]*)\n(?P<code>.*?)^ *```$", re.MULTILINE | re.DOTALL)

@@ -15,9 +15,9 @@ DATA = (
     "py.typed",
     "live/template/*",
     "report/assets/*",
-    "experiments/*.toml",
-    "experiments/*.json",
-    "experiments/*/*.toml",
+    "papers/*.toml",
+    "papers/*.json",
+    "papers/*/*.toml",
 )
 
 
