@@ -23,6 +23,7 @@ from performative import (
     theory,
     types,
 )
+from performative._base.messages import PerformativeWarning
 from performative._deprecated import old_name
 from performative._engine import Checkpoint, Clock, estimate_memory, run
 from performative._version import __version__ as __version__
@@ -47,6 +48,7 @@ from performative.participation import (
 )
 from performative.plan import Cost, Plan, plan
 from performative.privacy import Privacy
+from performative.privacy import attack as _attack  # noqa: F401  so that pf.privacy.attack is there
 from performative.problem import Problem
 from performative.recipes import (
     cluster_fedvarp,
@@ -94,6 +96,7 @@ __all__ = [
     "History",
     "LocalWork",
     "Metric",
+    "PerformativeWarning",
     "Plan",
     "Poisson",
     "PowerOfChoice",

@@ -16,6 +16,7 @@ OLD_MODULES = {
     "performative.citations": "performative.papers.citations",
     "performative.engine": "performative.executors",
     "performative.experiments": "performative.papers",
+    "performative.messages": "performative._base.messages",
     "performative.optimisers": "performative.optimizers",
 }
 # Module -> old name -> the new name, as a full dotted path.

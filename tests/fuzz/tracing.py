@@ -20,7 +20,9 @@ from performative._engine.setup import init_state
 from performative._engine.simulated import federated_round
 
 # Functions of the same names stand in front of these modules.
-sweeping, running, driving = (import_module(f"performative.{name}") for name in ("sweep", "_engine.run", "_engine.drive"))
+sweeping, running, driving = (
+    import_module(f"performative.{name}") for name in ("sweep", "_engine.run", "_engine.drive")
+)
 compiled: list[str] = []
 
 

@@ -238,7 +238,7 @@ def test_a_window_that_cannot_tell_is_refused():
     run = dict(rounds=1, theta=theta, record=pf.Record(risks=False))
     with pytest.raises(ValueError, match=r"window=2.*2 parameters.*window >= 5"):
         pf.run(problem, pf.pofl(0.1, window=2, batch=pf.Fixed(4)), **run)
-    with pytest.warns(pf.messages.PerformativeWarning, match=r"not well above the 2 parameters.*\[window-too-short\]"):
+    with pytest.warns(pf.PerformativeWarning, match=r"not well above the 2 parameters.*\[window-too-short\]"):
         pf.run(problem, pf.pofl(0.1, window=3, batch=pf.Fixed(4)), **run)
 
 
