@@ -57,7 +57,7 @@ class Climbers(pf.populations.AbstractPopulation):
         return jax.random.randint(key, shape, 0, self.capacity, jnp.int32) if rows is None else rows
 
     def sample(self, noise, world, theta):
-        return climb(self.score, self.effective_step, theta, self.x[noise]), self.y[noise]
+        return climb(self.score, self.reach, theta, self.x[noise]), self.y[noise]
 
     def quadrature(self, theta, count):  # every row once, evenly: expectations over the table are exact
         return jnp.arange(self.capacity, dtype=jnp.int32), jnp.full(self.capacity, 1 / self.capacity)
