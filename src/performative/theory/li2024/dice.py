@@ -60,13 +60,17 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form:
                     + M^2 (2 D^2 + 4 B^2 g^2 gamma_t^2 + 2 (g gamma_t l + D)^2 / (mu~ g))
 
     Args:
-        eta: the step of t = 0, ..., T - 1, in order; sigma: standard deviation of each coordinate of zeta
-        form: "recursion" unrolls this, with |D|, and asks of the steps only that they are positive.
-            "closed" is, with b from D <= b g^2 and r = 1 + b gamma_1,
-                prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2/mu~ [(2 G^2 + d sigma^2) gamma_t
-                + 2 M^2 (r l + b)^2 / mu~ gamma_t^2 + M^2 (2 b^2 + 4 B^2 r^2) gamma_t^3]
-            and asks for gamma <= min(1 / mu~, mu~ / (8 B^2)) and (gamma_t / gamma_{t+1})^3 <= 1 + mu~ gamma_{t+1} / 2.
-            "printed" is (18), with b and b_bar as small as the given steps allow.
+        eta: the step of t = 0, ..., T - 1, in order
+        sigma: standard deviation of each coordinate of zeta
+        form: "recursion" unrolls this, with |D|, and asks of the steps only that they are positive; "closed" is as below;
+            "printed" is (18), with b and b_bar as small as the given steps allow
+
+    The closed form is, with b from D <= b g^2 and r = 1 + b gamma_1,
+
+        prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2/mu~ [(2 G^2 + d sigma^2) gamma_t
+        + 2 M^2 (r l + b)^2 / mu~ gamma_t^2 + M^2 (2 b^2 + 4 B^2 r^2) gamma_t^3]
+
+    and asks for gamma <= min(1 / mu~, mu~ / (8 B^2)) and (gamma_t / gamma_{t+1})^3 <= 1 + mu~ gamma_{t+1} / 2.
 
     Differs from the paper:
     - <x, D e> <= 4 D^2 (|x|^2 + |e|^2) (the bound on B_1) is false for small D. The term is of order D, so the
