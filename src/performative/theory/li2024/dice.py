@@ -62,7 +62,7 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form:
     Args:
         eta: the step of t = 0, ..., T - 1, in order
         sigma: standard deviation of each coordinate of zeta
-        form: "recursion" unrolls this, with |D|, and asks of the steps only that they are positive; "closed" is as below;
+        form: "recursion" unrolls this, with |D|, and asks of the steps only that they are positive; "closed" is below;
             "printed" is (18), with b and b_bar as small as the given steps allow
 
     The closed form is, with b from D <= b g^2 and r = 1 + b gamma_1,
