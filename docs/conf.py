@@ -12,11 +12,11 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-from jupyter_cache import get_cache  # noqa: E402
-from jupyter_cache.executors import utils  # noqa: E402
-from page_docstrings import as_rst, short_signature  # noqa: E402
-from page_reference import complete, split_example  # noqa: E402
-from page_tables import generate  # noqa: E402
+from jupyter_cache import get_cache  # noqa: E402  after the path
+from jupyter_cache.executors import utils  # noqa: E402  after the path
+from page_docstrings import as_rst, short_signature  # noqa: E402  after the path
+from page_reference import complete, split_example  # noqa: E402  after the path
+from page_tables import generate  # noqa: E402  after the path
 
 project = "performative"
 copyright = "The performative maintainers, Apache-2.0"

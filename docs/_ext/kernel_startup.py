@@ -21,7 +21,7 @@ def _start() -> None:  # a page finds no names but its own
             display(SVG(filename=path) if path.suffix == ".svg" else Image(filename=path))
         shown.update(new)
 
-    get_ipython().events.register("post_run_cell", show_pictures)  # noqa: F821
+    get_ipython().events.register("post_run_cell", show_pictures)  # noqa: F821  a kernel has it
 
 
 _start()

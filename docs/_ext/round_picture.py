@@ -16,7 +16,7 @@ _PLACE = re.compile(r"```mermaid\n.*?```", re.DOTALL)
 
 def calls(function: object) -> list[str]:
     """What a stage asks of the parts, in the order of its lines: "estimator.estimate"."""
-    tree = ast.parse(inspect.getsource(inspect.unwrap(function)))  # type: ignore[arg-type]
+    tree = ast.parse(inspect.getsource(inspect.unwrap(function)))  # type: ignore[arg-type]  # any function
     found = [
         node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     ]

@@ -39,7 +39,7 @@ class AbstractBatch(AbstractPart, Generic[Memory]):
 
     def init(self) -> Memory:
         """A client's memory at the start."""
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
     @abstractmethod
     def draw(

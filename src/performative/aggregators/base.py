@@ -27,7 +27,7 @@ class AbstractAggregator(AbstractPart, Generic[Memory]):
 
         `extra` holds the shapes of what each client will add to its upload.
         """
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:
         """What clients receive beside the model, by name."""

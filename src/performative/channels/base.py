@@ -23,7 +23,7 @@ class AbstractChannel(AbstractPart, Generic[Memory]):
 
     def init(self, theta: Theta) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
     def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
         """Randomness of one message; None where none is needed, and then it costs nothing."""

@@ -51,7 +51,7 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Memory:
         """The memory of one client at the start; None where nothing is remembered."""
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
     def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
         """Randomness with leading axis `steps`; None where none is needed, and then it costs nothing."""

@@ -96,7 +96,7 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
 
     def init(self, clients: int) -> Memory:
         """The server's memory at the start; None where nothing is remembered."""
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
     def check(self, weights: np.ndarray) -> None:
         """Refuse what this scheme cannot serve; called once, before a run."""

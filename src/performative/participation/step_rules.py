@@ -48,7 +48,7 @@ class AbstractSteps(AbstractPart, Generic[Memory]):
 
     def init(self) -> Memory:
         """What the rule remembers before the first round."""
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
     def observe(self, cohort: Cohort, upload: Upload, memory: Memory) -> Memory:
         """What it remembers after a round."""

@@ -70,7 +70,7 @@ class AbstractPopulation(AbstractPart, Generic[World]):
 
     def init(self, theta: Theta, loss: Loss) -> World:
         """A client's world at the start, when theta is the first model deployed."""
-        return None  # type: ignore[return-value]
+        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
     def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
         """The world after one more spell under theta."""
