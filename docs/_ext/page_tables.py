@@ -54,18 +54,44 @@ def theorems() -> str:
 def ledger() -> str:
     """All claims, grouped by paper, with counts of verdicts."""
     from performative.papers import PAPERS
-    from performative.papers.ledger import count, read
+    from performative.papers.claims import KINDS
+    from performative.papers.ledger import by_kind, read
 
     rows = read(RESULTS if RESULTS.is_dir() else None)
+    counts = [
+        block
+        for kind, mine in by_kind(rows).items()
+        for block in (f"### {KINDS[kind].capitalize()}", _counted(mine, PAPERS))
+    ]
     papers = {title: [row for row in rows if row["paper"] == paper] for paper, title in PAPERS.items()}
-    papers = {title: mine for title, mine in papers.items() if mine}
-    verdicts = list(count(rows))
-    lines = [f"| paper | claims | {' | '.join(verdicts)} |", "| --- | ---: |" + " ---: |" * len(verdicts)]
-    for title, mine in {**papers, "**all**": rows}.items():
-        counted = count(mine)
-        lines.append(f"| {title} | {len(mine)} | {' | '.join(str(counted.get(v, 0)) for v in verdicts)} |")
-    cards = [block for title, mine in papers.items() for block in (f"## {title}", *map(_claim, mine))]
-    return "\n\n".join(["\n".join(lines), *cards])
+    cards = [block for title, mine in papers.items() if mine for block in (f"## {title}", *map(_claim, mine))]
+    return "\n\n".join([*counts, *cards])
+
+
+def _counted(rows: list[dict[str, Any]], papers: dict[str, str]) -> str:
+    """How many claims of each paper have which verdict, and how many measurements they are."""
+    from performative.papers.ledger import count, distinct
+
+    verdicts = list(count(distinct(rows)))
+    head = ["paper", "claims", *verdicts, "measurements"]
+    lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
+    named = {title: [row for row in rows if row["paper"] == paper] for paper, title in papers.items()}
+    for title, mine in {**named, "**all**": rows}.items():
+        if mine:
+            claims = distinct(mine)
+            counted = count(claims)
+            cells = [title, len(claims), *(counted.get(verdict, 0) for verdict in verdicts), len(mine)]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def verdicts() -> str:
+    """The words of the ledger, defined."""
+    from performative.papers.claims import OWN_VERDICTS, VERDICTS
+
+    own = {word: told for word, told in OWN_VERDICTS.items() if word not in VERDICTS}
+    papers, ours = ([f"- **{word}**: {told}." for word, told in words.items()] for words in (VERDICTS, own))
+    return "\n".join([*papers, "", "For results and checks of our own:", "", *ours])
 
 
 def _claim(row: dict[str, Any]) -> str:
@@ -128,4 +154,4 @@ def _short(where: str) -> str:
     return f"pf.{package}.{last}" if exported else f"performative.{name}"
 
 
-TABLES = {"theorems": theorems, "ledger": ledger, "gallery": gallery, "names": names, "parts": parts}
+TABLES = {function.__name__: function for function in (theorems, ledger, verdicts, gallery, names, parts)}

@@ -91,7 +91,7 @@ def test_the_ledger_shows_every_claim(monkeypatch):
             "key": f"{paper}/x#c", "paper": paper, "place": "Figure 1", "claim": "a < b", "how": "so", "number": "3",
             "verdict": verdict, "reason": "", "quick": False,
         }
-        for paper, verdict in (("p_fedavg", "reproduced"), ("ours", "not reproducible as printed"))
+        for paper, verdict in (("p_fedavg", "reproduced"), ("ours", "refuted"))
     ]  # fmt: skip
     monkeypatch.setattr(ledger, "read", lambda out=None: rows)
     shown = page_tables.generate("<!-- generate: ledger -->\n\n`claim:p_fedavg/x#c`")

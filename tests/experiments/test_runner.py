@@ -41,14 +41,14 @@ id = "goes-up"
 claim = "It goes up."
 how = "The last point."
 printed = { number = "end", above = 0.0 }
-expected = "reproduced"
+expected = "holds"
 [[claims]]
 id = "far"
 claim = "It goes far."
 how = "The last point."
 printed = { number = "end", above = 1000.0 }
 reason = "it takes small steps"
-expected = "not reproducible as printed"
+expected = "fails"
 quick = false
 """
 calls = []
@@ -83,7 +83,7 @@ def test_a_run_leaves_data_figure_and_manifest(walk):
     assert stored == {name: value for name, value in manifest.items() if name != "new"}
     assert stored["constants"] == {"steps": 40, "seed": 3} and stored["seed"] == 3
     assert {"performative", "jax", "python"} <= set(stored["versions"]) and stored["device"]
-    assert [row["verdict"] for row in stored["claims"]] == ["reproduced", "not reproducible as printed"]
+    assert [row["verdict"] for row in stored["claims"]] == ["holds", "fails"]
     assert stored["claims"][0]["place"] == "Figure 9"
     with xr.open_datatree(folder / "data.nc", engine="h5netcdf") as tree:
         assert tree["path"]["value"].dims == ("series", "repeat", "x")
@@ -110,7 +110,7 @@ def test_claims_are_judged_anew_by_the_numbers_of_the_run(walk):
     file.write_text(TOML.replace("It goes far.", "It goes a little way.").replace("1000.0", "1.0"))
     after = runner.reproduce("ours/walk", out=walk)
     assert not after["new"] and calls == [40]
-    assert [row["verdict"] for row in after["claims"]] == ["reproduced", "reproduced"]
+    assert [row["verdict"] for row in after["claims"]] == ["holds", "holds"]
     assert after["claims"][1]["claim"] == "It goes a little way."
     assert store.read_manifest(walk / "ours" / "walk")["numbers"] == before["numbers"]
 
@@ -189,10 +189,10 @@ def test_the_ledger_is_made_from_runs(walk):
     runner.reproduce("ours/walk", quick=True, out=walk)
     rows = ledger.read(walk)
     assert [row["key"] for row in rows] == ["ours/walk#goes-up", "ours/walk#far"]
-    assert ledger.count(rows) == {"reproduced": 1, "not tested": 1}
+    assert ledger.count(rows) == {"holds": 1, "not tested": 1}
     # What is shipped serves where nothing was run, unless the claim has changed since.
     ledger.write(rows, ledger.SHIPPED)
-    assert ledger.read()[0]["verdict"] == "reproduced"
+    assert ledger.read()[0]["verdict"] == "holds"
     (catalog.FOLDER / "ours" / "walk.toml").write_text(TOML.replace("It goes up.", "It goes down."))
     assert ledger.read()[0]["verdict"] == UNTESTED
 
@@ -205,10 +205,10 @@ def test_commands(walk, capsys):
     call = CliRunner().invoke
     out = ["--out", str(walk)]
     done = call(app, ["reproduce", "ours/walk", *out, "--json"])
-    assert done.exit_code == 0 and json.loads(done.stdout)["experiments"][0]["claims"][0]["verdict"] == "reproduced"
+    assert done.exit_code == 0 and json.loads(done.stdout)["experiments"][0]["claims"][0]["verdict"] == "holds"
     assert "done before" in call(app, ["reproduce", "--all", *out]).stdout
     table = call(app, ["reproduce", "--ledger", *out]).stdout
-    assert "1 reproduced, 1 not reproducible as printed; 2 claims" in table
+    assert "2 measurements: 1 holds, 1 fails" in table
     assert "ours/walk" in call(app, ["reproduce", "--list"]).stdout
     for arguments, message in (
         (["ours/wolk"], "there is no experiment 'ours/wolk'. Did you mean 'ours/walk'?"),

@@ -73,7 +73,7 @@ def results(folder, experiments, count=4, points=50, series=("full", BAD, "stati
     """A folder of results, and the TOML files that say how they are drawn. Verdicts go round."""
     import xarray as xr
 
-    verdicts = ["reproduced", "reproduced with corrections", "not reproducible as printed", "not tested"]
+    verdicts = ["reproduced", "reproduced with corrections", "refuted", "not tested"]
     text = "[[panels]]".join(PANELS.split("[[panels]]")[: panels + 1])
     for i in range(count):
         paper, name = ("p_fedavg", "profl", "ours")[i % 3], f"fig{i}"
@@ -97,8 +97,7 @@ def results(folder, experiments, count=4, points=50, series=("full", BAD, "stati
         (place / "figure.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
         claims = [
             {"id": f"c{k}", "claim": f"Claim {k} of {name}: {BAD}", "how": "by the slope", "place": f"Figure {i}",
-             "number": "slope = -0.5", "verdict": verdicts[(i + k) % 4], "reason": "so it is", "printed_holds": True,
-             "corrected_holds": None}
+             "number": "slope = -0.5", "verdict": verdicts[(i + k) % 4], "reason": "so it is"}
             for k in range(2)
         ]  # fmt: skip
         manifest = {

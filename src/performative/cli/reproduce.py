@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 _COLORS = {
     "reproduced": "green",
     "reproduced with corrections": "cyan",
-    "not reproducible as printed": "red",
+    "refuted": "red",
+    "undecided": "yellow",
+    "holds": "green",
+    "fails": "red",
     "not tested": "dim",
 }
 
@@ -158,6 +161,7 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
 
     from performative.papers import catalog
     from performative.papers import ledger as claims
+    from performative.papers.claims import KINDS
 
     if paper is not None and paper not in catalog.papers():
         raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalog.papers())}.", Exit.BAD_INPUT)
@@ -168,8 +172,12 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
         reporter.show(Text(f"  {row['claim']}"))
         _tell_numbers(reporter, row)
     reporter.show()
-    counted = claims.count(rows)
-    reporter.show(", ".join(f"{number} {verdict}" for verdict, number in counted.items()) + f"; {len(rows)} claims")
+    counted = {}
+    for kind, mine in claims.by_kind(rows).items():
+        each = claims.distinct(mine)
+        counted[kind] = claims.count(each)
+        told = ", ".join(f"{number} {verdict}" for verdict, number in counted[kind].items())
+        reporter.show(f"{KINDS[kind]}: {len(each)} in {len(mine)} measurements: {told}")
     if save is not None:
         claims.write(rows, save)
         reporter.path("file", save)

@@ -49,6 +49,15 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
     panels: tuple[Panel, ...] = ()
     claims: tuple[Claim, ...] = pydantic.Field(min_length=1)
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _whose(cls, told: dict[str, Any]) -> dict[str, Any]:
+        """Claims are the paper's, or ours in the folder of our own results, unless they say more."""
+        kind = "own" if str(told.get("name")).startswith("ours/") else "paper"
+        claims = told.get("claims")
+        whole = isinstance(claims, (list, tuple)) and all(isinstance(one, dict) for one in claims)
+        return told | {"claims": [{"kind": kind} | one for one in claims]} if whole else told
+
     @pydantic.model_validator(mode="after")
     def _hangs_together(self) -> "Experiment":
         if strange := set(self.quick) - set(self.constants):

@@ -1,4 +1,4 @@
-"""The claims ledger: one row a claim, made from the manifests that runs left behind."""
+"""The claims ledger: one row a measurement, made from the manifests that runs left behind."""
 
 import json
 from collections import Counter
@@ -7,15 +7,17 @@ from typing import Any
 
 from performative._base.files import write_whole
 from performative.papers.catalog import FOLDER, find, names
-from performative.papers.claims import UNTESTED, VERDICTS
+from performative.papers.claims import KINDS, OWN_VERDICTS, UNTESTED, VERDICTS
 from performative.papers.store import read_manifest
 
 # Rows of the full runs that this version was released with.
 SHIPPED = FOLDER / "ledger.json"
+# A claim that was measured several times has the first of these that one of its rows has.
+_WORST = ("refuted", "fails", "undecided", "reproduced with corrections", "reproduced", "holds", UNTESTED)
 
 
 def read(out: str | Path | None = None) -> list[dict[str, Any]]:
-    """All claims: as runs under `out` left them, else as this version ships them, else "not tested".
+    """All rows: as runs under `out` left them, else as this version ships them, else "not tested".
 
     A full run of the release goes before a quick one of yours.
     """
@@ -33,9 +35,9 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
                 row = {
                     "key": key, "paper": experiment.paper, "place": claim.place or experiment.place,
                     "claim": claim.claim, "how": claim.how, "number": "", "verdict": UNTESTED,
-                    "reason": f"performative reproduce {name}", "quick": False,
+                    "reason": claim.untested or f"performative reproduce {name}", "quick": False,
                 }  # fmt: skip
-            rows.append(row)
+            rows.append(row | {"kind": claim.kind, "statement": claim.statement or key, "about": list(claim.about)})
     return rows
 
 
@@ -53,10 +55,28 @@ def rows_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
 def count(rows: list[dict[str, Any]]) -> dict[str, int]:
     """How many rows have which verdict."""
     counted = Counter(row["verdict"] for row in rows)
-    return {verdict: counted[verdict] for verdict in VERDICTS if counted[verdict]}
+    return {verdict: counted[verdict] for verdict in (VERDICTS | OWN_VERDICTS) if counted[verdict]}
+
+
+def distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each claim: where it was measured several times, the row with the worst verdict.
+
+    "Not tested" counts only where nothing else was measured.
+    """
+    worst: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: _WORST.index(row["verdict"])):
+        worst.setdefault((row["paper"], row["statement"]), row)
+    return list(worst.values())
+
+
+def by_kind(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Claims of papers, results of our own, checks, definitions: {kind: rows}, those that there are."""
+    kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
+    return {kind: mine for kind, mine in kinds.items() if mine}
 
 
 def write(rows: list[dict[str, Any]], path: str | Path) -> None:
     """As JSON, one row a line, so that changes can be read."""
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    kept = [{name: row[name] for name in row if name not in ("kind", "statement", "about")} for row in rows]
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
     write_whole(Path(path), f"[\n{lines}\n]\n".encode())

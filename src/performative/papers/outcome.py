@@ -24,14 +24,16 @@ class Outcome(NamedTuple):
 
 
 def mean(values: Any) -> tuple[float, float]:
-    """Mean over repeats and its standard error."""
+    """Mean over repeats and its standard error, which nobody knows (inf) where there is one repeat."""
     values = np.asarray(values, np.float64).ravel()
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
     return float(values.mean()), float(error)
 
 
 def tell(value: float, error: float = 0.0, digits: int = 4) -> str:
     """A number, and its error where it has one."""
+    if error == np.inf:
+        return f"{value:.{digits}g} (one run)"
     return f"{value:.{digits}g} ± {error:.2g}" if error else f"{value:.{digits}g}"
 
 

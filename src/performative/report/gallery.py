@@ -23,7 +23,10 @@ PAPERS = {
 _VERDICTS = {
     "reproduced": ("good", "✓"),
     "reproduced with corrections": ("fair", "≈"),
-    "not reproducible as printed": ("bad", "✕"),
+    "refuted": ("bad", "✕"),
+    "undecided": ("open", "?"),
+    "holds": ("good", "✓"),
+    "fails": ("bad", "✕"),
     "not tested": ("open", "–"),
 }
 # The numbers of all plots together; beyond it curves are thinned further. The plotting library adds 5 MB.
