@@ -89,13 +89,16 @@ def test_the_ledger_shows_every_claim(monkeypatch):
     rows = [
         {
             "key": f"{paper}/x#c", "paper": paper, "place": "Figure 1", "claim": "a < b", "how": "so", "number": "3",
-            "verdict": verdict, "reason": "", "quick": False,
+            "verdict": verdict, "reason": "", "quick": False, "kind": kind, "statement": "s", "about": [],
         }
-        for paper, verdict in (("p_fedavg", "reproduced"), ("ours", "refuted"))
+        for paper, kind, verdict in (
+            ("p_fedavg", "paper", "reproduced"), ("p_fedavg", "paper", "refuted"), ("ours", "own", "holds")
+        )
     ]  # fmt: skip
     monkeypatch.setattr(ledger, "read", lambda out=None: rows)
     shown = page_tables.generate("<!-- generate: ledger -->\n\n`claim:p_fedavg/x#c`")
-    assert "| **all** | 2 | 1 | 1 |" in shown and "a &lt; b" in shown
+    assert "| paper | claims | refuted | measurements |" in shown, "the worst of the measurements of one claim"
+    assert "| **all** | 1 | 1 | 2 |" in shown and "### Results of our own" in shown and "a &lt; b" in shown
     assert "(p-fedavg-x-c)=\n" in shown and "(ours-x-c)=\n" in shown and "[`p_fedavg/x#c`](#p-fedavg-x-c)" in shown
 
 
