@@ -5,6 +5,7 @@ import math
 import pydantic
 import pytest
 
+from performative.papers.catalog import read
 from performative.papers.checks import Check
 from performative.papers.claims import CORRECTED, FAILS, HOLDS, REFUTED, REPRODUCED, UNDECIDED, UNTESTED, Claim
 
@@ -147,3 +148,15 @@ def test_a_number_is_told_apart_from_its_limit():
         "x = 1.23456, asked for below y = 1.23457 ± 0.1"
     )
     assert Check(number="x", near=2.0, within=0.1).tell({"x": 2.0}) == "x = 2, asked for 2 within 0.1"
+
+
+def test_notes_tell_the_constants_of_their_file(tmp_path):
+    file = tmp_path / "walk.toml"
+    told = 'title = "t"\nplace = "p"\ncode = "c.d"\nnote = "{runs} runs"\n[constants]\nruns = 80\n[quick]\nruns = 4\n'
+    row = '[[claims]]\nid = "a"\nclaim = "b"\nuntested = "no data"\nexpected = "not tested"\n'
+    file.write_text(told + row)
+    experiment = read(file, "profl/walk")
+    assert experiment.noted(False) == "80 runs" and experiment.noted(True) == "4 runs"
+    file.write_text(told.replace("{runs}", "{repeats}") + row)
+    with pytest.raises(ValueError, match="repeats.* is not a constant"):
+        read(file, "profl/walk")

@@ -37,12 +37,19 @@ class Panel(pydantic.BaseModel, extra="forbid", frozen=True):
 
 
 class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
-    """What one file says. `code`: a function of the paper's folder (or "paper.module.function") for the constants."""
+    """What one file says.
+
+    Attributes:
+        code: A function of the paper's folder (or "paper.module.function") that takes the constants.
+        caption: What the paper writes below its figure.
+        note: Where we depart from the paper, and why; "{name}" stands for a constant of the file.
+    """
 
     name: str
     title: str
     place: str
     code: str
+    caption: str = ""
     note: str = ""
     constants: dict[str, Any] = {}
     quick: dict[str, Any] = {}
@@ -62,6 +69,10 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
     def _hangs_together(self) -> "Experiment":
         if strange := set(self.quick) - set(self.constants):
             raise ValueError(f"[quick] sets {sorted(strange)}, which [constants] does not have")
+        try:
+            self.note.format(**self.constants)
+        except (KeyError, IndexError, ValueError) as error:
+            raise ValueError(f"note: {{{error}}} is not a constant of the file") from error
         ids = [claim.id for claim in self.claims]
         if twice := {one for one in ids if ids.count(one) > 1}:
             raise ValueError(f"claims share the id {sorted(twice)}")
@@ -74,6 +85,10 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
     def settings(self, quick: bool) -> dict[str, Any]:
         """The constants of a full or of a quick run."""
         return self.constants | (self.quick if quick else {})
+
+    def noted(self, quick: bool) -> str:
+        """The note, with the constants that it names."""
+        return self.note.format(**self.settings(quick))
 
     def function(self) -> Callable[..., Outcome]:
         paper, _, rest = self.code.partition(".")

@@ -51,7 +51,8 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
         "paper": experiment.paper,
         "title": experiment.title,
         "place": experiment.place,
-        "note": experiment.note,
+        "caption": experiment.caption,
+        "note": experiment.noted(quick),
         "quick": quick,
         "status": "completed",
         "constants": constants,
@@ -119,7 +120,8 @@ def _judge(experiment: Experiment, numbers: Numbers, quick: bool) -> list[dict[s
 
 def _tell_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> dict[str, Any]:
     """The manifest with what the file says now; the numbers stay."""
-    told = {"title": experiment.title, "place": experiment.place, "note": experiment.note}
+    told = {"title": experiment.title, "place": experiment.place, "caption": experiment.caption}
+    told |= {"note": experiment.noted(known["quick"])}
     claims = _judge(experiment, store.read_numbers(known), known["quick"])
     return store.refresh(folder, experiment, known | told | {"claims": claims}, known)
 
