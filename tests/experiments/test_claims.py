@@ -158,5 +158,5 @@ def test_notes_tell_the_constants_of_their_file(tmp_path):
     experiment = read(file, "profl/walk")
     assert experiment.noted(False) == "80 runs" and experiment.noted(True) == "4 runs"
     file.write_text(told.replace("{runs}", "{repeats}") + row)
-    with pytest.raises(ValueError, match="repeats.* is not a constant"):
+    with pytest.raises(ValueError, match=r"repeats.* is not a constant"):
         read(file, "profl/walk")
