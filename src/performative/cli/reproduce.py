@@ -36,6 +36,9 @@ def reproduce(
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Name the experiments and stop.")] = False,
     ledger: Annotated[bool, typer.Option("--ledger", help="Print every claim with its verdict and stop.")] = False,
+    index: Annotated[
+        bool, typer.Option("--index", help="Print every numbered statement of the papers with its verdict and stop.")
+    ] = False,
     save: Annotated[Path | None, typer.Option("--save", help="With --ledger: write it to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -46,10 +49,11 @@ def reproduce(
     with reporting(as_json) as reporter:
         if save is not None and not ledger:
             raise Failure("--save FILE goes with --ledger.", Exit.BAD_INPUT)
-        if ledger:
-            if names or listing:
-                raise Failure("--ledger prints all claims, or those of --paper NAME; it takes no more.", Exit.BAD_INPUT)
-            _tell_ledger(reporter, paper, out, save)
+        if ledger or index:
+            if names or listing or (ledger and index):
+                option = "--ledger" if ledger else "--index"
+                raise Failure(f"{option} prints all, or what --paper NAME has; it takes no more.", Exit.BAD_INPUT)
+            (_tell_ledger if ledger else _tell_index)(reporter, paper, out, save)
             return
         chosen = _choose(names or [], paper, everything or (listing and not names))
         if listing:
@@ -159,12 +163,10 @@ def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
 def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | None) -> None:
     from rich.text import Text
 
-    from performative.papers import catalog
     from performative.papers import ledger as claims
     from performative.papers.claims import KINDS
 
-    if paper is not None and paper not in catalog.papers():
-        raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalog.papers())}.", Exit.BAD_INPUT)
+    _check_paper(paper)
     rows = [row for row in claims.read(out) if paper in (None, row["paper"])]
     for row in rows:
         verdict = row["verdict"] + (" (quick)" if row["quick"] else "")
@@ -182,6 +184,29 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
         claims.write(rows, save)
         reporter.path("file", save)
     reporter.result({"status": "completed", "count": counted, "claims": rows})
+
+
+def _tell_index(reporter: Reporter, paper: str | None, out: Path, save: Path | None) -> None:
+    from rich.text import Text
+
+    from performative.papers import index
+
+    _check_paper(paper)
+    rows = [row for row in index.read(out) if paper in (None, row["paper"])]
+    for row in rows:
+        verdict = f"{row['verdict']}: {row['reason']}" if row["reason"] else row["verdict"]
+        where = f"{row['paper']} {row['number']}"
+        reporter.show(Text.assemble((where, "bold"), f", {row['section']}  ", (verdict, _COLORS[row["verdict"]])))
+        for line in (row["says"], *row["functions"], *row["rows"]):
+            reporter.show(Text(f"  {line}", style="" if line == row["says"] else "dim"))
+    reporter.result({"status": "completed", "statements": rows})
+
+
+def _check_paper(paper: str | None) -> None:
+    from performative.papers import catalog
+
+    if paper is not None and paper not in catalog.papers():
+        raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalog.papers())}.", Exit.BAD_INPUT)
 
 
 def _grid(*columns: str) -> "Table":
