@@ -216,7 +216,7 @@ def test_commands(walk, capsys):
         (["--paper", "profle"], "there is no paper 'profle'. Did you mean 'profl'?"),
         (["--all", "ours/walk"], "give names of experiments, --paper NAME or --all"),
         (["ours/walk", "--save", "x.json"], "--save FILE goes with --ledger."),
-        (["ours/walk", "--ledger"], "--ledger prints all claims, or those of --paper NAME; it takes no more."),
+        (["ours/walk", "--ledger"], "--ledger prints all, or what --paper NAME has; it takes no more."),
     ):
         failed = call(app, ["reproduce", *arguments, *out])
         assert failed.exit_code == Exit.BAD_INPUT and message in failed.stderr.replace("\n", " ")
@@ -315,3 +315,12 @@ def test_side_by_side(tmp_path):
     assert all(done[name]["status"] == "completed" for name in names) and len(names) == 2
     with pytest.raises(ValueError, match="jobs must be a whole number >= 1; got 0"):
         next(runner.reproduce_all(names, jobs=0))
+
+
+def test_results_depend_on_code_and_not_on_comments():
+    from performative.papers.dependence import library, meaning
+
+    plain = 'def f(x):\n    """Half."""\n    return x / 2\n'
+    assert meaning(plain) == meaning('"""A module."""\n\ndef f(x):  # so it is\n    return (x / 2)\n')
+    assert meaning(plain) != meaning(plain.replace("2", "3"))
+    assert library() == library() and len(library()) == 16

@@ -1,6 +1,7 @@
 """One number compared with another, and whether the noise lets it be decided."""
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 import pydantic
 
@@ -76,6 +77,14 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
         if noise and abs(room) <= INTERVAL * noise:
             return None
         return room >= 0 if self.rule in ("between", "near") else room > 0
+
+    def values(self, numbers: Numbers) -> dict[str, Any]:
+        """What was measured, its standard error, and what the paper prints, where it prints a number."""
+        value, error = _read(numbers, self.number)
+        told = {"measured": value, "error": error, "of_paper": None}
+        if self.limit == "printed" and len(self.limits) == 1:
+            told["of_paper"] = _read(numbers, self.limits[0])[0]
+        return {name: one if one is None or math.isfinite(one) else None for name, one in told.items()}
 
     def tell(self, numbers: Numbers) -> str:
         """The number and the rule, as a reader wants them."""

@@ -89,6 +89,7 @@ class Claim(pydantic.BaseModel, extra="forbid", frozen=True):
         if self.corrected is not None:
             said = f"as printed: {said}; corrected: {self.corrected.tell(numbers)}"
         verdict, reason = self._verdict(self.printed, numbers)
+        row |= self.printed.values(numbers)
         return row | {"number": said, "verdict": verdict, "reason": reason}
 
     def _verdict(self, printed: Check, numbers: Numbers) -> tuple[str, str]:

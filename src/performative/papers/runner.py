@@ -1,32 +1,30 @@
 """Run an experiment, judge its claims, and leave data, figure and manifest behind."""
 
-import inspect
 import multiprocessing
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from performative.errors import check_counts
-from performative.papers import store
-from performative.papers.catalog import PAPERS, Experiment, find
+from performative.papers import dependence, store
+from performative.papers.catalog import Experiment, find
 from performative.papers.outcome import Numbers
 
 RESULTS = Path("performative-results")
-_OF_PAPERS = ("performative.papers.runs", *(f"performative.papers.{paper}." for paper in PAPERS))
 _LIBRARIES = ("performative", "jax", "jaxlib", "equinox", "numpy", "scipy", "xarray")
 
 
 def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: bool = False) -> dict[str, Any]:
     """Run one experiment and return its manifest; what was done with the same constants and code is not done again.
+
+    The code is the experiment's own and the library's; comments and docstrings may change.
 
     Claims are judged anew each time, by the numbers that the run left, and a figure that would now look different is
     drawn again from the data.
@@ -127,25 +125,9 @@ def _tell_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> 
 
 
 def _mark(experiment: Experiment, quick: bool) -> str:
-    """A digest of the constants and the modules that they go to."""
-    code = [inspect.getsource(module) for module in _modules(experiment.function().__module__)]
-    return store.digest([experiment.code, experiment.settings(quick), code])
-
-
-def _modules(name: str) -> list[ModuleType]:
-    """The module of an experiment and those of papers that it takes something from."""
-    found: dict[str, ModuleType] = {}
-    waiting = [name]
-    while waiting:
-        here = waiting.pop()
-        if here in found or here not in sys.modules:
-            continue
-        found[here] = sys.modules[here]
-        for thing in vars(found[here]).values():
-            owner = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None)
-            if isinstance(owner, str) and owner.startswith(_OF_PAPERS):
-                waiting.append(owner)
-    return [found[key] for key in sorted(found)]
+    """A digest of all that the numbers come from: constants, the experiment's code and the library's."""
+    code = dependence.own_code(experiment.function().__module__)
+    return store.digest([experiment.code, experiment.settings(quick), code, dependence.library()])
 
 
 def _plain(number: Any) -> Any:
@@ -157,7 +139,8 @@ def _versions() -> dict[str, str]:
     import platform
     from importlib.metadata import version
 
-    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+    told = {"python": platform.python_version(), "code": dependence.library()}
+    return told | {name: version(name) for name in _LIBRARIES}
 
 
 def _device() -> str:
