@@ -17,6 +17,8 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
+__all__ = ["Finding", "Words", "part", "plain"]
+
 Severity = Literal["info", "caution", "warning", "error"]
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 # A format string over the facts, or a function that takes them by name.

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from performative._base.arguments import checked
-from performative.errors import nearest
+from performative._base.checks import nearest
 from performative.partition import counts_of
 
 __all__ = ["plot_history", "plot_partition"]

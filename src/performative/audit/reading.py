@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.checks import check_counts, nearest
 from performative._base.messages import coded
 from performative.audit.deployments import Deployments, read_deployments
 from performative.audit.labels import Again, choose_rows, of_accepted
@@ -20,7 +21,6 @@ from performative.audit.scoring import INTERCEPT
 from performative.audit.selection import Selection, incomplete_by_model, only_accepted
 from performative.audit.tables import BATCH_ROWS
 from performative.audit.tally import GroupLog
-from performative.errors import check_counts, nearest
 
 LABEL = "label"
 SAMPLE = 1000

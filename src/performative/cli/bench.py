@@ -26,8 +26,8 @@ def bench(
     with reporting(as_json) as reporter:
         from rich.table import Table
 
+        from performative._base.checks import nearest
         from performative.cli.benchmarks import find_benchmarks, run_benchmarks, usual
-        from performative.errors import nearest
 
         try:
             known = find_benchmarks()

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.errors import check_counts
+from performative._base.checks import check_counts
 from performative.papers import store
 from performative.papers.catalog import PAPERS, Experiment, find
 from performative.papers.outcome import Numbers
