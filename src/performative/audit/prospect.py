@@ -70,7 +70,7 @@ class Prospect:
             "clients": dict(zip(self.clients, self.weights, strict=True)),
             "left_out": dict(self.left_out),
             "drift": self.drift,
-            "drivers": [{name: plain(value) for name, value in vars(line).items()} for line in self.drivers],
+            "drivers": plain(self.drivers),
         }
         for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped", "optimal_is_local"):
             out[name] = plain(getattr(self, name))

@@ -2,16 +2,16 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 import scipy.stats
 
 from performative.audit.tally import NOT_QUALIFIED, QUALIFIED, UNKNOWN
+from performative.findings import Plain
 
 
 @dataclasses.dataclass(frozen=True)
-class Rate:
+class Rate(Plain):
     """hits of trials, with Wilson's interval; NaN where there were no trials.
 
     (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)                                      (Wilson 1927)
@@ -22,14 +22,6 @@ class Rate:
     value: float
     low: float
     high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {name: finite(value) for name, value in dataclasses.asdict(self).items()}
-
-
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def wilson(hits: int, trials: int, level: float = 0.95) -> Rate:
@@ -46,7 +38,7 @@ def wilson(hits: int, trials: int, level: float = 0.95) -> Rate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Censoring:
+class Censoring(Plain):
     """How often the label is missing among the accepted and among the rejected.
 
     `censored` where it is missing more often among the rejected by more than three standard errors, or where no
@@ -56,9 +48,6 @@ class Censoring:
     accepted: Rate
     rejected: Rate
     censored: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"accepted": self.accepted.to_dict(), "rejected": self.rejected.to_dict(), "censored": self.censored}
 
     def sentence(self) -> str:
         return (
@@ -81,7 +70,7 @@ def detect_censoring(counts: np.ndarray, level: float = 0.95) -> Censoring:
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupRates:
+class GroupRates(Plain):
     """One group under one model.
 
     tpr = P(accepted | qualified), tnr = P(rejected | not qualified), among people with a label; None where outcomes are
@@ -98,15 +87,6 @@ class GroupRates:
     tnr_bounds: tuple[float, float]
     precision: Rate
     unlabeled: int
-
-    def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            out[field.name] = value.to_dict() if isinstance(value, Rate) else value
-        for name in ("tpr_bounds", "tnr_bounds"):
-            out[name] = [finite(v) for v in out[name]]
-        return out
 
 
 def group_rates(group: str, counts: np.ndarray, censored: bool = False, level: float = 0.95) -> GroupRates:
