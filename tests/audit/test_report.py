@@ -13,7 +13,7 @@ import pytest
 import performative as pf
 from performative import audit
 from performative._base.messages import warn
-from performative.audit import cells
+from performative.audit import sections
 from performative.audit.advice import Advice
 from performative.audit.client_report import pool, rows_far_out
 from performative.audit.figures import pictures
@@ -334,7 +334,7 @@ def test_a_local_optimum_is_told_in_the_report(tmp_path, monkeypatch, code):
     told = code is not None
     assert report.prospect.optimal_is_local is told and report.to_dict()["outlook"]["optimal_is_local"] is told
     assert any("The optimum is a local one" in note for note in report.notes) is told
-    facts = dict(cells.outlook_facts(report))
+    facts = dict(sections.outlook_facts(report))
     assert ("the optimum" in facts) is told and ("nearby" in facts["risk left on the table"]) is told
     assert ("of the least risk nearby" in " ".join(report.advice.reasons)) is told
 

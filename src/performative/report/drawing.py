@@ -1,7 +1,9 @@
 """Draw views with matplotlib, on light and on dark paper."""
 
+import base64
 import textwrap
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,17 @@ def svg(view: View, dark: bool = False) -> bytes:
         figure = Figure(figsize=(_WIDTH, height), layout="constrained", facecolor="none")
         draw(figure.subplots(), view, dark)
         return saved(figure, "svg")
+
+
+def picture(view: View) -> str:
+    """An `img` element in two colors; the browser takes the one that suits."""
+    on_light, on_dark = (
+        f"data:image/svg+xml;base64,{base64.b64encode(svg(view, dark)).decode()}" for dark in (False, True)
+    )
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{on_dark}">'
+        f'<img src="{on_light}" alt="{escape(view.description, quote=True)}"></picture>'
+    )
 
 
 def png(views: Sequence[View], titles: Sequence[str]) -> bytes:

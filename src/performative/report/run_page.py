@@ -8,9 +8,9 @@ import numpy as np
 from performative.history import History
 from performative.report.curves import MOST_POINTS, curve, digits, kept, thinning, with_costs
 from performative.report.figure import Series, View
-from performative.report.html import table
 from performative.report.interactive import Plots, card, details, facts, number, page
 from performative.report.quantities import costs, groups, is_total, label, recorded, wants_log
+from performative.report.section import Cell, Table
 
 # Parameters of a model that are drawn one by one; of larger models their norm.
 _MOST_PARAMETERS = 8
@@ -126,7 +126,7 @@ def _model(history: History) -> list[View]:
 
 
 def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) -> str:
-    rows: list[list[tuple[str, str] | str]] = []
+    rows: list[list[Cell]] = []
     for name, (rounds, values) in found.items():
         last = values[:, -1]
         good = last[np.isfinite(last)]
@@ -137,8 +137,8 @@ def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) ->
         middle = f"{number(float(low))} to {number(float(high))}" if good.size > 1 else "–"
         at = f"round {int(rounds[-1])}" + (f"; {good.size} of {last.size} repeats" if good.size < last.size else "")
         rows.append([(label(name, history), at), number(float(np.mean(good))), deviation, middle])
-    grid = table(("at the end", "mean", "standard deviation", "middle 80 %"), rows)
-    return card("Final values over repeats", grid) if rows else ""
+    head = ("at the end", "mean", "standard deviation", "middle 80 %")
+    return card("Final values over repeats", Table(head, rows).html())
 
 
 def _who(history: History, plots: Plots) -> str:
