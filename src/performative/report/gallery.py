@@ -8,7 +8,7 @@ from typing import Any
 
 from performative.report.curves import MOST_POINTS, packed, thinning
 from performative.report.interactive import Plots, details, facts, number, page, sortable
-from performative.report.results import Result, panels_of, read_arrays, read_results, without_results
+from performative.report.results import Result, read_arrays, read_results, views_of, without_results
 from performative.report.section import Cell, Table
 
 PAPERS = {
@@ -96,7 +96,7 @@ def _card(result: Result, arrays: dict[str, Any], plots: Plots, most: int) -> st
 
 def _figure(result: Result, arrays: dict[str, Any], plots: Plots, most: int, title: str) -> str:
     drawn = []
-    for head, one in panels_of(result, arrays, most):
+    for head, one in views_of(result.setup.get("panels", []), arrays, result.manifest.get("numbers", {}), most):
         top = f"<h4>{escape(head)}</h4>" if head and head != title else ""
         drawn.append(f"<div>{top}{plots.add([one], title + ': ' + one.label)}</div>")
     if drawn:

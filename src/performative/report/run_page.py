@@ -6,10 +6,11 @@ import jax
 import numpy as np
 
 from performative.history import History
+from performative.plotting import is_total, label_of, wants_log
 from performative.report.curves import MOST_POINTS, curve, digits, kept, thinning, with_costs
 from performative.report.figure import Series, View
 from performative.report.interactive import Plots, card, details, facts, number, page
-from performative.report.quantities import costs, groups, is_total, label, recorded, wants_log
+from performative.report.quantities import costs, groups, recorded
 from performative.report.section import Cell, Table
 
 # Parameters of a model that are drawn one by one; of larger models their norm.
@@ -28,7 +29,7 @@ def run_page(history: History, title: str | None = None) -> bytes:
     for head, names in groups(found, history).items():
         views = [
             View(
-                label(one, history), "round", label(one, history), [_curve(name, one, found, spent, history)],
+                label_of(one, history), "round", label_of(one, history), [_curve(name, one, found, spent, history)],
                 log="y" if wants_log(one, found[one][1], history) else "",
             )
             for one in names
@@ -136,7 +137,7 @@ def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) ->
         deviation = number(float(np.std(good, ddof=1))) if good.size > 1 else "–"
         middle = f"{number(float(low))} to {number(float(high))}" if good.size > 1 else "–"
         at = f"round {int(rounds[-1])}" + (f"; {good.size} of {last.size} repeats" if good.size < last.size else "")
-        rows.append([(label(name, history), at), number(float(np.mean(good))), deviation, middle])
+        rows.append([(label_of(name, history), at), number(float(np.mean(good))), deviation, middle])
     head = ("at the end", "mean", "standard deviation", "middle 80 %")
     return card("Final values over repeats", Table(head, rows).html())
 

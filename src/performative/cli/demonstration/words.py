@@ -66,7 +66,7 @@ SHORT = Words(
 def models(outcome: Outcome) -> Table:
     """The models side by side."""
     rows: list[list[Cell]] = [
-        [(one.name, one.how), f"{100 * one.expected_accuracy:.1f}\u00a0%", f"{100 * one.deployed_accuracy:.1f}\u00a0%",
+        [(one.name, one.how), f"{100 * one.expected_accuracy:.1f} %", f"{100 * one.deployed_accuracy:.1f} %",
          f"{one.expected_risk:.3f}", f"{one.deployed_risk:.3f}"]
         for one in outcome.models
     ]  # fmt: skip
