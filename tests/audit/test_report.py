@@ -1,5 +1,7 @@
 """The whole audit of a folder: its numbers are those of the functions, its words follow from them."""
 
+import html
+import io
 import json
 import re
 import sys
@@ -9,6 +11,7 @@ import folders
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import performative as pf
 from performative import audit
@@ -249,6 +252,24 @@ def test_a_page_with_an_outlook(strong):
     assert "It settles" in made and report.advice.code in made and not loaded(made)
     assert all(name in made for name in report.logs.clients)
     assert set(pictures(report)) == {"models", "effect", "directions", "sensitivity", "distances", "drivers"}
+
+
+def test_page_and_terminal_say_the_same(strong):
+    """Both show one description; of many clients and directions the terminal has the largest."""
+    report, _ = strong
+    made = html.unescape(page(report).decode()).replace("\u00a0", " ")
+    moved = max((line for one in report.reacting for line, _ in one.directions), key=lambda line: abs(line.in_sd))
+    assert f"{moved.column} {'rises' if moved.slope > 0 else 'falls'} by" in made and "No direction stands" not in made
+    console = Console(width=200, file=io.StringIO())
+    for section in sections.sections(report, short=True):
+        for line in section.terminal():
+            console.print(line)
+        for table in section.tables:
+            cells = [cell if isinstance(cell, str) else cell[0] for row in table.rows for cell in row]
+            assert all(cell in made and cell in console.file.getvalue() for cell in cells)
+            assert all(note in made for note in table.notes)
+    assert report.verdict in made and report.verdict in " ".join(console.file.getvalue().split())
+    assert all(f"{name}: {said}"[:60] in console.file.getvalue() for name, said in report.client_verdicts.items())
 
 
 @pytest.mark.slow

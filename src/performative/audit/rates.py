@@ -7,7 +7,8 @@ import numpy as np
 import scipy.stats
 
 from performative.audit.tally import NOT_QUALIFIED, QUALIFIED, UNKNOWN
-from performative.findings import Plain
+from performative.audit.words import WORDS
+from performative.findings import Finding, Plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +50,14 @@ class Censoring(Plain):
     rejected: Rate
     censored: bool
 
+    @property
+    def findings(self) -> list[Finding]:
+        """That outcomes are censored, where they are."""
+        facts = {"accepted": self.accepted.value, "rejected": self.rejected.value}
+        return [Finding("loud.censored", "warning", facts)] if self.censored else []
+
     def sentence(self) -> str:
-        return (
-            f"Outcomes are censored: {self.rejected.value:.0%} of the rejected carry no label, against "
-            f"{self.accepted.value:.0%} of the accepted. True positive and true negative rates cannot be "
-            "computed; the bounds hold whatever the missing outcomes are."
-        )
+        return WORDS.tell(self.findings)
 
 
 def detect_censoring(counts: np.ndarray, level: float = 0.95) -> Censoring:

@@ -13,6 +13,7 @@ from performative.report.curves import MOST_POINTS, curve, digits, thinning, wit
 from performative.report.figure import Series, View
 from performative.report.interactive import Plots, card, facts, number, page, sortable
 from performative.report.quantities import SCORES, costs, recorded
+from performative.report.run_page import how_made
 from performative.sweep import Sweep
 
 _COLORS, _DASHES = 7, 6
@@ -217,17 +218,12 @@ def _score_cell(ends: np.ndarray, status: str) -> str:
 
 
 def _what(sweep: Sweep) -> str:
-    meta = sweep.histories[0].meta
+    first = sweep.histories[0]
+    seconds = float(sum(history.meta.get("seconds", 0.0) for history in sweep.histories))
     rows = [
-        ("algorithm", meta.get("algorithm")),
+        ("algorithm", first.meta.get("algorithm")),
         ("settings", len(sweep.settings)),
         ("compiled programs", sweep.programs),
-        ("repeats", sweep.histories[0].repeats),
-        ("clients", len(sweep.histories[0].weights)),
-        ("seed", meta.get("seed")),
-        ("precision", meta.get("dtype")),
-        ("seconds", number(float(sum(h.meta.get("seconds", 0.0) for h in sweep.histories)))),
-        ("device", meta.get("device")),
-        *((name, meta.get(name)) for name in ("performative", "jax", "python")),
+        *how_made(first, seconds),
     ]
     return card("What was run", facts(rows))
