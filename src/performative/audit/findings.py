@@ -184,9 +184,9 @@ def _notes(report: AuditReport) -> Iterator[Finding]:
     for note in logs.notes:
         if not note.startswith(_MARK):
             yield _text("note", note)
-    for warning in report.groups.warnings if report.groups else ():
-        if warning != report.groups.censoring.sentence():
-            yield _text("note", warning)
+    if report.groups is not None:
+        loud = report.groups.censoring.sentence()
+        yield from (_text("note", warning) for warning in report.groups.warnings if warning != loud)
     for one in report.clients:
         if one.still:
             yield Finding("note.constant", "info", {"client": one.name, "columns": list(one.still)})

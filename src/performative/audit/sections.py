@@ -221,8 +221,8 @@ def _people(report: AuditReport, groups: GroupReport) -> Iterator[Section]:
 
 def _change(before: GroupRates, after: GroupRates | None, name: str) -> Cell:
     """A rate of a group before and after; where one is not known, what it is at the least and at the most."""
-    rates = [None if one is None else getattr(one, name) for one in (before, after)]
-    if rates[0] is not None and rates[1] is not None:
+    rates: list[Any] = [None if one is None else getattr(one, name) for one in (before, after)]
+    if None not in rates:
         ends = " → ".join(f"{100 * rate.low:.0f}–{100 * rate.high:.0f}" for rate in rates)
         return " → ".join(percent(rate.value) for rate in rates), ends
     if after is None or name == "acceptance":

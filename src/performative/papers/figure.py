@@ -22,7 +22,7 @@ def draw(panels: tuple[Panel, ...], outcome: Outcome, title: str, place: str) ->
             raise KeyError(f"panel {panel.data!r}: the experiment gives {sorted(outcome.data)}")
     columns = min(len(panels), 3)
     rows, width = math.ceil(len(panels) / columns), 58 * columns
-    with rc_context(theme(**{"legend.fontsize": 8.0})):
+    with rc_context(theme(False, **{"legend.fontsize": 8.0})):
         figure = Figure(figsize=(max(6.4, 4.6 * columns), 3.9 * rows + 0.4), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         views = views_of([panel.model_dump() for panel in panels], outcome.data, outcome.numbers)

@@ -71,7 +71,7 @@ def draw(ax: Any, view: View, dark: bool = False, above: bool = True) -> None:
         columns = len(names) if one_line else 2
         ax.figure.legend(loc="outside upper left", ncols=columns, columnspacing=1.0, handletextpad=0.4)
     else:
-        ax.legend(loc="best")
+        ax.legend(loc="best", frameon=True, framealpha=0.8, facecolor="white", edgecolor="none")
 
 
 def _draw_upright(ax: Any, view: View, series: Series, order: int, look: dict[str, Any], shades: Sequence[str]) -> None:
