@@ -15,6 +15,7 @@ OLD_MODULES = {
     "performative.attack": "performative.privacy.attack",
     "performative.citations": "performative.papers.citations",
     "performative.engine": "performative.executors",
+    "performative.errors": "performative._base.checks",
     "performative.experiments": "performative.papers",
     "performative.messages": "performative._base.messages",
     "performative.optimisers": "performative.optimizers",

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from performative._base.checks import check_counts, check_fields, is_one_of
 from performative._base.describe import shown
 from performative._deprecated import new_value
 from performative.aggregators import AbstractAggregator, Mean
 from performative.batches import AbstractBatch, Fixed
 from performative.channels import AbstractChannel, Plain
 from performative.deploy import Deployment, as_deployment
-from performative.errors import check_counts, check_fields, is_one_of
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
 from performative.schedules import Constant, as_schedule

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from performative._base.checks import check_number
 from performative._base.sampling import distinct, shuffled_positions
 from performative.draws import Epochs, Everyone, Law, PoissonSampling, WithoutReplacement, WithReplacement
-from performative.errors import check_number
 from performative.facts import AbstractPart, one_number
 from performative.populations.base import AbstractPopulation
 from performative.types import Memory, Noise, Numbers, Theta, is_concrete, number, whole

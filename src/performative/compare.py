@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from performative._base.arguments import checked
-from performative.errors import nearest
+from performative._base.checks import nearest
 from performative.history import History, Measure
 from performative.types import as_numbers
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
-from performative.errors import check_counts, check_finite
+from performative._base.checks import check_counts, check_finite
 from performative.facts import AbstractPart
 from performative.types import Batch, Numbers, is_concrete, masked_mean, number, whole
 

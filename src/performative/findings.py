@@ -17,6 +17,8 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
+__all__ = ["Finding", "Words", "part", "plain"]
+
 Severity = Literal["info", "caution", "warning", "error"]
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 # A format string over the facts, or a function that takes them by name.
@@ -105,8 +107,18 @@ class Words(string.Formatter):
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "array", "items": finding}
 
 
+class Plain:
+    """A record that JSON has field by field."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for strict JSON: None for what is not a finite number."""
+        return {name: plain(value) for name, value in vars(self).items()}
+
+
 def plain(value: Any) -> Any:
     """Numbers, text, lists and dictionaries only; None for what is not a finite number."""
+    if isinstance(value, Plain):
+        return value.to_dict()
     if value is None or isinstance(value, (bool, str, int)):
         return value
     if isinstance(value, (float, np.floating)):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative.errors import check_finite, check_number, given
+from performative._base.checks import check_finite, check_number, given
 from performative.facts import AbstractPart, states
 from performative.types import ArrayLike, Numbers, Sample, Theta, Unchecked, is_concrete, number, squared_norm, whole
 

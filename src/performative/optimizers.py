@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from performative._base.checks import check_flags, check_number
 from performative._deprecated import old_name
-from performative.errors import check_flags, check_number
 from performative.facts import AbstractPart
 from performative.types import Numbers, Theta, is_concrete, number
 

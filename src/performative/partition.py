@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from performative._base.arguments import checked
-from performative.errors import check_counts
+from performative._base.checks import check_counts
 from performative.facts import cites
 from performative.types import ArrayLike, Unchecked, as_array
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from performative._base.arguments import checked
-from performative.errors import nearest
+from performative._base.checks import nearest
 from performative.partition import counts_of
 
 __all__ = ["plot_history", "plot_partition"]
@@ -17,14 +17,30 @@ _HATCHES = ("", "////", "....")
 # The band holds the middle four fifths of the repeats. Quantiles stay positive, so it serves log axes too.
 BAND = (0.1, 0.9)
 _FIRST_CHOICE = ("distance_to_stable", "performative_risk", "consensus")
-_LABELS = {
+# In words, where the name says less.
+LABELS = {
     "distance_to_stable": "distance to the stable point",
     "distance_to_optimal": "distance to the optimal point",
+    "performative_risk": "performative risk",
+    "decoupled_risk": "decoupled risk",
+    "risk_spread": "spread of the risk between clients",
     "consensus": "consensus error",
     "time": "simulated time",
+    "uploads": "uploads",
+    "samples": "samples drawn",
+    "kept": "samples kept",
+    "communications": "communications",
+    "clipped": "gradients clipped",
+    "rejected": "gradients rejected (not finite)",
+    "clipped_updates": "updates clipped",
+    "rejected_updates": "updates rejected (not finite)",
+    "nonfinite_updates": "updates left out (not finite)",
+    "epsilon": "epsilon spent",
 }
-# Shown as they are however far they spread: running totals grow by themselves.
-_TOTALS = ("time", "uploads", "samples", "communications")
+# Known not to be running totals, whatever their values look like.
+_LEVELS = (*_FIRST_CHOICE, "distance_to_optimal", "decoupled_risk", "risk_spread", "epsilon")
+# Running totals that others can be drawn against.
+COSTS = ("time", "uploads", "samples", "communications")
 
 
 @runtime_checkable
@@ -61,14 +77,14 @@ def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None,
 
     Distances and other positive quantities that span more than a factor of ten get a logarithmic axis.
     """
-    _check_plottable(history, ax)
+    if not (hasattr(history, "records") and hasattr(history, "risks")):
+        raise ValueError(
+            f"plot_history: history must be a History, as pf.run returns it; got {type(history).__name__}."
+        )
+    ax = axes_of("plot_history", ax)
     name = pick_quantity(history, quantity)
     values = np.asarray(history[name], np.float64)
     rounds = history.risk_rounds if name in history.risks else history.rounds
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        ax = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
     finite = np.where(np.isfinite(values), values, np.nan)
     kept = ~np.all(np.isnan(finite), axis=0)
     finite, rounds = finite[:, kept], np.asarray(rounds)[kept]
@@ -76,26 +92,24 @@ def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None,
     if len(finite) > 1:
         low, high = np.nanquantile(finite, BAND, axis=0)
         ax.fill_between(rounds, low, high, color=line.get_color(), alpha=0.2, linewidth=0, zorder=2)
-    if history.meta.get("metrics", {}).get(name, {}).get("kind") != "total" and _wants_log(name, finite):
+    if wants_log(name, values, history):
         ax.set_yscale("log")
     ax.set_xlabel("round")
-    ax.set_ylabel(_axis_label(name, history.meta.get("metrics", {}).get(name, {})))
+    ax.set_ylabel(label_of(name, history))
     if len(ax.get_lines()) > 1:
         ax.legend()
     return ax
 
 
-def _check_plottable(history: Any, ax: Any) -> None:
-    if not (hasattr(history, "records") and hasattr(history, "risks")):
-        raise ValueError(
-            f"plot_history: history must be a History, as pf.run returns it; got {type(history).__name__}."
-        )
-    check_axes("plot_history", ax)
+def axes_of(owner: str, ax: Any, size: tuple[float, float] = (6.4, 4.0)) -> Any:
+    """Axes that were handed in, or those of a new figure."""
+    if ax is None:
+        from matplotlib.figure import Figure
 
-
-def check_axes(owner: str, ax: Any) -> None:
-    if ax is not None and not hasattr(ax, "get_lines"):
+        return Figure(figsize=size, layout="constrained").subplots()
+    if not hasattr(ax, "get_lines"):
         raise ValueError(f"{owner}: ax must be axes of matplotlib, or None for a figure of its own; got {ax!r}.")
+    return ax
 
 
 @checked
@@ -111,11 +125,7 @@ def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
     """
     held = counts_of(labels, parts)
     kinds = np.unique(np.asarray(labels))
-    check_axes("plot_partition", ax)
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        ax = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
+    ax = axes_of("plot_partition", ax)
     looks: list[tuple[Any, str]]
     if few := len(kinds) <= len(COLORS) * len(_HATCHES):
         looks = [(COLORS[k % len(COLORS)], _HATCHES[k // len(COLORS)]) for k in range(len(kinds))]
@@ -165,13 +175,25 @@ def pick_quantity(history: Recorded, quantity: str | None) -> str:
     return quantity
 
 
-def _axis_label(name: str, facts: dict[str, Any]) -> str:
-    """In words; a metric of one's own by its label and unit."""
-    words = facts.get("label") or _LABELS.get(name, name.replace("_", " "))
+def label_of(name: str, history: Recorded | None = None) -> str:
+    """In words; a metric of one's own by the label and unit that `history` has of it."""
+    facts = {} if history is None else history.meta.get("metrics", {}).get(name, {})
+    words = facts.get("label") or LABELS.get(name, name.replace("_", " "))
     return f"{words} [{facts['unit']}]" if facts.get("unit") else words
 
 
-def _wants_log(name: str, values: np.ndarray) -> bool:
-    if name in _TOTALS or not values.size or np.nanmin(values) <= 0:
+def is_total(name: str, values: np.ndarray, history: Recorded | None = None) -> bool:
+    """Whether it counts up from zero in every repeat, as a sum over rounds does; of one's own metrics by kind."""
+    if history is not None and name in history.meta.get("metrics", {}):
+        return bool(history.meta["metrics"][name]["kind"] == "total")
+    finite = np.where(np.isfinite(values), values, 0.0)
+    counts = bool(np.all(values[:, 0] == 0) and np.all(np.diff(finite, axis=1) >= 0))
+    return name in COSTS or (counts and name not in _LEVELS)
+
+
+def wants_log(name: str, values: np.ndarray, history: Recorded | None = None) -> bool:
+    """Positive and over more than a factor of ten; running totals grow by themselves."""
+    finite = values[np.isfinite(values)]
+    if not finite.size or finite.min() <= 0 or is_total(name, values, history) or name == "epsilon":
         return False
-    return name.startswith("distance") or bool(np.nanmax(values) > 10 * np.nanmin(values))
+    return name.startswith("distance") or bool(finite.max() > 10 * finite.min())

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from performative._base.checks import check_fields, check_finite
 from performative._base.describe import shown
 from performative._deprecated import old_keywords
 from performative.domains import AbstractDomain
-from performative.errors import check_fields, check_finite
 from performative.losses import Logistic
 from performative.populations import AbstractPopulation, Strategic
 from performative.populations.pooled import Pooled

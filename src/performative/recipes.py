@@ -7,6 +7,7 @@ from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative._base.messages import warn
 from performative.aggregators import (
     AbstractAggregator,
@@ -19,7 +20,6 @@ from performative.aggregators import (
     Varp,
 )
 from performative.algorithm import Algorithm, Parts
-from performative.errors import nearest
 from performative.estimators import (
     AbstractEstimator,
     AdaptiveSize,

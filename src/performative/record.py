@@ -8,8 +8,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from performative._base.checks import check_counts, check_flags, is_one_of
 from performative.algorithm import Algorithm
-from performative.errors import check_counts, check_flags, is_one_of
 from performative.problem import Problem
 from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload
 

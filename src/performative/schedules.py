@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from performative._base.arguments import checked
-from performative.errors import check_number
+from performative._base.checks import check_number
 from performative.facts import AbstractPart
 from performative.theory import Assumptions, p_fedavg
 from performative.types import ArrayLike, Numbers, is_concrete, number

@@ -1,5 +1,7 @@
 """The whole audit of a folder: its numbers are those of the functions, its words follow from them."""
 
+import html
+import io
 import json
 import re
 import sys
@@ -9,11 +11,12 @@ import folders
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import performative as pf
 from performative import audit
 from performative._base.messages import warn
-from performative.audit import cells
+from performative.audit import sections
 from performative.audit.advice import Advice
 from performative.audit.client_report import pool, rows_far_out
 from performative.audit.figures import pictures
@@ -251,6 +254,24 @@ def test_a_page_with_an_outlook(strong):
     assert set(pictures(report)) == {"models", "effect", "directions", "sensitivity", "distances", "drivers"}
 
 
+def test_page_and_terminal_say_the_same(strong):
+    """Both show one description; of many clients and directions the terminal has the largest."""
+    report, _ = strong
+    made = html.unescape(page(report).decode()).replace("\u00a0", " ")
+    moved = max((line for one in report.reacting for line, _ in one.directions), key=lambda line: abs(line.in_sd))
+    assert f"{moved.column} {'rises' if moved.slope > 0 else 'falls'} by" in made and "No direction stands" not in made
+    console = Console(width=200, file=io.StringIO())
+    for section in sections.sections(report, short=True):
+        for line in section.terminal():
+            console.print(line)
+        for table in section.tables:
+            cells = [cell if isinstance(cell, str) else cell[0] for row in table.rows for cell in row]
+            assert all(cell in made and cell in console.file.getvalue() for cell in cells)
+            assert all(note in made for note in table.notes)
+    assert report.verdict in made and report.verdict in " ".join(console.file.getvalue().split())
+    assert all(f"{name}: {said}"[:60] in console.file.getvalue() for name, said in report.client_verdicts.items())
+
+
 @pytest.mark.slow
 def test_a_logistic_audit(tmp_path):
     """Labels and an intercept: the test counts covariances with the label, the outlook minimizes the logistic loss."""
@@ -334,7 +355,7 @@ def test_a_local_optimum_is_told_in_the_report(tmp_path, monkeypatch, code):
     told = code is not None
     assert report.prospect.optimal_is_local is told and report.to_dict()["outlook"]["optimal_is_local"] is told
     assert any("The optimum is a local one" in note for note in report.notes) is told
-    facts = dict(cells.outlook_facts(report))
+    facts = dict(sections.outlook_facts(report))
     assert ("the optimum" in facts) is told and ("nearby" in facts["risk left on the table"]) is told
     assert ("of the least risk nearby" in " ".join(report.advice.reasons)) is told
 

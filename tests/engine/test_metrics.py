@@ -98,10 +98,11 @@ def test_they_survive_a_cut_a_file_and_a_sweep(whole, tmp_path):
 
 
 def test_labels_reach_plots_and_reports(whole):
-    from performative.report.quantities import groups, label, recorded
+    from performative.plotting import label_of
+    from performative.report.quantities import groups, recorded
 
     assert whole.plot("square").get_ylabel() == "squared model [EUR]"
-    assert label("square", whole) == "squared model [EUR]"
+    assert label_of("square", whole) == "squared model [EUR]"
     found = groups(recorded(whole), whole)
     assert "moved" in found["Running totals"] and "square" in found["Other levels"]
 

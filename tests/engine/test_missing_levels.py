@@ -5,7 +5,8 @@ import pytest
 
 import performative as pf
 from performative.cli.summary import summarize
-from performative.report.quantities import groups, is_total, recorded
+from performative.plotting import is_total
+from performative.report.quantities import groups, recorded
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.linspace(-1.0, 1.0, 3), 0.3, 1.0))
 COUNTS = ("time", "uploads", "samples", "communications", "nonfinite_updates")

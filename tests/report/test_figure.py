@@ -80,5 +80,10 @@ def test_files_are_the_same_each_time_and_differ_by_paper(view):
     assert svg(view) != svg(view, dark=True)
 
 
+def test_whole_numbers_on_a_logarithmic_axis():
+    ax = drawn(View("l", "clients", "time", [Series("a", [1, 2, 3], [1, 10, 100])], log="xy"))
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
 def test_several_side_by_side():
     assert png(VIEWS[:3], ["one", "two", "three"])[:8] == b"\x89PNG\r\n\x1a\n"

@@ -9,7 +9,7 @@ from made_results import BAD
 
 import performative as pf
 from performative.report import results as reading
-from performative.report.theme import shade
+from performative.report.theme import PALETTES
 
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -126,7 +126,7 @@ def test_a_run_quantities_scales_and_paper(browser, pages):
         blue, ink, paper = color(page, 0)
         assert blue == BLUE and paper == "rgb(255, 255, 255)"
         page.click("#theme")
-        assert color(page, 0) == [shade(True)(BLUE), "#e6eaef", "rgb(14, 16, 19)"]
+        assert color(page, 0) == [PALETTES[True][0], "#e6eaef", "rgb(14, 16, 19)"]
         page.focus("#theme")
         page.keyboard.press("Enter")
         assert color(page, 0) == [blue, ink, paper]
@@ -162,7 +162,7 @@ def test_hovering_tells_the_value_and_chips_hide(browser, pages):
 def test_a_dark_system(browser, pages):
     with opened(browser, pages / "run.html", dark=True) as page:
         draw_all(page)
-        assert color(page, 0)[0] == shade(True)(BLUE) and page.inner_text("#theme") == "Light"
+        assert color(page, 0)[0] == PALETTES[True][0] and page.inner_text("#theme") == "Light"
         page.emulate_media(color_scheme="light")
         until(page, "document.getElementById('theme').textContent === 'Dark'")
         assert color(page, 0)[0] == BLUE

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from performative._base.checks import check_number
 from performative._base.noise import size_of
-from performative.errors import check_number
 from performative.types import Batch, Loss, Numbers, Theta, is_concrete, squared_norm
 
 # Gradients of single samples that are held at once; beyond, a batch is taken in blocks.

@@ -20,9 +20,9 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from performative._base.checks import check_counts, check_flags
 from performative._base.describe import differences
 from performative._base.files import Damaged, digest_of, only_one, write_whole
-from performative.errors import check_counts, check_flags
 from performative.types import Unchecked
 
 # Names of our own: nothing else in the folder is ever removed or read.

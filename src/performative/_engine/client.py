@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from performative._base.checks import check_like
 from performative._engine.compute import ALL_AT_ONCE, Compute
 from performative._engine.keys import ClientKeys
 from performative._engine.unroll import unrolled
 from performative.algorithm import Algorithm
-from performative.errors import check_like
 from performative.populations import AbstractPopulation
 from performative.populations.base import collect
 from performative.problem import Problem

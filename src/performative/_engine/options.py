@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from performative._base.checks import check_counts, given, is_one_of, nearest
 from performative._base.messages import warn
 from performative._engine.checkpoint import Checkpoint, read_checkpoint
 from performative._engine.clock import Clock
 from performative._engine.executors import check_executor
 from performative.callbacks.calls import Calls
 from performative.callbacks.progress import Progress
-from performative.errors import check_counts, given, is_one_of, nearest
 from performative.record import Record
 
 _CONFIG: Any = jax.config  # its flags are made at run time, so a type checker does not know them

@@ -12,9 +12,9 @@ from jax.typing import ArrayLike as Number
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from performative._base.checks import check_finite
 from performative._base.client_axis import client_axes
 from performative.algorithm import Algorithm
-from performative.errors import check_finite
 from performative.problem import Problem
 from performative.schedules import Schedule
 from performative.tables.fitted import is_fitted_model

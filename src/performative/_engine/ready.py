@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from performative._base.checks import check_finite, check_like
 from performative._base.describe import describe
 from performative._engine.cautions import caution_before
 from performative._engine.clock import Clock
@@ -18,7 +19,6 @@ from performative._engine.programs import cache_compilations, same_function
 from performative._engine.setup import Setup, on_mesh, prepare
 from performative._engine.sharding import everywhere
 from performative.algorithm import Algorithm
-from performative.errors import check_finite, check_like
 from performative.problem import Problem
 from performative.record import Record
 from performative.types import Theta

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from performative._base.checks import check_like
 from performative._base.client_axis import client_axes, take_clients, take_rows
 from performative._engine.cohorts import reject_broken, spread_out, where_rows
 from performative._engine.keys import RunKeys
@@ -16,7 +17,6 @@ from performative._engine.risk import NODES
 from performative._engine.setup import Setup
 from performative._engine.sharding import map_rows
 from performative._engine.totals import add_at, as_total
-from performative.errors import check_like
 from performative.participation import Selection
 from performative.types import Broadcast, ClientMemory, Cohort, Loss, ServerMemory, State, Theta, Upload
 

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
+from performative._base.checks import check_counts
 from performative._base.describe import describe
 from performative._base.messages import coded, tell, warn
 from performative._engine.assemble import write_history
@@ -32,7 +33,6 @@ from performative._engine.secrets import check_grid, secret_keys
 from performative._engine.setup import Setup
 from performative._engine.sharding import describe_mesh, everywhere, share_work, to_host
 from performative.algorithm import Algorithm
-from performative.errors import check_counts
 from performative.history import History
 from performative.privacy.promise import Privacy
 from performative.problem import Problem

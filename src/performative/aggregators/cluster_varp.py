@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from performative._base.checks import check_counts
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
-from performative.errors import check_counts
 from performative.participation.base import AbstractParticipation
 from performative.types import ArrayLike, Cohort, Counts, Theta, Upload, as_numbers, is_concrete
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.checks import check_number, given
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.errors import check_number, given
 from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Numbers, Theta, Unchecked, Upload, is_concrete, number, squared_norm
 

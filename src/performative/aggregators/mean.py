@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.checks import is_one_of
 from performative.aggregators.base import AbstractAggregator
-from performative.errors import is_one_of
 from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Theta, Upload
 

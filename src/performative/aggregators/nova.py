@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.checks import is_one_of
 from performative._base.client_axis import put_rows, take_rows
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean
-from performative.errors import is_one_of
 from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Theta, Upload
 

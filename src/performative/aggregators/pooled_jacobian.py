@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from performative._base.checks import check_counts, check_number
 from performative._base.messages import coded
 from performative._base.reaction import Moments, SharedReaction, Sighting
 from performative.aggregators.alike import Comparison
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.errors import check_counts, check_number
 from performative.participation.base import AbstractParticipation
 from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload, is_concrete, number, whole
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
+from performative._base.checks import check_counts, check_number
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.mean import weighted_sum
-from performative.errors import check_counts, check_number
 from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, number, whole
 

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.checks import check_number
 from performative.aggregators.base import AbstractAggregator
-from performative.errors import check_number
 from performative.optimizers import AbstractOptimizer, as_optimizer
 from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, number

@@ -130,7 +130,7 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
     high = found.contraction_limits[1]
     cost = prospect.relative_cost
     far = cost > LARGE_COST
-    robust = _robust(extra)
+    robust = bool(extra["far_out"]), bool(extra["odd_clients"])
     small = None if prospect.rate is None else _call("p_fedavg", {"rate": prospect.rate}, robust)
     optimize = _optimize(prospect, robust)
     costs = {"cost": cost, "local": prospect.optimal_is_local}
@@ -176,10 +176,6 @@ def _optimize(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[
     # The first steps of POFL are plain ones, so both curvatures bound the step.
     settings = {"rate": 0.2 / max(largest, seen), "window": 5 * len(prospect.performative_hessian)}
     return _call("profl" if robust[0] else "pofl", settings, (False, robust[1]), batch="pf.Fixed(500)"), settings
-
-
-def _robust(extra: dict[str, Any]) -> tuple[bool, bool]:
-    return bool(extra["far_out"]), bool(extra["odd_clients"])
 
 
 def _call(name: str, settings: dict[str, Any], robust: tuple[bool, bool], batch: str = "pf.Whole()") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from performative.audit.rates import finite
+from performative.findings import Plain
 
 COSTS = {
     "quadratic": "|move|^2 / (2 strength), the cost in the utility of a best response",
@@ -16,7 +16,7 @@ COSTS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Burden:
+class Burden(Plain):
     """The mean least cost of being accepted among the qualified of a group, with a normal interval.
 
     Attributes:
@@ -34,9 +34,6 @@ class Burden:
     already: int
     unreachable: int
     paid: float = math.nan
-
-    def to_dict(self) -> dict[str, Any]:
-        return {name: finite(value) for name, value in dataclasses.asdict(self).items()}
 
 
 def least_cost(

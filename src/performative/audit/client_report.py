@@ -83,40 +83,34 @@ class ClientReport:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for JSON. Matrices have one row a column of the data and one entry a parameter."""
-        return {
+        effect, apart = self.effect, self.distances
+        out = {
             "weight": self.weight,
             "rows": self.rows,
             "deployments": self.log.deployments,
-            "columns": list(self.log.columns or ()),
-            "left_out_columns": list(self.still),
+            "columns": self.log.columns or (),
+            "left_out_columns": self.still,
             "reacts": self.reacts,
             "p_value": self.p_value,
             "p_adjusted": self.adjusted,
             "p_by_drift": {drift: found.p_value for drift, found in self.by_drift.items()},
-            "p_any_drift": self.effect.p_any_drift,
+            "p_any_drift": effect.p_any_drift,
             "effect": {
-                "drift": self.effect.drift,
-                "identified": self.effect.identified,
-                "reasons": list(self.effect.reasons),
-                "statistic": plain(self.effect.statistic),
-                "column": self.effect.column or None,
-                "parameter": self.effect.parameter or None,
-                "columns": list(self.tested),
-                "p_by_column": plain(self.effect.by_column),
-                "over_dispersion": plain(self.effect.over_dispersion),
-                "detectable": plain(self.effect.detectable),
+                **{name: getattr(effect, name) for name in ("drift", "identified", "reasons", "statistic")},
+                "column": effect.column or None,
+                "parameter": effect.parameter or None,
+                "columns": self.tested,
+                "p_by_column": effect.by_column,
+                "over_dispersion": effect.over_dispersion,
+                "detectable": effect.detectable,
             },
-            "response": _response(self.response),
-            "least_squares": None if self.least_squares is None else _response(self.least_squares),
-            "distances": None
-            if self.distances is None
-            else {
-                "sensitivity": self.distances.sensitivity,
-                "sliced": self.distances.sliced,
-                "pairs": [pair._asdict() for pair in self.distances.pairs],
-            },
+            "response": self.response,
+            "least_squares": self.least_squares,
+            "distances": apart and {**vars(apart), "pairs": [pair._asdict() for pair in apart.pairs]},
             "far_out": self.far_out,
         }
+        made: dict[str, Any] = plain(out)
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,19 +292,3 @@ def with_outcomes(log: ClientLog, outcomes: ClientLog) -> ClientLog:
         log.theta, log.time, log.count, np.hstack([log.mean, other.mean[:, take]]), cov, None, names, log.parameters,
         log.name,
     )  # fmt: skip
-
-
-def _response(found: Response) -> dict[str, Any]:
-    return {
-        "drift": found.drift,
-        "level": found.level,
-        "identified": found.identified,
-        "reasons": list(found.reasons),
-        "B": plain(found.B),
-        "lower": plain(found.lower),
-        "upper": plain(found.upper),
-        "sensitivity": plain(found.sensitivity),
-        "sensitivity_lower": plain(found.sensitivity_lower),
-        "sensitivity_upper": plain(found.sensitivity_upper),
-        "directions": [{name: plain(value) for name, value in vars(line).items()} for line in found.directions],
-    }

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative.audit.schema import PREFIX, LogError, Settings
 from performative.audit.scoring import ScoringFit, summarize_scoring
 from performative.audit.tables import KINDS, Block, Table, blocks, open_table
-from performative.errors import nearest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from performative.audit.outlook import Outlook
+from performative.findings import Plain
 
 
 @dataclass(frozen=True, eq=False)
-class Driver:
+class Driver(Plain):
     """One client's part.
 
     Attributes:

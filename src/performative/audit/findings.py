@@ -43,9 +43,7 @@ def _loud(report: AuditReport) -> Iterator[Finding]:
     for note in logs.notes:
         if note.startswith(_MARK):
             yield _text("loud", note.removeprefix(_MARK))
-    for warning in report.groups.warnings if report.groups else ():
-        if "ensored" in warning:
-            yield _text("loud", warning)
+    yield from report.groups.censoring.findings if report.groups else ()
     if report.drowned:
         others = len({(line.client, line.column) for line in report.drowned}) - 1
         yield Finding("loud.outliers", "warning", {**report.drowned[0]._asdict(), "others": others})
@@ -186,9 +184,9 @@ def _notes(report: AuditReport) -> Iterator[Finding]:
     for note in logs.notes:
         if not note.startswith(_MARK):
             yield _text("note", note)
-    for warning in report.groups.warnings if report.groups else ():
-        if "ensored" not in warning:
-            yield _text("note", warning)
+    if report.groups is not None:
+        loud = report.groups.censoring.sentence()
+        yield from (_text("note", warning) for warning in report.groups.warnings if warning != loud)
     for one in report.clients:
         if one.still:
             yield Finding("note.constant", "info", {"client": one.name, "columns": list(one.still)})

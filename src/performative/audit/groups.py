@@ -11,13 +11,14 @@ from performative.audit.improvement import Improvement
 from performative.audit.rates import Censoring, GroupRates, count_people, detect_censoring, rates_by_group
 from performative.audit.rules import decide
 from performative.facts import cites
+from performative.findings import Plain
 from performative.problem import Problem
 
 STAYS = "Labels stay when people move (the Strategic population): every move is gaming, none is improvement."
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupReport:
+class GroupReport(Plain):
     """Rates by group before and after the reaction, who bears the cost, and what had to be assumed.
 
     Attributes:
@@ -44,24 +45,6 @@ class GroupReport:
     censoring: Censoring
     warnings: tuple[str, ...]
     reaction: bool | None = True
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "before": [r.to_dict() for r in self.before],
-            "before_is": self.before_is,
-            "after": [r.to_dict() for r in self.after],
-            "after_is": self.after_is,
-            "burden": [b.to_dict() for b in self.burden],
-            "cost": self.cost,
-            "gap": self.gap if math.isfinite(self.gap) else None,
-            "bears": self.bears,
-            "improvement": [i.to_dict() for i in self.improvement],
-            "assumption": self.assumption,
-            "by_deployment": {name: [r.to_dict() for r in rates] for name, rates in self.by_deployment.items()},
-            "censoring": self.censoring.to_dict(),
-            "warnings": list(self.warnings),
-            "reaction": self.reaction,
-        }
 
 
 def compare_groups(

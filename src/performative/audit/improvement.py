@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from performative.audit.rates import finite
+from performative.findings import Plain
 
 ASSUMPTION = (
     "The share of qualified people at given features is linear and is, in the first deployment, what the features "
@@ -17,7 +17,7 @@ ASSUMPTION = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Improvement:
+class Improvement(Plain):
     """How the share of qualified people changed, against how it should have, had the features brought it about.
 
     Attributes:
@@ -36,11 +36,10 @@ class Improvement:
     verdict: str
 
     def to_dict(self) -> dict[str, Any]:
-        parts = {}
+        told = super().to_dict()
         for name in ("expected", "observed", "shortfall"):
-            value, low, high = getattr(self, name)
-            parts[name] = {"value": finite(value), "low": finite(low), "high": finite(high)}
-        return {"group": self.group, **parts, "verdict": self.verdict}
+            told[name] = dict(zip(("value", "low", "high"), told[name], strict=True))
+        return told
 
 
 def improvement(

@@ -70,7 +70,7 @@ class Prospect:
             "clients": dict(zip(self.clients, self.weights, strict=True)),
             "left_out": dict(self.left_out),
             "drift": self.drift,
-            "drivers": [{name: plain(value) for name, value in vars(line).items()} for line in self.drivers],
+            "drivers": plain(self.drivers),
         }
         for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped", "optimal_is_local"):
             out[name] = plain(getattr(self, name))
@@ -103,7 +103,9 @@ def look_ahead(
     kept: list[tuple[ClientReport, ClientLog]] = []
     left_out = []
     for one in reports:
-        log = one.log if logs.loss == "squared" or logs.label is not None else _with_label(one)
+        log = one.log
+        if logs.loss != "squared" and logs.label is None and one.outcomes is not None:
+            log = varying(one.outcomes)[0] or log  # labeled rows that stand for everybody, as `_layout` has seen to
         names = log.columns or ()
         missing = [name for name in columns if name not in names]
         cannot = f"{', '.join(missing)} does not vary" if missing else _cannot_fit(log, drift)
@@ -234,11 +236,6 @@ def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...
     features = tuple(at[i] for i in sorted(at))
     layout = {"features": tuple(range(len(features))), "label": len(features), "intercept": intercept}
     return (*features, LABEL), layout, ""
-
-
-def _with_label(one: ClientReport) -> ClientLog:
-    """Labeled rows that stand for everybody, where there are such; `_layout` has seen to that for some client."""
-    return one.log if one.outcomes is None else varying(one.outcomes)[0] or one.log
 
 
 _TELL = "Say so under [model] parameters in audit.toml."

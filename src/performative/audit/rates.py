@@ -2,16 +2,17 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 import scipy.stats
 
 from performative.audit.tally import NOT_QUALIFIED, QUALIFIED, UNKNOWN
+from performative.audit.words import WORDS
+from performative.findings import Finding, Plain
 
 
 @dataclasses.dataclass(frozen=True)
-class Rate:
+class Rate(Plain):
     """hits of trials, with Wilson's interval; NaN where there were no trials.
 
     (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)                                      (Wilson 1927)
@@ -22,14 +23,6 @@ class Rate:
     value: float
     low: float
     high: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {name: finite(value) for name, value in dataclasses.asdict(self).items()}
-
-
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def wilson(hits: int, trials: int, level: float = 0.95) -> Rate:
@@ -46,7 +39,7 @@ def wilson(hits: int, trials: int, level: float = 0.95) -> Rate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Censoring:
+class Censoring(Plain):
     """How often the label is missing among the accepted and among the rejected.
 
     `censored` where it is missing more often among the rejected by more than three standard errors, or where no
@@ -57,15 +50,14 @@ class Censoring:
     rejected: Rate
     censored: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"accepted": self.accepted.to_dict(), "rejected": self.rejected.to_dict(), "censored": self.censored}
+    @property
+    def findings(self) -> list[Finding]:
+        """That outcomes are censored, where they are."""
+        facts = {"accepted": self.accepted.value, "rejected": self.rejected.value}
+        return [Finding("loud.censored", "warning", facts)] if self.censored else []
 
     def sentence(self) -> str:
-        return (
-            f"Outcomes are censored: {self.rejected.value:.0%} of the rejected carry no label, against "
-            f"{self.accepted.value:.0%} of the accepted. True positive and true negative rates cannot be "
-            "computed; the bounds hold whatever the missing outcomes are."
-        )
+        return WORDS.tell(self.findings)
 
 
 def detect_censoring(counts: np.ndarray, level: float = 0.95) -> Censoring:
@@ -81,7 +73,7 @@ def detect_censoring(counts: np.ndarray, level: float = 0.95) -> Censoring:
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupRates:
+class GroupRates(Plain):
     """One group under one model.
 
     tpr = P(accepted | qualified), tnr = P(rejected | not qualified), among people with a label; None where outcomes are
@@ -98,15 +90,6 @@ class GroupRates:
     tnr_bounds: tuple[float, float]
     precision: Rate
     unlabeled: int
-
-    def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            out[field.name] = value.to_dict() if isinstance(value, Rate) else value
-        for name in ("tpr_bounds", "tnr_bounds"):
-            out[name] = [finite(v) for v in out[name]]
-        return out
 
 
 def group_rates(group: str, counts: np.ndarray, censored: bool = False, level: float = 0.95) -> GroupRates:

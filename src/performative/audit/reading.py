@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.checks import check_counts, nearest
 from performative._base.messages import coded
 from performative.audit.deployments import Deployments, read_deployments
 from performative.audit.labels import Again, choose_rows, of_accepted
@@ -20,7 +21,7 @@ from performative.audit.scoring import INTERCEPT
 from performative.audit.selection import Selection, incomplete_by_model, only_accepted
 from performative.audit.tables import BATCH_ROWS
 from performative.audit.tally import GroupLog
-from performative.errors import check_counts, nearest
+from performative.findings import plain
 
 LABEL = "label"
 SAMPLE = 1000
@@ -78,7 +79,7 @@ class Logs:
             "time_unit": self.deployments.unit,
             "theta": self.deployments.theta.tolist(),
             "parameters": list(self.deployments.parameters),
-            "scoring": [fit.to_dict() for fit in self.deployments.scoring],
+            "scoring": plain(self.deployments.scoring),
             "features": list(self.features),
             "label": self.label,
             "loss": self.loss,
@@ -86,8 +87,8 @@ class Logs:
             "clients": {name: [int(n) for n in log.count] for name, log in self.clients.items()},
             "weights": self.weights,
             "groups": None if self.groups is None else list(self.groups.names),
-            "censoring": None if self.censoring is None else self.censoring.to_dict(),
-            "selection": None if self.selection is None else self.selection.to_dict(),
+            "censoring": plain(self.censoring),
+            "selection": plain(self.selection),
             "blocked": self.blocked or None,
             "rows": self.rows,
             "used": self.used,

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from performative._base.checks import nearest
 from performative.audit import outliers
 from performative.audit.advice import advise
 from performative.audit.audit_report import AuditReport
@@ -14,7 +15,6 @@ from performative.audit.page import interactive_page
 from performative.audit.prospect import Prospect, look_ahead
 from performative.audit.reading import Logs, read_logs
 from performative.audit.schema import LogError
-from performative.errors import nearest
 from performative.report.writing import make
 
 make.register(AuditReport, interactive_page)  # so that `pf.report.write` takes one

@@ -10,6 +10,7 @@ from performative.audit.drift import deviations, lost, plausible
 from performative.audit.effect import means_and_variances, moving, residual_squares, why_not
 from performative.audit.instruments import weights
 from performative.audit.log import ClientLog
+from performative.findings import Plain
 
 METHODS = ("exact", "least squares")
 _DRAWS = 2000
@@ -18,7 +19,7 @@ _SINGULAR = 1e10
 
 
 @dataclass(frozen=True, eq=False)
-class Direction:
+class Direction(Plain):
     """One line of the answer: `column` moves by `slope` per unit of `parameter`; `in_sd` in its standard deviations."""
 
     column: str
@@ -30,7 +31,7 @@ class Direction:
 
 
 @dataclass(frozen=True, eq=False)
-class Response:
+class Response(Plain):
     """The answer of `response`.
 
     Attributes:

@@ -3,9 +3,9 @@
 import dataclasses
 from pathlib import Path
 
+from performative._base.checks import nearest
 from performative.audit.schema import LogError, Settings
 from performative.audit.tables import KINDS, Table, open_table
-from performative.errors import nearest
 
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative.audit.deployments import Deployments
 from performative.audit.schema import LogError, Settings
 from performative.audit.scoring import INTERCEPT
-from performative.errors import nearest
 
 
 def decide(score: np.ndarray, threshold: float | None, accept: str) -> np.ndarray:

@@ -47,8 +47,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from performative._base.checks import nearest
 from performative._deprecated import new_value
-from performative.errors import nearest
 
 ROLES = ("deployment", "client", "label", "score", "accepted", "group", "propensity", "time", "scoring")
 LOSSES = ("squared", "logistic", "ridge")

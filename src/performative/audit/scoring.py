@@ -2,13 +2,13 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from performative.audit.schema import LogError, Settings
 from performative.audit.streams import Moments
 from performative.audit.tables import Table, blocks, open_table
+from performative.findings import Plain
 
 # Below this share of explained variance the coefficients are a poor stand-in for the model, and a note says so.
 ENOUGH = 0.9
@@ -16,16 +16,13 @@ INTERCEPT = "intercept"
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoringFit:
+class ScoringFit(Plain):
     """How well the linear summary of one scoring file fits. link is "identity" or "logit"."""
 
     file: str
     rows: int
     link: str
     r_squared: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 def summarize_scoring(

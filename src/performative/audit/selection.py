@@ -7,8 +7,8 @@ import numpy as np
 
 from performative.audit.missing import SEEN, Pattern, compare
 from performative.audit.outcomes import LEAST, Outcomes, Plan
-from performative.audit.rates import finite
 from performative.audit.rows import Pass
+from performative.findings import Plain
 
 SCORE, ACCEPTANCE = "the model's score", "acceptance"
 # Features with empty values: a pattern that moves a mean by more than this many of its standard errors matters.
@@ -16,7 +16,7 @@ _MATTERS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class Selection:
+class Selection(Plain):
     """How labels are missing, and what was done about it.
 
     Attributes:
@@ -41,10 +41,6 @@ class Selection:
     why: str = ""
     coverage: float = np.nan
     effective: tuple[float, float] = (np.nan, np.nan)
-
-    def to_dict(self) -> dict[str, Any]:
-        out = {name: finite(value) for name, value in dataclasses.asdict(self).items()}
-        return out | {"effective": [finite(v) for v in self.effective]}
 
     def using(self, plan: Plan, found: Outcomes) -> "Selection":
         """The same once a correction was made, or was found wanting."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative.audit.schema import LogError
-from performative.errors import nearest
 
 KINDS = (".csv", ".parquet")
 # Rows and values (Parquet), bytes (CSV) of a block: small against the memory bound, large against the cost of a call.

@@ -187,6 +187,11 @@ WORDS = Words(
         "loud.text": "{text}",
         "loud.selection": _selection,
         "loud.outliers": _outliers,
+        "loud.censored": (
+            "Outcomes are censored: {rejected:.0%} of the rejected carry no label, against {accepted:.0%} of the "
+            "accepted. True positive and true negative rates cannot be computed; the bounds hold whatever the missing "
+            "outcomes are."
+        ),
         "verdict.rows-chosen-by-model": f"{_CANNOT} which rows they hold changes with it.",
         "verdict.label-unknown": lambda p_value, untested, why: (
             f"No reaction of the features was found {_test(p_value, untested)}. Whether the label reacts cannot be "

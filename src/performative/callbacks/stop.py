@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.checks import check_counts, check_number, given, nearest
 from performative.callbacks.news import News
-from performative.errors import check_counts, check_number, given, nearest
 
 # Measured now and then: that one of them is not among the news is no mistake.
 _RISKS = ("decoupled_risk", "performative_risk", "risk_spread")

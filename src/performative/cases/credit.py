@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from performative._base.arguments import checked
-from performative.errors import check_counts, check_room
+from performative._base.checks import check_counts, check_room
 from performative.problem import Problem
 
 if TYPE_CHECKING:

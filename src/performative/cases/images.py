@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 
 from performative import data as sets
 from performative._base.arguments import checked
+from performative._base.checks import check_counts, nearest
 from performative._base.messages import warn
 from performative.data import Table
-from performative.errors import check_counts, nearest
 from performative.facts import cites
 from performative.losses import cross_entropy
 from performative.populations import Reweighted

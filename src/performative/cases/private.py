@@ -6,9 +6,9 @@ import numpy as np
 
 from performative import losses, partition
 from performative._base.arguments import checked
+from performative._base.checks import check_counts, check_finite
 from performative.cases.credit import credit_table
 from performative.domains import Box
-from performative.errors import check_counts, check_finite
 from performative.facts import cites
 from performative.populations import Database, Gaussian, Mixture, Strategic
 from performative.populations.base import AbstractPopulation

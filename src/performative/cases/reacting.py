@@ -8,9 +8,9 @@ import numpy as np
 
 from performative import losses
 from performative._base.arguments import checked
+from performative._base.checks import check_counts, check_number, check_room
 from performative._deprecated import old_keywords
 from performative.domains import Box
-from performative.errors import check_counts, check_number, check_room
 from performative.facts import cites
 from performative.populations import Classes, Contaminated, Gaussian, Mixture, Outliers, Pricing, Regression
 from performative.populations.base import AbstractPopulation

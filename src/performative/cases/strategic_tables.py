@@ -13,7 +13,7 @@ import numpy as np
 from performative import data as sets
 from performative import losses, partition
 from performative._base.arguments import checked
-from performative.errors import check_counts, check_finite, nearest
+from performative._base.checks import check_counts, check_finite, nearest
 from performative.facts import cites
 from performative.populations import Strategic
 from performative.problem import SCALED_BY_ROWS, Problem

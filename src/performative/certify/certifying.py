@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -70,7 +69,10 @@ def certify(
         warnings.simplefilter("ignore", RuntimeWarning)
         warnings.simplefilter("ignore", PerformativeWarning)
         land, start = survey(problem, theta)
-        begin = _announce(update)
+
+        def begin(step: str) -> None:
+            update(_STEPS.index(step), lambda: step)
+
         points = find_points(problem, land, start, static, begin)
         around, radius = _region(land, points, seed)
         begin("curvature")
@@ -88,11 +90,6 @@ def certify(
         return dataclasses.replace(found, findings=findings_of(found))
 
 
-def _announce(update: Callable[[int, Callable[[], str]], None]) -> Callable[[str], None]:
-    """begin(step): tell the bar which step begins."""
-    return lambda step: update(_STEPS.index(step), lambda: step)
-
-
 def _certificate(
     problem: Problem, land: Landscape, points: Points, curvature: Any, eps: Sensitivity, error: float | None,
     source: str | None,
@@ -108,10 +105,7 @@ def _certificate(
         sufficient = bool(high < threshold)
     gap = _distance(points.static, points.stable)
     chance = chance_of_mistake(gap, error)
-    shaped: dict[str, Any] = {
-        name: None if x is None else land.shaped(x)
-        for name, x in ((name, getattr(points, name)) for name in ("stable", "optimal", "static", "reached", "deeper"))
-    }
+    shaped = {name: land.shaped(x) for name, x in vars(points).items() if isinstance(x, np.ndarray)}
     risk: dict[str, Any] = {f"{n}_risk": _risk(land, getattr(points, n)) for n in ("stable", "optimal", "static")}
     return Certificate(
         clients=problem.clients,
@@ -122,19 +116,12 @@ def _certificate(
         eps_bar=mean, eps_bar_lower=low, eps_bar_upper=high, 
         eps_max=float(np.max(eps.value[np.asarray(problem.client_weights) > 0])),
         threshold=threshold, sufficient=sufficient,
-        contraction=points.contraction, contraction_error=points.contraction_error, multiplier=points.multiplier,
-        attracting=points.attracting, settles=points.settles, on_edge=points.on_edge, jumps=points.jumps,
-        start=land.shaped(points.start), **shaped, **risk,
+        **{**vars(points), **shaped}, **risk,
         distance=_distance(points.stable, points.optimal),
         relative_cost=_relative(risk["stable_risk"], risk["optimal_risk"]),
         static_gap=gap, error=error, error_source=source,
         chance=chance, detectable=shows(chance),
-        others=points.others,
         stateful=_stateful(land),
-        no_stable=points.no_stable, no_optimal=points.no_optimal, no_static=points.no_static,
-        falls_far_out=points.falls_far_out, optimal_known=points.optimal_known,
-        stable_disagrees=points.stable_disagrees, optimal_disagrees=points.optimal_disagrees,
-        lower_elsewhere=points.lower_elsewhere,
     )  # fmt: skip
 
 

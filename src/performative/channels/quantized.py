@@ -10,10 +10,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PRNGKeyArray
 
+from performative._base.checks import check_flags, check_number
 from performative._base.noise import size_of
 from performative.channels.base import AbstractChannel
 from performative.channels.sparse import owed, settle, start_memory
-from performative.errors import check_flags, check_number
 from performative.types import Broadcast, Noise, Numbers, Theta, is_concrete, number
 
 _MOST = 16

@@ -9,9 +9,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
+from performative._base.checks import check_flags, check_number
 from performative._base.noise import size_of
 from performative.channels.base import AbstractChannel
-from performative.errors import check_flags, check_number
 from performative.types import Broadcast, Noise, Numbers, Theta, Unchecked, as_numbers, is_concrete
 
 

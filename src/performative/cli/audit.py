@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,11 +20,6 @@ class Drift(StrEnum):
     WALK = "walk"
     LINEAR = "linear"
     NONE = "none"
-
-
-# Clients that the terminal lists; all are in the page and in the JSON.
-_MOST = 20
-_MOST_DIRECTIONS = 10
 
 
 def audit(
@@ -71,147 +66,14 @@ def write_audit(report: "AuditReport", out: Path) -> dict[str, Path]:
 def _tell(reporter: Reporter, report: "AuditReport") -> None:
     from rich.text import Text
 
-    from performative.audit.words import WORDS
-    from performative.findings import part
-    from performative.report.telling import lines
+    from performative.audit.sections import sections
 
-    for line in lines(part(report.findings, "loud"), WORDS):
-        reporter.show(line)
-        reporter.show()
-    reporter.show(Text(report.verdict, style="bold"))
-    reporter.show()
-    reporter.show(_p_values(report))
-    shown, verdicts = report.largest(_MOST), report.client_verdicts
-    reporter.show()
-    for one in shown:
-        reporter.show(Text.assemble((f"{one.name}: ", "bold"), verdicts[one.name]))
-    if len(report.clients) > len(shown):
-        reporter.show(Text(f"... and {len(report.clients) - len(shown)} more clients: see the page."))
-    for grid in (_sensitivities(report), _directions(report)):
-        if grid is not None:
+    for section in sections(report, short=True):
+        for line in (shown := list(section.terminal())):
+            # A string is a line to copy, never wrapped.
+            reporter.people.print(line, soft_wrap=isinstance(line, str))
+        if shown:
             reporter.show()
-            reporter.show(grid)
-    _tell_outlook(reporter, report)
-    reporter.show()
-    reporter.show(Text.assemble(("Next: ", "bold"), f"{report.advice.title}. {' '.join(report.advice.reasons)}"))
-    if report.advice.code:
-        reporter.people.print(f"  {report.advice.code}", soft_wrap=True)
-    if report.advice.otherwise:
-        why, code = report.advice.otherwise
-        reporter.show(Text(why))
-        reporter.people.print(f"  {code}", soft_wrap=True)
-    for line in lines(report.advice.robust, WORDS):
-        reporter.show(line)
-    if report.groups is not None:
-        _tell_groups(reporter, report)
-    reporter.show()
     for note in report.notes:
         reporter.show(Text(f"- {note}", style="dim"))
     reporter.show()
-
-
-def _grid(*columns: str) -> Any:
-    from rich.table import Table
-
-    grid = Table(show_edge=False, pad_edge=False)
-    for i, column in enumerate(columns):
-        grid.add_column(column, justify="left" if not i else "right")
-    return grid
-
-
-def _p_values(report: "AuditReport") -> Any:
-    from rich.text import Text
-
-    from performative.audit import formats
-    from performative.audit.drift import DRIFTS
-
-    def cells(found: Any) -> list[str]:
-        shown = [formats.chance(found[kind].p_value).removeprefix("p ").removeprefix("= ") for kind in DRIFTS]
-        return [text if found[kind].identified else "-" for kind, text in zip(DRIFTS, shown, strict=True)]
-
-    grid = _grid("client", "reacts", *(f"p, {kind}" for kind in DRIFTS))
-    if report.pooled is not None:
-        grid.add_row(report.pooled.who, "", *cells(report.pooled.by_drift))
-    for one in report.largest(_MOST):
-        answer = {True: "yes", False: "not seen", None: "cannot tell"}[one.reacts]
-        grid.add_row(Text(one.name), answer, *cells(one.by_drift))
-    return grid
-
-
-def _sensitivities(report: "AuditReport") -> Any:
-    from rich.text import Text
-
-    from performative.audit import formats
-
-    def size(found: Any) -> str:
-        if found is None or not found.identified:
-            return "-"
-        limits = (formats.number(value) for value in (found.sensitivity_lower, found.sensitivity_upper))
-        return f"{formats.number(found.sensitivity)} ({' to '.join(limits)})"
-
-    grid = _grid("client", "sensitivity (least squares)", "(for any training)", "W1 slope")
-    for one in report.largest(_MOST):
-        # It holds drift too: only of a client that is seen to react.
-        known = one.reacts and one.distances is not None and one.distances.pairs
-        slope = formats.number(one.distances.sensitivity) if known and one.distances is not None else "-"
-        grid.add_row(Text(one.name), size(one.least_squares), size(one.response), slope)
-    return grid
-
-
-def _directions(report: "AuditReport") -> Any:
-    from rich.text import Text
-
-    from performative.audit import cells
-
-    grid = _grid("client", "what moves", "per unit of theta", "by", "least squares", "for any training")
-    for client, column, parameter, slope, _, narrow, wide in cells.direction_rows(report, _MOST_DIRECTIONS, 2):
-        grid.add_row(*(Text(cell) for cell in (client, column, parameter.removeprefix("theta_"), slope, narrow, wide)))
-    return grid if grid.row_count else None
-
-
-def _tell_outlook(reporter: Reporter, report: "AuditReport") -> None:
-    from rich.text import Text
-
-    from performative.audit import cells
-
-    # Why there is none is said with what to do next.
-    if report.prospect.outlook is None:
-        return
-    reporter.show()
-    facts = _grid("outlook", "")
-    for name, value in cells.outlook_facts(report):
-        facts.add_row(name, value)
-    reporter.show(facts)
-    reporter.show()
-    points = _grid("parameter", "now", "stable point", "optimum")
-    for row in cells.outlook_rows(report):
-        points.add_row(*(Text(cell) for cell in row))
-    reporter.show(points)
-    for sentence in report.said("outlook")[1:]:  # the first one is in the verdict
-        reporter.show()
-        reporter.show(Text(sentence))
-
-
-def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
-    from rich.text import Text
-
-    from performative.audit import formats
-
-    groups = report.groups
-    assert groups is not None
-    reporter.show()
-    after = {rates.group: rates for rates in groups.after}
-    burden = {one.group: one for one in groups.burden}
-    grid = _grid("group", "accepted before", "after", "TPR before", "after", "TNR before", "after", "burden")
-    for rates in groups.before:
-        cells = []
-        for name in ("acceptance", "tpr", "tnr"):
-            for when in (rates, after.get(rates.group)):
-                found = None if when is None else getattr(when, name)
-                cells.append("not known" if found is None else formats.percent(found.value))
-        cost = burden.get(rates.group)
-        grid.add_row(Text(rates.group), *cells, "-" if cost is None else formats.number(cost.value))
-    reporter.show(grid)
-    reporter.show(Text(f"Before: {groups.before_is}. After: {groups.after_is}."))
-    for line in report.said("people"):
-        reporter.show(Text(line))

@@ -24,10 +24,9 @@ def bench(
 ) -> None:
     """Time this library against hand-written programs for the same work, in one run."""
     with reporting(as_json) as reporter:
-        from rich.table import Table
-
+        from performative._base.checks import nearest
         from performative.cli.benchmarks import find_benchmarks, run_benchmarks, usual
-        from performative.errors import nearest
+        from performative.report.section import Table
 
         try:
             known = find_benchmarks()
@@ -41,12 +40,8 @@ def bench(
             with reporter.errors.status(f"benchmark {name}"):
                 rows += run_benchmarks([name])
         columns = [name for name in _COLUMNS if any(name in row for row in rows)]
-        grid = Table(show_edge=False, pad_edge=False)
-        for column in ("benchmark", *(_COLUMNS[name] for name in columns)):
-            grid.add_column(column, justify="left" if column == "benchmark" else "right")
-        for row in rows:
-            grid.add_row(row["benchmark"], *(_short(row.get(name)) for name in columns))
-        reporter.show(grid)
+        cells = [[row["benchmark"], *(_short(row.get(name)) for name in columns)] for row in rows]
+        reporter.show(Table(("benchmark", *(_COLUMNS[name] for name in columns)), cells).terminal())
         for note in dict.fromkeys(row["note"] for row in rows if row.get("note")):
             reporter.show(note)
         reporter.result({"status": "completed", "benchmarks": rows})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from performative.errors import nearest
+from performative._base.checks import nearest
 
 NAMES = ("core", "optimal", "private", "certificates", "audits", "networks", "federation")
 # These take minutes, start processes or need a GPU, so they run only when they are named.

@@ -1,7 +1,6 @@
 """What commands print, and how they end."""
 
 import json
-import math
 import os
 import sys
 import warnings
@@ -11,6 +10,8 @@ from enum import IntEnum
 from typing import Annotated, Any
 
 import typer
+
+from performative.findings import plain
 
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 the run failed or diverged; 2 the command or its input is wrong; 130 interrupted."
@@ -137,16 +138,3 @@ def _warnings_as_lines(complain: Callable[[str], None]) -> Iterator[None]:
             warnings.simplefilter("default")
         warnings.showwarning = show
         yield
-
-
-def plain(value: Any) -> Any:
-    """Values that JSON can hold: arrays become lists, NaN and infinity become null."""
-    if isinstance(value, dict):
-        return {str(name): plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

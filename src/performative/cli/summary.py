@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from performative.report.quantities import LABELS
+from performative.plotting import LABELS
 
 if TYPE_CHECKING:
     from performative.history import History

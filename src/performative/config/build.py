@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative._engine.metrics import is_own
 from performative.config import registry
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.registry import SLOTS, arms, functions, is_module, is_part, is_record, parts
-from performative.errors import nearest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative._base.messages import warn
 from performative._engine.checkpoint import Checkpoint, read_checkpoint
 from performative._engine.options import RECORD_NAMES
@@ -16,7 +17,6 @@ from performative.algorithm import Algorithm
 from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.registry import recipes
-from performative.errors import nearest
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record

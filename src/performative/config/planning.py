@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from performative._base.checks import nearest
 from performative.config.build import Builder
 from performative.config.document import parse, read_problem
 from performative.config.errors import ConfigError
-from performative.errors import nearest
 from performative.plan import Cost, plan
 from performative.privacy.promise import Privacy
 from performative.problem import Problem

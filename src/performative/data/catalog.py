@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from performative._base import plugins
+from performative._base.checks import nearest
 from performative._deprecated import old_attributes
-from performative.errors import nearest
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative._base.arguments import checked
+from performative._base.checks import check_counts
 from performative._engine.run import run
 from performative.aggregators import Mean, Scaffold
 from performative.algorithm import Algorithm
 from performative.callbacks import Progress
 from performative.channels import Plain
-from performative.errors import check_counts
 from performative.facts import chain, cites
 from performative.participation import AbstractParticipation, Full, LocalWork
 from performative.problem import Problem

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative._base.arguments import checked
+from performative._base.checks import check_counts
 from performative._base.client_axis import client_axes
 from performative._engine.clock import Clock
 from performative._engine.prepare import check_fit, on_device, read_theta
@@ -16,7 +17,6 @@ from performative._engine.risk import client_risks
 from performative._engine.round import measure_losses
 from performative._engine.setup import Setup, prepare
 from performative.algorithm import Algorithm
-from performative.errors import check_counts
 from performative.facts import cites
 from performative.participation import AbstractParticipation, Selection
 from performative.problem import Problem

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from performative.errors import check_counts, check_number
+from performative._base.checks import check_counts, check_number
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
 from performative.facts import Uncertified, chain
 from performative.populations.base import AbstractPopulation

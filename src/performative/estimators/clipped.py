@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from performative._base.checks import check_counts
 from performative._base.clipping import check_noise, clip_tree, clipped_sum
 from performative._base.noise import add_noise, draw_noise, grid_step
-from performative.errors import check_counts
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.facts import Bound

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from performative.errors import check_number
+from performative._base.checks import check_number
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.types import Batch, Estimate, Local, Noise, Numbers, Theta, masked_mean, number, squared_norm

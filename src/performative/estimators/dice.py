@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from performative._base.checks import check_counts
 from performative._base.client_axis import client_axes
 from performative._base.clipping import check_noise, clip_factor, safe_norm
 from performative._base.messages import coded, warn
-from performative.errors import check_counts
 from performative.estimators.base import Problem
 from performative.estimators.clipped import AbstractPrivate
 from performative.facts import Bound

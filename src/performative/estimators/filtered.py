@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
+from performative._base.checks import check_counts, check_number, is_one_of
 from performative.batches import AbstractBatch
-from performative.errors import check_counts, check_number, is_one_of
 from performative.estimators.adaptive_size import AdaptiveSize
 from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem
 from performative.estimators.minibatch import count_samples

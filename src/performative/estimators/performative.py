@@ -6,11 +6,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PyTree
 
+from performative._base.checks import check_counts, check_flags, check_number, is_one_of
 from performative._base.messages import warn
 from performative._base.reaction import Experience, Moments, Sighting, Window
 from performative._deprecated import old_keywords
 from performative.batches import AbstractBatch
-from performative.errors import check_counts, check_flags, check_number, is_one_of
 from performative.estimators.base import AbstractEstimator, Problem
 from performative.estimators.family_check import late_part, overlooked
 from performative.estimators.minibatch import count_samples

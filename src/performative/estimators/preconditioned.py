@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
-from performative.errors import check_flags
+from performative._base.checks import check_flags
 from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
 from performative.facts import Bound
 from performative.optimizers import AbstractOptimizer, as_optimizer

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from performative.errors import check_number
+from performative._base.checks import check_number
 from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
 from performative.facts import Bound
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, is_concrete, number

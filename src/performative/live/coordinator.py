@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from performative._base.checks import check_counts
 from performative._base.files import only_one
 from performative._base.messages import warn
 from performative._engine.assemble import Chunk, flatten_rows, news_of, write_history
@@ -24,7 +25,6 @@ from performative._engine.prepare import check_length
 from performative.callbacks.calls import Calls
 from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
-from performative.errors import check_counts
 from performative.history import History
 from performative.live.federation import Federation, Ready
 from performative.live.round import Outcome, live_round

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from performative._base.checks import check_counts
 from performative._base.describe import describe
 from performative._engine.clock import Clock
 from performative._engine.keys import NUMERICS, RunKeys, run_keys
@@ -26,7 +27,6 @@ from performative._engine.secrets import check_grid
 from performative._engine.setup import Setup, init_state
 from performative._engine.steps import one_client
 from performative.algorithm import Algorithm
-from performative.errors import check_counts
 from performative.facts import declared, said_bound
 from performative.privacy.promise import Privacy
 from performative.problem import Problem

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative._base.arguments import checked
-from performative.errors import check_counts
+from performative._base.checks import check_counts
 from performative.networks.layers import RELU, Dense, HalvingConvolution, as_image
 from performative.networks.split import Network, split
 from performative.types import Theta

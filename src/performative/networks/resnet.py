@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative._base.arguments import checked
-from performative.errors import check_counts
+from performative._base.checks import check_counts
 from performative.facts import AbstractPart, cites
 from performative.networks.layers import RELU, Convolution, Dense, GroupNorm, as_image, spatial_mean
 from performative.networks.ready import image_shape

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pydantic
 
 from performative._base import plugins
-from performative.errors import nearest
+from performative._base.checks import nearest
 from performative.papers.claims import Claim
 from performative.papers.outcome import Outcome
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.errors import check_counts
+from performative._base.checks import check_counts
 from performative.papers import dependence, store
 from performative.papers.catalog import Experiment, find
 from performative.papers.outcome import Numbers

@@ -10,6 +10,7 @@ from performative._base.files import write_whole
 from performative.papers import figure
 from performative.papers.catalog import Experiment
 from performative.papers.outcome import Numbers, Outcome
+from performative.report import drawing, results
 
 _KINDS = ("png", "svg")
 # What is asked of a manifest.
@@ -61,9 +62,9 @@ def refresh(folder: Path, experiment: Experiment, manifest: dict[str, Any], know
         if manifest != known:
             _write_manifest(folder, manifest)
         return manifest
-    from performative.report.results import read_arrays
-
-    return _finish(folder, experiment, Outcome(read_numbers(manifest), read_arrays(folder / "data.nc")), manifest)
+    return _finish(
+        folder, experiment, Outcome(read_numbers(manifest), results.read_arrays(folder / "data.nc")), manifest
+    )
 
 
 def _finish(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +83,8 @@ def _finish(folder: Path, experiment: Experiment, outcome: Outcome, manifest: di
 def _look(experiment: Experiment) -> str:
     """A digest of all that decides how the same data are drawn."""
     panels = [panel.model_dump(mode="json") for panel in experiment.panels]
-    return digest([experiment.title, experiment.place, panels, inspect.getsource(figure)])
+    drawn = [inspect.getsource(module) for module in (figure, drawing, results)]
+    return digest([experiment.title, experiment.place, panels, *drawn])
 
 
 def digest(told: Any) -> str:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from performative._base.checks import check_finite, is_one_of
 from performative._base.sampling import first_of
-from performative.errors import check_finite, is_one_of
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.types import ArrayLike, Cohort, Numbers, as_numbers, as_whole, is_concrete, number

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from performative._base.checks import check_finite
 from performative._base.sampling import first_of
-from performative.errors import check_finite
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.schemes import Full

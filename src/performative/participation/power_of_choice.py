@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, UInt
 
+from performative._base.checks import is_one_of
 from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates
-from performative.errors import is_one_of
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.types import Cohort, Upload, as_whole, whole
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from performative.errors import check_finite
+from performative._base.checks import check_finite
 from performative.participation.first_k import AbstractLatency, FirstK
 from performative.types import is_concrete, number
 

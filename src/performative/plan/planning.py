@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from performative._base.arguments import checked
-from performative.errors import check_counts
+from performative._base.checks import check_counts
 from performative.facts import relying
 from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.cost import Cost

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative.errors import check_finite, check_flags
+from performative._base.checks import check_finite, check_flags
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation

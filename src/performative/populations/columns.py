@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.errors import check_finite
+from performative._base.checks import check_finite
 from performative.types import ArrayLike, Theta, as_numbers, is_concrete
 
 

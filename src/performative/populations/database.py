@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
-from performative.errors import check_finite, given
+from performative._base.checks import check_finite, given
 from performative.families import Location
 from performative.partition import pad_tables
 from performative.populations.base import AbstractPopulation

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
-from performative.errors import check_finite
+from performative._base.checks import check_finite
 from performative.families import Location
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation, by_client, check_shapes, divide, moved, react, widest

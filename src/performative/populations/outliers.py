@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative.errors import check_finite, is_one_of, nearest
+from performative._base.checks import check_finite, is_one_of, nearest
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation, check_shapes, moved, widest
 from performative.populations.nodes import draw_key, standard_nodes

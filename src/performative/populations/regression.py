@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative.errors import check_finite
+from performative._base.checks import check_finite
 from performative.families import Slope
 from performative.losses import Ridge
 from performative.populations.base import AbstractPopulation

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from performative.errors import check_counts, check_finite, check_number, given, is_one_of
+from performative._base.checks import check_counts, check_finite, check_number, given, is_one_of
 from performative.families import Proportions
 from performative.populations.base import AbstractPopulation
 from performative.populations.rows import as_counts, as_labels, check_tables

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from performative._base.checks import check_finite
 from performative._base.messages import coded
-from performative.errors import check_finite
 from performative.partition import NO_LABEL
 from performative.types import AbstractTable, ArrayLike, Counts, as_array, as_numbers, is_concrete
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative.errors import check_finite
+from performative._base.checks import check_finite
 from performative.facts import AbstractPart, declared
 from performative.populations.linear import react
 from performative.types import Numbers, Theta, per_client

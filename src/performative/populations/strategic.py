@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from performative.errors import check_finite, check_number, is_one_of
+from performative._base.checks import check_finite, check_number, is_one_of
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation, moved

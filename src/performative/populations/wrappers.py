@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from performative.errors import check_finite
+from performative._base.checks import check_finite
 from performative.facts import Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, equal_rows_of

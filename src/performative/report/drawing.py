@@ -1,14 +1,15 @@
 """Draw views with matplotlib, on light and on dark paper."""
 
+import base64
 import textwrap
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 
-from performative.plotting import COLORS
 from performative.report.figure import Series, View
-from performative.report.theme import saved, shade, theme
+from performative.report.theme import PALETTES, saved, theme
 
 _DASHES = ("-", "--", ":", "-.", (0, (8, 3)), (0, (8, 3, 2, 3)))
 _SYMBOLS = ("o", "D", "s", "^", "v", "X", "*")
@@ -29,6 +30,17 @@ def svg(view: View, dark: bool = False) -> bytes:
         return saved(figure, "svg")
 
 
+def picture(view: View) -> str:
+    """An `img` element in two colors; the browser takes the one that suits."""
+    on_light, on_dark = (
+        f"data:image/svg+xml;base64,{base64.b64encode(svg(view, dark)).decode()}" for dark in (False, True)
+    )
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{on_dark}">'
+        f'<img src="{on_light}" alt="{escape(view.description, quote=True)}"></picture>'
+    )
+
+
 def png(views: Sequence[View], titles: Sequence[str]) -> bytes:
     """Views side by side as PNG, each below its title."""
     import matplotlib
@@ -44,7 +56,7 @@ def png(views: Sequence[View], titles: Sequence[str]) -> bytes:
 
 def draw(ax: Any, view: View, dark: bool = False, above: bool = True) -> None:
     """A view into axes of matplotlib; the legend stands above them, or in them."""
-    shades = [shade(dark)(color) for color in COLORS]
+    shades = PALETTES[dark]
     for order, series in enumerate(view.dressed):
         look = {"color": shades[series.color or 0], "label": None if series.quiet else _plain(series.name)}
         (_draw_lying if view.lying else _draw_upright)(ax, view, series, order, look, shades)
@@ -59,10 +71,10 @@ def draw(ax: Any, view: View, dark: bool = False, above: bool = True) -> None:
         columns = len(names) if one_line else 2
         ax.figure.legend(loc="outside upper left", ncols=columns, columnspacing=1.0, handletextpad=0.4)
     else:
-        ax.legend(loc="best")
+        ax.legend(loc="best", frameon=True, framealpha=0.8, facecolor="white", edgecolor="none")
 
 
-def _draw_upright(ax: Any, view: View, series: Series, order: int, look: dict[str, Any], shades: list[str]) -> None:
+def _draw_upright(ax: Any, view: View, series: Series, order: int, look: dict[str, Any], shades: Sequence[str]) -> None:
     x, y = np.asarray(series.x), _numbers(series.y)
     dash = _DASHES[series.dash or 0]
     low, high = (None, None) if series.low is None else (_numbers(series.low), _numbers(series.high))
@@ -80,7 +92,7 @@ def _draw_upright(ax: Any, view: View, series: Series, order: int, look: dict[st
         ax.fill_between(x, y, color=look["color"], alpha=0.3, linewidth=0, zorder=2)
 
 
-def _draw_lying(ax: Any, view: View, series: Series, order: int, look: dict[str, Any], shades: list[str]) -> None:
+def _draw_lying(ax: Any, view: View, series: Series, order: int, look: dict[str, Any], shades: Sequence[str]) -> None:
     at, y = _numbers(series.at), _numbers(series.y)
     colors = [look["color"]] * len(y) if series.colors is None else [shades[k] for k in series.colors]
     if view.kind == "bars":
@@ -120,7 +132,7 @@ def _draw_axes(ax: Any, view: View) -> None:
         ax.grid(axis="y", visible=False)
         if any(series.labels for series in view.series):
             ax.margins(x=0.14)
-    elif all(isinstance(x, int) for series in view.series for x in series.x):
+    elif "x" not in view.log and all(isinstance(x, int) for series in view.series for x in series.x):
         ax.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -129,7 +141,9 @@ def _draw_mark(ax: Any, view: View, name: str, value: float | int, upright: bool
     told = {"fontsize": 8.5, "textcoords": "offset points", "color": _ink(ax)}
     if upright:
         ax.axvline(value, **look)
-        if not view.lying:
+        if view.kind == "bars":
+            ax.annotate(name, (value, 0), xycoords=("data", "axes fraction"), xytext=(2, 2), rotation=90, **told)
+        elif not view.lying:
             ax.annotate(name, (value, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 2), va="bottom", **told)
     else:
         ax.axhline(value, **look)

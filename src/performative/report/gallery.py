@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from performative.report.curves import MOST_POINTS, packed, thinning
-from performative.report.html import table
 from performative.report.interactive import Plots, details, facts, number, page, sortable
-from performative.report.results import Result, panels_of, read_arrays, read_results, without_results
+from performative.report.results import Result, read_arrays, read_results, views_of, without_results
+from performative.report.section import Cell, Table
 
 PAPERS = {
     "p_fedavg": "Jin et al. 2024 (P-FedAvg)",
@@ -99,7 +99,7 @@ def _card(result: Result, arrays: dict[str, Any], plots: Plots, most: int) -> st
 
 def _figure(result: Result, arrays: dict[str, Any], plots: Plots, most: int, title: str) -> str:
     drawn = []
-    for head, one in panels_of(result, arrays, most):
+    for head, one in views_of(result.setup.get("panels", []), arrays, result.manifest.get("numbers", {}), most):
         top = f"<h4>{escape(head)}</h4>" if head and head != title else ""
         drawn.append(f"<div>{top}{plots.add([one], title + ': ' + one.label)}</div>")
     if drawn:
@@ -126,13 +126,13 @@ def _claim(claim: dict[str, Any]) -> str:
 def _numbers(numbers: Any) -> str:
     if not isinstance(numbers, dict) or not numbers:
         return ""
-    rows: list[list[tuple[str, str] | str]] = []
+    rows: list[list[Cell]] = []
     for name, value in numbers.items():
         pair = value if isinstance(value, list) else [value, None]
         rows.append(
             [name.replace("_", " "), number(pair[0]), number(pair[1]) if len(pair) > 1 and pair[1] is not None else ""]
         )
-    return details(f"{len(rows)} numbers", table(("number", "value", "standard error"), rows))
+    return details(f"{len(rows)} numbers", Table(("number", "value", "standard error"), rows).html())
 
 
 def _made(told: dict[str, Any]) -> str:

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from performative.plotting import COLORS
 from performative.report.curves import packed
 from performative.report.figure import View
 from performative.report.html import asset, document, filled
-from performative.report.theme import shade
+from performative.report.theme import PALETTES
 
 
 class Plots:
@@ -34,9 +33,7 @@ class Plots:
         )
 
     def data(self) -> dict[str, Any]:
-        dark = shade(True)
-        palettes = {"light": list(COLORS), "dark": [dark(color) for color in COLORS]}
-        return {"plots": self.views, "palettes": palettes}
+        return {"plots": self.views, "palettes": {"light": PALETTES[False], "dark": PALETTES[True]}}
 
 
 # Where Plotly's own "Share chart" would upload to: a page sends nothing anywhere.

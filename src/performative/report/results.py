@@ -3,14 +3,17 @@
 import json
 import math
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from performative.plotting import BAND, COLORS
 from performative.report.curves import MOST_POINTS, curve, digits
 from performative.report.figure import Mark, Series, View
+from performative.report.theme import GREY
 
 # Read as files: the package of experiments lies above this one.
 EXPERIMENTS = Path(__file__).parent.parent / "papers"
@@ -69,14 +72,18 @@ def _setup(paper: str, name: str) -> dict[str, Any]:
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def panels_of(result: Result, arrays: dict[str, Any], most: int = MOST_POINTS) -> list[tuple[str, View]]:
-    """(title, view) of each panel whose array is there; nothing without a TOML that says how."""
-    numbers, panels = result.manifest.get("numbers", {}), result.setup.get("panels", [])
-    made = []
-    for panel in panels:
-        if panel.get("data") in arrays:
-            made.append((str(panel.get("title", "")), _view(panel, arrays[panel["data"]], numbers, most)))
-    return made
+def views_of(
+    panels: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any], numbers: Mapping[str, Any], most: int = MOST_POINTS
+) -> list[tuple[str, View]]:
+    """(title, view) of each panel whose array is there. Bars take the color of the line of their name."""
+    there = [panel for panel in panels if panel.get("data") in arrays]
+    lines: dict[str, int] = {}
+    for panel in there:
+        array = _whole(arrays[panel["data"]], panel)
+        if len(array.dims) > 2:
+            for i, name in enumerate(_names(array)):
+                lines.setdefault(name, i % len(COLORS))
+    return [(str(panel.get("title", "")), _view(panel, arrays[panel["data"]], numbers, most, lines)) for panel in there]
 
 
 def read_arrays(file: Path) -> dict[str, Any]:
@@ -100,46 +107,55 @@ def read_arrays(file: Path) -> dict[str, Any]:
     return found
 
 
-def _view(panel: dict[str, Any], array: Any, numbers: dict[str, Any], most: int) -> View:
-    y, log = str(panel.get("y", panel["data"])), str(panel.get("log", ""))
+def _whole(array: Any, panel: Mapping[str, Any]) -> Any:
+    """The array with its series and repeats first, one of them where it has none."""
+    for dim, only in (("series", panel["data"]), ("repeat", 0)):
+        if dim not in array.dims:
+            array = array.expand_dims({dim: [only]})
+    return array.transpose("series", "repeat", ...)
+
+
+def _names(array: Any) -> list[str]:
+    return [str(name) for name in (array["series"].values if "series" in array.coords else range(len(array)))]
+
+
+def _view(
+    panel: Mapping[str, Any], array: Any, numbers: Mapping[str, Any], most: int, lines: Mapping[str, int]
+) -> View:
+    y, log = str(panel.get("y") or panel["data"]), str(panel.get("log", ""))
     levels = [(str(name), _number(numbers, name)) for name in panel.get("marks", [])]
     marks = [Mark(name.replace("_", " "), level) for name, level in levels if level is not None]
-    if "series" not in array.dims:
-        array = array.expand_dims(series=[panel["data"]])
-    if "repeat" not in array.dims:
-        array = array.expand_dims(repeat=[0])
-    others = [dim for dim in array.dims if dim not in ("series", "repeat")]
-    names = [
-        str(name) for name in (array["series"].values if "series" in array.coords else range(array.sizes["series"]))
-    ]
-    if not others:
+    array = _whole(array, panel)
+    names = _names(array)
+    if len(array.dims) == 2:
         # Bars lie, so the axis along x is the value's.
-        along = str(panel.get("x") or panel.get("y") or panel["data"])
-        return _bars(names, array.transpose("series", "repeat").values, along, "y" if log else "", marks)
-    array = array.transpose("series", "repeat", *others)
-    across = others[0]
+        along = str(panel.get("x") or y)
+        matched = any(name in lines for name in names)
+        colors = [lines.get(name, GREY if matched else 0) for name in names]
+        return _bars(names, array.values, along, "y" if log else "", marks, colors)
+    across = array.dims[2]
     x = array[across].values if across in array.coords else np.arange(array.sizes[across])
     values = np.asarray(array.values, np.float64).reshape(len(names), array.sizes["repeat"], len(x))
     series = [curve(name, x, values[i], most, joined=True) for i, name in enumerate(names)]
-    label = str(panel.get("title", y))
-    points = panel.get("kind") == "points"
-    along = str(panel.get("x", across))
-    return View(label, along, y, series, kind="points" if points else "lines", log=log, marks=marks)
+    label, along = str(panel.get("title") or y), str(panel.get("x") or across)
+    return View(
+        label, along, y, series, kind="points" if panel.get("kind") == "points" else "lines", log=log, marks=marks
+    )
 
 
-def _bars(names: list[str], values: Any, y: str, log: str, marks: list[Mark]) -> View:
+def _bars(names: list[str], values: Any, y: str, log: str, marks: list[Mark], colors: list[int]) -> View:
     values = np.asarray(values, np.float64)
-    with_any = [i for i in range(len(names)) if np.any(np.isfinite(values[i]))]
-    kept = [values[i][np.isfinite(values[i])] for i in with_any]
-    low, high = (digits(float(np.quantile(v, q)) for v in kept) for q in (0.1, 0.9))
+    there = [i for i in range(len(names)) if np.any(np.isfinite(values[i]))]
+    kept = [values[i][np.isfinite(values[i])] for i in there]
+    low, high = (digits(float(np.quantile(v, q)) for v in kept) for q in BAND)
     ends: dict[str, Any] = {"low": low, "high": high} if values.shape[1] > 1 else {}
-    at, y_values = list(range(len(kept))), digits(float(v.mean()) for v in kept)
-    bars = Series(y, y_values, at=at, colors=[i % 7 for i in at], **ends)
-    rows = [names[i] for i in with_any]
+    means = digits(float(v.mean()) for v in kept)
+    bars = Series(y, means, at=list(range(len(kept))), colors=[colors[i] for i in there], **ends)
+    rows = [names[i] for i in there]
     return View(y, "", y, [bars] if kept else [], kind="bars", log=log, rows=rows, marks=marks)
 
 
-def _number(numbers: dict[str, Any], name: str) -> float | None:
+def _number(numbers: Mapping[str, Any], name: str) -> float | None:
     value = numbers.get(name)
-    value = value[0] if isinstance(value, list) and value else value
+    value = value[0] if isinstance(value, (list, tuple)) and value else value
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None

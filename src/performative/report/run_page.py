@@ -1,16 +1,18 @@
 """The page of one run."""
 
+from html import escape
 from typing import Any
 
 import jax
 import numpy as np
 
 from performative.history import History
+from performative.plotting import is_total, label_of, wants_log
 from performative.report.curves import MOST_POINTS, curve, digits, kept, thinning, with_costs
 from performative.report.figure import Series, View
-from performative.report.html import table
 from performative.report.interactive import Plots, card, details, facts, number, page
-from performative.report.quantities import costs, groups, is_total, label, recorded, wants_log
+from performative.report.quantities import costs, groups, recorded
+from performative.report.section import Cell, Table
 
 # Parameters of a model that are drawn one by one; of larger models their norm.
 _MOST_PARAMETERS = 8
@@ -24,11 +26,16 @@ def run_page(history: History, title: str | None = None) -> bytes:
     name = str(meta.get("algorithm", "a run"))
     found = recorded(history)
     several, spent = history.repeats > 1, costs(found)
+
+    def line(one: str) -> Series:
+        made = curve(name, *found[one])
+        return made if is_total(one, found[one][1], history) else with_costs(made, spent)
+
     shown = []
     for head, names in groups(found, history).items():
         views = [
             View(
-                label(one, history), "round", label(one, history), [_curve(name, one, found, spent, history)],
+                label_of(one, history), "round", label_of(one, history), [line(one)],
                 log="y" if wants_log(one, found[one][1], history) else "",
             )
             for one in names
@@ -39,7 +46,8 @@ def run_page(history: History, title: str | None = None) -> bytes:
     shown.append(card("The model", drawn))
     bad = int(np.sum(history.stopped_at >= 0))
     fate = f"{bad} of {history.repeats} repeats diverged" if bad else history.status
-    lead = f"{name}: {int(history.rounds[-1])} rounds, {_many(history.repeats, 'repeat')}, {fate}."
+    repeats = f"{history.repeats:,} repeat{'' if history.repeats == 1 else 's'}"
+    lead = f"{name}: {int(history.rounds[-1])} rounds, {repeats}, {fate}."
     ordered = {one: found[one] for names in groups(found, history).values() for one in names}
     parts = (
         _what(history, fate),
@@ -53,43 +61,30 @@ def run_page(history: History, title: str | None = None) -> bytes:
     return page(title or f"A run of {name}", lead, body, plots, footer)
 
 
-def _curve(name: str, one: str, found: Found, spent: Found, history: History) -> Series:
-    line = curve(name, *found[one])
-    return line if is_total(one, found[one][1], history) else with_costs(line, spent)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _what(history: History, fate: str) -> str:
-    meta = history.meta
-    seconds = meta.get("seconds")
+    meta, first = history.meta, history.stopped_at[history.stopped_at >= 0]
     rows = [
         ("algorithm", meta.get("algorithm")),
         ("status", fate),
+        ("first non-finite in round", int(first.min()) if len(first) else None),
         ("rounds", int(history.rounds[-1])),
+        *how_made(history, meta.get("seconds")),
+    ]
+    config = escape("\n".join(config_lines(meta["config"]))) if meta.get("config") else ""
+    return card("What was run", facts(rows), details("All of the algorithm", f"<pre>{config}</pre>") if config else "")
+
+
+def how_made(history: History, seconds: float | None) -> list[tuple[str, Any]]:
+    """Names and values for `facts`, of one run or of those of a sweep."""
+    meta = history.meta
+    return [
         ("repeats", history.repeats),
         ("clients", len(history.weights)),
         ("seed", meta.get("seed")),
         ("precision", meta.get("dtype")),
         ("seconds", None if seconds is None else number(seconds)),
-        ("executor", meta.get("executor")),
-        ("device", meta.get("device")),
-        *((name, meta.get(name)) for name in ("performative", "jax", "python")),
+        *((name, meta.get(name)) for name in ("executor", "device", "performative", "jax", "python")),
     ]
-    if (history.stopped_at >= 0).any():
-        first = int(min(at for at in history.stopped_at if at >= 0))
-        rows.insert(2, ("first non-finite in round", first))
-    config = meta.get("config")
-    parts = details("All of the algorithm", f"<pre>{_escaped_lines(config)}</pre>") if config else ""
-    return card("What was run", facts(rows), parts)
-
-
-def _escaped_lines(config: Any) -> str:
-    from html import escape
-
-    return escape("\n".join(config_lines(config)))
 
 
 def config_lines(config: Any, name: str = "", depth: int = 0) -> list[str]:
@@ -126,7 +121,7 @@ def _model(history: History) -> list[View]:
 
 
 def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) -> str:
-    rows: list[list[tuple[str, str] | str]] = []
+    rows: list[list[Cell]] = []
     for name, (rounds, values) in found.items():
         last = values[:, -1]
         good = last[np.isfinite(last)]
@@ -136,9 +131,9 @@ def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) ->
         deviation = number(float(np.std(good, ddof=1))) if good.size > 1 else "–"
         middle = f"{number(float(low))} to {number(float(high))}" if good.size > 1 else "–"
         at = f"round {int(rounds[-1])}" + (f"; {good.size} of {last.size} repeats" if good.size < last.size else "")
-        rows.append([(label(name, history), at), number(float(np.mean(good))), deviation, middle])
-    grid = table(("at the end", "mean", "standard deviation", "middle 80 %"), rows)
-    return card("Final values over repeats", grid) if rows else ""
+        rows.append([(label_of(name, history), at), number(float(np.mean(good))), deviation, middle])
+    head = ("at the end", "mean", "standard deviation", "middle 80 %")
+    return card("Final values over repeats", Table(head, rows).html())
 
 
 def _who(history: History, plots: Plots) -> str:
@@ -164,14 +159,14 @@ def _privacy(told: Any) -> str:
     """As the books of a run tell it (see `Ledger.summary`)."""
     if not isinstance(told, dict):
         return ""
-    rows = [
-        (name.replace("_", " "), "; ".join(map(str, value)) if isinstance(value, list) else _shown(value))
-        for name, value in told.items()
-    ]
+    rows = []
+    for name, value in told.items():
+        text = (
+            "; ".join(map(str, value))
+            if isinstance(value, list)
+            else ""
+            if value is None
+            else str(value).replace("_", " ")
+        )
+        rows.append((name.replace("_", " "), number(value) if isinstance(value, float) else text))
     return card("Privacy", facts(rows))
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return ""
-    return number(value) if isinstance(value, float) else str(value).replace("_", " ")

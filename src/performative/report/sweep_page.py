@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from performative._base.describe import describe
+from performative.plotting import is_total, label_of, wants_log
 from performative.report.curves import MOST_POINTS, curve, digits, thinning, with_costs
 from performative.report.figure import Series, View
 from performative.report.interactive import Plots, card, facts, number, page, sortable
-from performative.report.quantities import SCORES, costs, is_total, label, recorded, wants_log
+from performative.report.quantities import SCORES, costs, recorded
+from performative.report.run_page import how_made
 from performative.sweep import Sweep
 
 _COLORS, _DASHES = 7, 6
@@ -109,7 +111,7 @@ def _curves(sweep: Sweep, found: list[dict[str, tuple[np.ndarray, np.ndarray]]],
             series.append(line if _total(sweep, name, found) else with_costs(line, costs(each)))
     log = all(wants_log(name, each[name][1], sweep.histories[0]) for each in found if name in each)
     return View(
-        label(name, sweep.histories[0]), "round", label(name, sweep.histories[0]), series, log="y" if log else ""
+        label_of(name, sweep.histories[0]), "round", label_of(name, sweep.histories[0]), series, log="y" if log else ""
     )
 
 
@@ -133,7 +135,7 @@ def _found(sweep: Sweep, metric: str | None, best: int | None) -> str:
     if best is None:
         return card("Best setting", '<p class="answer">None</p><p>Every setting diverged.</p>')
     values = _ends(sweep, best, metric)
-    said = f"Smallest mean {label(metric, sweep.histories[0])} at the end: {number(float(values.mean()))}"
+    said = f"Smallest mean {label_of(metric, sweep.histories[0])} at the end: {number(float(values.mean()))}"
     if len(values) > 1:
         said += f" (standard error {number(float(values.std(ddof=1) / math.sqrt(len(values))))})"
     answer = escape(_name(sweep.settings[best]))
@@ -163,7 +165,7 @@ def _against(sweep: Sweep, metric: str) -> list[View]:
         lines: dict[str, list[tuple[float, np.ndarray]]] = {}
         for i, setting in enumerate(sweep.settings):
             ends = _ends(sweep, i, metric)
-            others = _name({k: v for k, v in setting.items() if k != name}) or label(metric, sweep.histories[0])
+            others = _name({k: v for k, v in setting.items() if k != name}) or label_of(metric, sweep.histories[0])
             if sweep.histories[i].status in ("completed", "stopped") and ends.size and np.all(np.isfinite(ends)):
                 lines.setdefault(others, []).append((float(values[_tags(sweep, i)[place]]), ends))
         series: list[Series] = []
@@ -178,7 +180,7 @@ def _against(sweep: Sweep, metric: str) -> list[View]:
         wide = positive and wants_log(metric, np.concatenate(ends_all)[None, :])
         spread = min(values) > 0 and max(values) >= 8 * min(values)
         log = ("y" if wide else "") + ("x" if spread else "")
-        made.append(View(name, name, f"final {label(metric, sweep.histories[0])}", series, kind="points", log=log))
+        made.append(View(name, name, f"final {label_of(metric, sweep.histories[0])}", series, kind="points", log=log))
     return made
 
 
@@ -199,8 +201,8 @@ def _table(sweep: Sweep, names: list[str], metric: str | None, best: int | None)
         tags = ",".join(map(str, _tags(sweep, i)))
         kind = ' class="best"' if i == best else ""
         rows.append(f'<tr data-key="{i}" data-tags="{tags}"{kind}>{"".join(cells)}</tr>')
-    head = ["", *sweep.over, *(label(name, sweep.histories[0]) for name in names), "diverged"]
-    best_is = f" Best: the smallest {label(metric, sweep.histories[0])}." if metric else ""
+    head = ["", *sweep.over, *(label_of(name, sweep.histories[0]) for name in names), "diverged"]
+    best_is = f" Best: the smallest {label_of(metric, sweep.histories[0])}." if metric else ""
     return sortable(head, rows, f"Mean over repeats at the end, below it the middle 80 %; heads sort.{best_is}")
 
 
@@ -216,17 +218,12 @@ def _score_cell(ends: np.ndarray, status: str) -> str:
 
 
 def _what(sweep: Sweep) -> str:
-    meta = sweep.histories[0].meta
+    first = sweep.histories[0]
+    seconds = float(sum(history.meta.get("seconds", 0.0) for history in sweep.histories))
     rows = [
-        ("algorithm", meta.get("algorithm")),
+        ("algorithm", first.meta.get("algorithm")),
         ("settings", len(sweep.settings)),
         ("compiled programs", sweep.programs),
-        ("repeats", sweep.histories[0].repeats),
-        ("clients", len(sweep.histories[0].weights)),
-        ("seed", meta.get("seed")),
-        ("precision", meta.get("dtype")),
-        ("seconds", number(float(sum(h.meta.get("seconds", 0.0) for h in sweep.histories)))),
-        ("device", meta.get("device")),
-        *((name, meta.get(name)) for name in ("performative", "jax", "python")),
+        *how_made(first, seconds),
     ]
     return card("What was run", facts(rows))

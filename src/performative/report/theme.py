@@ -1,12 +1,15 @@
 """How pictures of pages look, on light and on dark paper."""
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 from performative.plotting import COLORS
 
-Shade = Callable[[str], str]
+# Colors by number, on light and on dark paper: there the middle blue and green are too dim, so they are the same hues,
+# lighter. The last is for what is not told apart.
+GREY = len(COLORS)
+_LIGHTER = ("#56B4E9", "#F0904A", "#2CC295", "#E29BC4", "#F2BE4A", "#8FD0F2", "#d5dae0", "#8a949e")
+PALETTES = {False: (*COLORS, "#777777"), True: _LIGHTER}
 
 _BASE = {
     "font.size": 10.0,
@@ -22,19 +25,12 @@ _BASE = {
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
 # Ink and paper.
 _PAPERS = {False: ("#1f2328", "#ffffff"), True: ("#d5dae0", "#16191d")}
-# On dark paper the middle blue and green are too dim; these are the same hues, lighter.
-_LIGHTER = dict(zip(COLORS, ("#56B4E9", "#F0904A", "#2CC295", "#E29BC4", "#F2BE4A", "#8FD0F2", "#d5dae0"), strict=True))
 
 
 def theme(dark: bool = False, **more: Any) -> Any:
     """matplotlib settings for one kind of paper; `more` are added to them."""
     ink, paper = _PAPERS[dark]
     return {**_BASE, **dict.fromkeys(_INKED, ink), "axes.facecolor": "none", "figure.facecolor": paper, **more}
-
-
-def shade(dark: bool) -> Shade:
-    """From a color of ours to the one that is drawn."""
-    return _LIGHTER.__getitem__ if dark else str
 
 
 def saved(figure: Any, kind: str, **options: Any) -> bytes:

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import PyTree
 
 from performative._base.arguments import checked
+from performative._base.checks import check_counts
 from performative._engine.prepare import read_theta
 from performative._engine.run import run
 from performative.algorithm import Algorithm
-from performative.errors import check_counts
 from performative.history import History
 from performative.problem import Problem
 from performative.record import Record

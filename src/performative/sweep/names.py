@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative._base.describe import describe
 from performative.algorithm import Algorithm
-from performative.errors import nearest
 from performative.problem import Problem
 
 

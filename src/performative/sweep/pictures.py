@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from performative.plotting import Recorded, check_axes, pick_quantity, plot_history
+from performative.plotting import Recorded, axes_of, pick_quantity, plot_history
 from performative.sweep.names import name_of
 
 # Lines that a legend can name; more are told apart by a scale of colors.
@@ -33,13 +33,9 @@ class Swept(Protocol):
 
 def plot_sweep(sweep: Swept, quantity: str | None, kind: str, ax: Any) -> Any:
     """Axes of matplotlib with a line for each setting, or a map of final values."""
-    check_axes("Sweep.plot", ax)
     if kind not in ("lines", "heatmap"):
         raise ValueError(f'kind must be "lines" or "heatmap"; got {kind!r}.')
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        ax = Figure(figsize=(7.2, 4.2), layout="constrained").subplots()
+    ax = axes_of("Sweep.plot", ax, (7.2, 4.2))
     return _lines(sweep, quantity, ax) if kind == "lines" else _heatmap(sweep, quantity, ax)
 
 

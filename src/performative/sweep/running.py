@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from performative._base.checks import check_counts
 from performative._base.describe import describe
 from performative._base.messages import tell
 from performative._engine.assemble import write_history
@@ -32,7 +33,6 @@ from performative._engine.ready import about, find_points, with_distances, with_
 from performative._engine.run import review
 from performative._engine.setup import Setup, prepare
 from performative.algorithm import Algorithm
-from performative.errors import check_counts
 from performative.history import History
 from performative.problem import Problem
 from performative.record import RISK_POINTS, Record

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from performative._base.checks import nearest
 from performative._base.messages import coded, warn
-from performative.errors import nearest
 from performative.types import ArrayLike
 
 # Points at which the linear model must agree with the fitted one, and how far out they lie, in units of the scaling.

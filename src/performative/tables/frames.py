@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from performative._base.checks import check_finite, check_flags, nearest
 from performative._base.messages import coded
-from performative.errors import check_finite, check_flags, nearest
 from performative.partition import pad_tables
 from performative.tables.fitted import linear_scores
 from performative.tables.scaling import Standardize, scale_columns

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
+from performative._base.checks import is_one_of, nearest
 from performative._base.messages import warn
-from performative.errors import is_one_of, nearest
 from performative.types import ArrayLike, Unchecked
 
 Standardize = bool | str | Mapping[str, tuple[float, float]]

@@ -21,8 +21,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Int
 
 from performative._base.arguments import checked
+from performative._base.checks import check_counts, check_finite, check_number, given
 from performative._base.files import read_target, write_by
-from performative.errors import check_counts, check_finite, check_number, given
 from performative.types import AbstractTable, ArrayLike, Counts, Numbers, as_array, as_numbers, number
 
 __all__ = ["OnDisk", "Packed", "write"]

@@ -5,8 +5,8 @@ from collections.abc import Collection
 import jax
 import jax.numpy as jnp
 
+from performative._base.checks import check_fields
 from performative.algorithm import Algorithm
-from performative.errors import check_fields
 from performative.facts import AbstractPart
 from performative.problem import Problem
 from performative.testing.cases import build_case, slot_of

@@ -4,9 +4,10 @@ from html import escape
 
 from performative.cli.demonstration.figures import pictures
 from performative.cli.demonstration.outcome import Outcome
-from performative.cli.demonstration.words import answers, model_cells
-from performative.report.drawing import svg
-from performative.report.html import document, picture, table
+from performative.cli.demonstration.words import answers, models
+from performative.report.drawing import picture
+from performative.report.html import document
+from performative.report.section import Section
 
 _TITLE = "When deploying the model changes the data"
 _LEAD = (
@@ -24,16 +25,13 @@ history.plot("performative_risk").figure.savefig("risk.png")"""
 
 def page(outcome: Outcome) -> bytes:
     """Three questions with their answers and pictures, the models side by side, and how it was made."""
-    cards = "\n".join(
-        f'<section class="card split"><div><h2>{escape(question)}</h2><p class="answer">{escape(answer)}</p>'
-        f"<p>{escape(reason)}</p></div>\n{picture(svg(one), svg(one, dark=True), one.description)}</section>"
-        for (question, answer, reason), one in zip(answers(outcome), pictures(outcome), strict=True)
-    )
-    rows: list[list[tuple[str, str] | str]] = []
-    for model in outcome.models:
-        cells = [cell.replace(" ", "\u00a0") for cell in model_cells(model)]
-        rows.append([(model.name, model.how), "\u00a0→ ".join(cells[:2]), "\u00a0→ ".join(cells[2:])])
-    models = table(("model", "accuracy expected → deployed", "risk expected → deployed"), rows)
+    drawn = {one.label: picture(one) for one in pictures(outcome)}
+    sections = [
+        Section(question, answer, [reason], pictures=[name])
+        for (question, answer, reason), name in zip(answers(outcome), drawn, strict=True)
+    ]
+    sections.append(Section("The models side by side", tables=[models(outcome)]))
+    sections.append(Section("Your own data", code=[("", _NEXT)]))
     meta, n = outcome.histories["p_fedavg"].meta, outcome.numbers
     made = (
         f"{n['clients']} banks, {n['rounds']} rounds, {n['seeds']} seeds, five banks a round, five local "
@@ -41,12 +39,6 @@ def page(outcome: Outcome) -> bytes:
         f"{n['optimal_residual']:.1e} (optimal). performative {meta['performative']}, jax {meta['jax']}, "
         f"{meta['dtype']} on {meta['device']}, {n['seconds']:.0f} s. Written by `performative demo`."
     )
-    body = (
-        f'<h1>{_TITLE}</h1>\n<p class="lead">{_LEAD}</p>\n{cards}\n'
-        f'<section class="card"><h2>The models side by side</h2>\n{models}\n'
-        "<p><small>Expected: on the data that the model learnt from. Deployed: on the data that it "
-        "brings about. For a stable point the two are the same; that makes it stable.</small></p></section>\n"
-        f'<section class="card"><h2>Your own data</h2><pre>{escape(_NEXT)}</pre></section>\n'
-        f"<footer>{escape(made)}</footer>"
-    )
-    return document(_TITLE, body)
+    top = f'<h1>{_TITLE}</h1>\n<p class="lead">{_LEAD}</p>'
+    cards = "\n".join(section.page(drawn) for section in sections).replace(" %", "&nbsp;%")
+    return document(_TITLE, f"{top}\n{cards}\n<footer>{escape(made)}</footer>")

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from performative.cli.demonstration.outcome import Model, Outcome
+from performative.cli.demonstration.outcome import Outcome
 from performative.findings import Words
+from performative.report.section import Cell, Table
 
 QUESTIONS = (
     "Does deployment change my data?",
@@ -62,26 +63,28 @@ SHORT = Words(
 )
 
 
-def model_cells(model: Model) -> list[str]:
-    """Accuracy expected and deployed, risk expected and deployed."""
-    accuracies = [f"{100 * value:.1f} %" for value in (model.expected_accuracy, model.deployed_accuracy)]
-    return [*accuracies, f"{model.expected_risk:.3f}", f"{model.deployed_risk:.3f}"]
+def models(outcome: Outcome) -> Table:
+    """The models side by side."""
+    rows: list[list[Cell]] = [
+        [(one.name, one.how), f"{100 * one.expected_accuracy:.1f} %", f"{100 * one.deployed_accuracy:.1f} %",
+         f"{one.expected_risk:.3f}", f"{one.deployed_risk:.3f}"]
+        for one in outcome.models
+    ]  # fmt: skip
+    small = (
+        "Expected: on the data that the model learnt from. Deployed: on the data that it brings about. For a stable "
+        "point the two are the same; that makes it stable."
+    )
+    return Table(("model", "accuracy expected", "deployed", "risk expected", "deployed"), rows, [small])
 
 
 def terminal_tables(outcome: Outcome) -> list[Any]:
     """The answers and the models, for rich."""
-    from rich.table import Table
+    from rich import table
     from rich.text import Text
 
-    asked = Table(show_edge=False, pad_edge=False, show_lines=True)
+    asked = table.Table(show_edge=False, pad_edge=False, show_lines=True)
     for column, widest in (("question", 17), ("answer", 17), ("because", 62)):
         asked.add_column(column, max_width=widest)
     for question, short, why in answers(outcome):
         asked.add_row(question, Text(short, style="bold"), why)
-    models = Table(show_edge=False, pad_edge=False)
-    models.add_column("model")
-    for column in ("accuracy expected", "deployed", "risk expected", "deployed"):
-        models.add_column(column, justify="right")
-    for model in outcome.models:
-        models.add_row(model.name, *model_cells(model))
-    return [asked, models]
+    return [asked, models(outcome).terminal()]

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from performative.errors import check_finite
+from performative._base.checks import check_finite
 from performative.live.telling import Sayable
 from performative.types import Theta
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from performative.errors import check_counts
+from performative._base.checks import check_counts
 from performative.families import AbstractFamily, ClassLocation, Location
 from performative.live.sources.deployment import Deployed, check_version
 from performative.live.sources.publish import Publisher

@@ -7,8 +7,8 @@ from typing import Any
 
 import performative
 from performative import recipes
+from performative._base.checks import nearest
 from performative.algorithm import Algorithm
-from performative.errors import nearest
 from performative.facts import AbstractPart, chain, is_ours
 from performative.history import History
 from performative.papers.citations.bibliography import WORKS

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from performative._base.arguments import checked
+from performative._base.checks import check_counts
 from performative._engine.clock import Clock
 from performative._engine.executors import AbstractExecutor, pick_executor
 from performative._engine.keys import run_keys
@@ -18,7 +19,6 @@ from performative._engine.setup import Setup, init_state, prepare
 from performative._engine.simulated import federated_round
 from performative.algorithm import Algorithm
 from performative.draws import Epochs, Law
-from performative.errors import check_counts
 from performative.facts import cites
 from performative.populations import Database
 from performative.privacy.attack.bounds import choose, split

@@ -12,12 +12,12 @@ import numpy as np
 from scipy import stats
 
 from performative._base.arguments import checked
+from performative._base.checks import check_counts
 from performative._engine import run
 from performative.algorithm import Algorithm
 from performative.batches import Uniform
 from performative.callbacks import Progress
 from performative.draws import Everyone
-from performative.errors import check_counts
 from performative.participation import Full
 from performative.privacy.attack.bounds import epsilon_lower
 from performative.privacy.attack.crafted import Neighbors, craft, default_relation, score

@@ -13,6 +13,19 @@ from jaxtyping import PyTree
 from performative._base.messages import coded
 from performative.types import ArrayLike, Theta, as_array, is_concrete
 
+__all__ = [
+    "check_counts",
+    "check_fields",
+    "check_finite",
+    "check_flags",
+    "check_like",
+    "check_number",
+    "check_room",
+    "given",
+    "is_one_of",
+    "nearest",
+]
+
 
 def check_finite(owner: str, **arrays: ArrayLike) -> None:
     """Refuse NaN and infinity, naming the parameter and the first bad entry."""

@@ -1,0 +1,109 @@
+"""Parts of a report, said once: `page` makes HTML of them, `terminal` what rich prints."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+# Text, or text and a smaller line below it.
+Cell = tuple[str, str] | str
+# A table of more columns needs the whole width of a page.
+_NARROW = 3
+_LOUD = "border: 2px solid #d1242f; border-left-width: 10px;"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table shows. `notes` stand below it on pages; what is small beside a row's name is for pages, too."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+
+    def html(self) -> str:
+        """It scrolls sideways where it is too wide."""
+
+        def cell(entry: Cell) -> str:
+            text, small = (entry, "") if isinstance(entry, str) else entry
+            return f"<td>{escape(text)}{f'<small>{escape(small)}</small>' if small else ''}</td>"
+
+        top = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.head)
+        body = "\n".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in self.rows)
+        grid = f'<div class="scroll"><table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+        return grid * bool(self.rows) + "".join(f"<p><small>{escape(note)}</small></p>" for note in self.notes)
+
+    def terminal(self) -> Any:
+        """For rich."""
+        from rich import table
+        from rich.text import Text
+
+        grid = table.Table(show_edge=False, pad_edge=False)
+        for i, name in enumerate(self.head):
+            grid.add_column(name, justify="right" if i else "left")
+        for row in self.rows:
+            cells = [(entry, "") if isinstance(entry, str) else entry for entry in row]
+            grid.add_row(*(Text(f"{t} ({small})" if small and i else t) for i, (t, small) in enumerate(cells)))
+        return grid
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question, and all that answers it.
+
+    Attributes:
+        title, answer: the question, and the answer in a few words, for pages; a terminal has the latter after `lead`
+        said: sentences; each: sentences by the name of what they are about, on pages behind a click where `folded`
+        about: sentences for pages alone, which explain what is drawn
+        code: (what it does, one expression) to copy
+        pictures: names of what is drawn
+        loud: whether it must not be overlooked
+    """
+
+    title: str
+    answer: str = ""
+    said: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    each: Mapping[str, str] = field(default_factory=dict)
+    about: Sequence[str] = ()
+    code: Sequence[tuple[str, str]] = ()
+    pictures: Sequence[str] = ()
+    lead: str = ""
+    folded: bool = False
+    loud: bool = False
+
+    def page(self, drawn: Mapping[str, str]) -> str:
+        """HTML of a card, with pictures by name; nothing where there is nothing to show."""
+        images = [drawn[name] for name in self.pictures if name in drawn]
+        text = f'<p class="answer">{escape(self.answer)}</p>' if self.answer else ""
+        text += "".join(f"<p>{escape(line)}</p>" for line in (*self.said, *self.about) if line)
+        for why, code in self.code:
+            text += (f"<p>{escape(why)}</p>" if why else "") + f"<pre>{escape(code)}</pre>"
+        tables = "".join(table.html() for table in self.tables)
+        each = "".join(f"<p><b>{escape(name)}.</b> {escape(line)}</p>" for name, line in self.each.items())
+        if self.folded:
+            each = f"<details><summary>Each in words</summary>{each}</details>"
+        if not (text or images or tables):
+            return ""
+        head = f"<h2>{escape(self.title)}</h2>"
+        if len(images) == 1 and all(len(table.head) <= _NARROW for table in self.tables):
+            return f'<section class="card split"><div>{head}{text}{tables}{each}</div>\n{images[0]}</section>'
+        pair = '<div class="split">{}</div>'.format("\n".join(images)) if images else ""
+        loud = f' style="{_LOUD}" role="alert"' if self.loud else ""
+        return f'<section class="card"{loud}>{head}{text}{pair}{tables}{each}</section>'
+
+    def terminal(self) -> Iterator[Any]:
+        """What rich prints; strings are lines to copy, which must not be wrapped."""
+        from rich.text import Text
+
+        if self.lead:
+            yield Text.assemble((f"{self.lead}: ", "bold"), f"{self.answer}. {' '.join(self.said)}")
+        for line in () if self.lead else self.said:
+            yield Text.assemble(("WARNING " * self.loud, "bold red"), (line, "bold" if self.answer else ""))
+        for why, code in self.code:
+            yield from [Text(why)] if why else []
+            yield f"  {code}"
+        for i, table in enumerate(table for table in self.tables if table.rows):
+            yield from ("", table.terminal()) if i or self.said else (table.terminal(),)
+        yield from [""] if self.each else []
+        for name, line in self.each.items():
+            yield Text.assemble((f"{name}: ", "bold"), line)
