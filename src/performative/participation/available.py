@@ -85,6 +85,8 @@ class Available(AbstractParticipation[None]):
 
     references = ()
     ignores_data = True
+    sums_to_one_if_equal = False
+    sums_to_one = False
 
     probability: Any = eqx.field(converter=_read_chance)
     k: int | None = eqx.field(static=True, converter=as_whole, default=None)
@@ -99,14 +101,6 @@ class Available(AbstractParticipation[None]):
             _check_chance("Available", probability=self.probability)
             if is_concrete(self.probability) and np.any(np.asarray(self.probability) == 0):
                 raise ValueError("Available: probability must be above 0; leave out clients that are never there.")
-
-    @property
-    def sums_to_one_if_equal(self) -> bool:
-        return False
-
-    @property
-    def sums_to_one(self) -> bool:
-        return False
 
     def size(self, clients: int) -> int:
         return clients if self.k is None else self.k

@@ -89,6 +89,7 @@ class FirstK(AbstractParticipation[None]):
 
     references = ()
     ignores_data = True
+    sums_to_one = False
 
     k: int = eqx.field(static=True, converter=as_whole)
     latency: AbstractLatency
@@ -100,10 +101,6 @@ class FirstK(AbstractParticipation[None]):
                 "FirstK: latency must be a distribution such as pf.participation.Exponential(mean); "
                 f"got {self.latency!r}."
             )
-
-    @property
-    def sums_to_one(self) -> bool:
-        return False
 
     @property
     def first_k(self) -> int:
