@@ -22,10 +22,13 @@ class AbstractExecutor(eqx.Module):
         name: what a history calls it
         compiled: whether `run` can be traced into the compiled loop; else Python drives the rounds, and `run` sees
             numbers
+        spreads_out: whether row i is client i, whoever takes part: then random numbers can be drawn before a cohort is
+            known
     """
 
     name: ClassVar[str] = ""
     compiled: ClassVar[bool] = True
+    spreads_out: ClassVar[bool] = False
 
     @abstractmethod
     def run(
@@ -39,12 +42,7 @@ class AbstractExecutor(eqx.Module):
 
     def rows(self, size: int, clients: int) -> int:
         """Rows of `drawn` that `run` is given, where a cohort has `size` rows of `clients`."""
-        return size
-
-    @property
-    def spreads_out(self) -> bool:
-        """Whether row i is client i, whoever takes part: then random numbers can be drawn before a cohort is known."""
-        return False
+        return clients if self.spreads_out else size
 
     def mesh(self) -> Mesh | None:
         """The devices that clients are dealt out over; None for one device."""
