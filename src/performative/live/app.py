@@ -14,6 +14,7 @@ from performative.live.coordinator import rollback
 from performative.live.federation import Federation
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
+from performative.live.loopback.processes import node_status, run_status, running, start, stop, stop_run, submit
 from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
 from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status
@@ -21,8 +22,8 @@ from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
 _FILES = ("pyproject.toml", "federation.toml", "app.py", "README.md")
-# Seconds between two looks at the server's books, and between two questions to Flower, each of which takes a second of
-# processor time.
+# Seconds between two looks at the server's records, and between two questions to Flower, each of which takes a second
+# of processor time.
 _LOOK, _ASK = 0.2, 10.0
 # Seconds past a round's end after which a client's process is ended by force; seconds that a start may take.
 _GRACE, _START = 2.0, 90.0
@@ -51,14 +52,12 @@ def load_app(folder: Path) -> Federation:
 
 
 def server_folder(app: Path) -> Path:
-    """Where the server's books lie."""
+    """Where the server's records lie."""
     return Site.inside(app).folder / "server"
 
 
 def up(app: Path, federation: Federation) -> dict[str, Any]:
     """Start what does not run yet."""
-    from performative.live.loopback.processes import running, start
-
     site = Site.inside(app)
     start(
         site,
@@ -73,8 +72,6 @@ def up(app: Path, federation: Federation) -> dict[str, Any]:
 
 def down(app: Path) -> list[str]:
     """Stop everything; returns what ran."""
-    from performative.live.loopback.processes import running, stop
-
     site = Site.inside(app)
     found = sorted(running(site)) if site.folder.exists() else []
     stop(site)
@@ -83,8 +80,6 @@ def down(app: Path) -> list[str]:
 
 def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = False) -> dict[str, Any]:
     """Run the rounds on the federation that is up, and wait for the end."""
-    from performative.live.loopback.processes import running, stop_run, submit
-
     site, folder = Site.inside(app), server_folder(app)
     if resume and new:
         raise ValueError("--resume goes on with the last run and --new starts another; give one of them.")
@@ -118,9 +113,7 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
 
 
 def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tell) -> dict[str, Any]:
-    """Follow the server's books to the end. A server that vanishes, or never came to write, is noticed."""
-    from performative.live.loopback.processes import run_status, running
-
+    """Follow the server's records to the end. A server that vanishes, or never came to write, is noticed."""
     seen, asked, held = 0.0, time.monotonic(), False
     while True:
         told = read_status(folder)
@@ -145,7 +138,7 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tel
 
 
 def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
-    """How a run ended, from its own books."""
+    """How a run ended, from its own records."""
     facts = {"round": told["round"], "run": told["run"], "folder": str(folder)}
     if told["state"] != "completed":
         why = told.get("why") or f"the model diverged at round {told['round']}; try a smaller rate, or give a domain."
@@ -194,8 +187,6 @@ def count_events(folder: Path) -> dict[str, dict[str, int]]:
 
 def status(app: Path) -> dict[str, Any]:
     """Processes, the run, what went wrong, and the models."""
-    from performative.live.loopback.processes import node_status, running
-
     site, folder = Site.inside(app), server_folder(app)
     if not (app / "app.py").is_file():
         load_app(app)
