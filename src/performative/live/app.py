@@ -12,9 +12,9 @@ from typing import Any
 
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
+from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
-from performative.live.loopback.processes import node_status, run_status, running, start, stop, stop_run, submit
 from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
 from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status
@@ -59,7 +59,7 @@ def server_folder(app: Path) -> Path:
 def up(app: Path, federation: Federation) -> dict[str, Any]:
     """Start what does not run yet."""
     site = Site.inside(app)
-    start(
+    processes.start(
         site,
         federation.clients,
         worker=[sys.executable, "-m", "performative.live.worker"],
@@ -67,14 +67,14 @@ def up(app: Path, federation: Federation) -> dict[str, Any]:
         deadline=float(federation.timeout) + _GRACE,
         timeout=_START + 5.0 * federation.clients,
     )
-    return {"clients": federation.clients, "port": site.port(), "processes": running(site)}
+    return {"clients": federation.clients, "port": site.port(), "processes": processes.running(site)}
 
 
 def down(app: Path) -> list[str]:
     """Stop everything; returns what ran."""
     site = Site.inside(app)
-    found = sorted(running(site)) if site.folder.exists() else []
-    stop(site)
+    found = sorted(processes.running(site)) if site.folder.exists() else []
+    processes.stop(site)
     return found
 
 
@@ -83,7 +83,7 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
     site, folder = Site.inside(app), server_folder(app)
     if resume and new:
         raise ValueError("--resume goes on with the last run and --new starts another; give one of them.")
-    if "superlink" not in running(site):
+    if "superlink" not in processes.running(site):
         raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
     if (folder / "state.json").exists() and not resume:
         if not new:
@@ -102,12 +102,12 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
     began, number = time.time(), None
     try:
         with interrupts_held():
-            number = submit(site, app, config)
+            number = processes.submit(site, app, config)
         told = _wait_for_end(site, number, folder, began, tell)
     except KeyboardInterrupt:
         if number is not None:
             with interrupts_held():
-                stop_run(site, number)
+                processes.stop_run(site, number)
         raise
     return _result(folder, told) | {"flower_run": number}
 
@@ -129,9 +129,9 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tel
             raise FederationError("the server is gone; `performative federation run --resume` goes on with the run.")
         if time.monotonic() - asked > _ASK:
             asked = time.monotonic()
-            if "superlink" not in running(site):
+            if "superlink" not in processes.running(site):
                 raise FederationError("the SuperLink is gone; `federation up` starts it again, then `run --resume`.")
-            flower = run_status(site, number)
+            flower = processes.run_status(site, number)
             if flower.over and (read_status(folder) or {}).get("time", 0.0) <= max(seen, began - 1):
                 raise FederationError(f"the run {flower.state}: {flower.detail}; {tail(site.log('superlink'))}")
         time.sleep(_LOOK)
@@ -190,11 +190,11 @@ def status(app: Path) -> dict[str, Any]:
     site, folder = Site.inside(app), server_folder(app)
     if not (app / "app.py").is_file():
         load_app(app)
-    processes = running(site) if site.folder.exists() else {}
+    here = processes.running(site) if site.folder.exists() else {}
     versions = model_versions(folder)
     return {
-        "processes": processes,
-        "nodes": node_status(site) if "superlink" in processes else {},
+        "processes": here,
+        "nodes": processes.node_status(site) if "superlink" in here else {},
         "run": read_status(folder),
         "at_work": is_held(folder),
         "events": count_events(folder),

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative._base.sampling import first_of
-from performative.errors import check_finite, is_one_of
+from performative.errors import check_finite, check_one_a_client, is_one_of
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.types import ArrayLike, Cohort, Numbers, as_numbers, as_whole, is_concrete, number
@@ -109,11 +109,7 @@ class Available(AbstractParticipation[None]):
         if self.k is not None:
             check_draws("Available", self.k, len(weights))
         for leaf in jax.tree.leaves(self.probability):
-            if np.shape(leaf) not in ((), (len(weights),)):
-                raise ValueError(
-                    f"Available: probability holds an array of shape {np.shape(leaf)} for {len(weights)} clients; give "
-                    "a plain number, or one a client."
-                )
+            check_one_a_client("Available: ", len(weights), probability=leaf)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         p, clients = selection.weights, selection.weights.shape[0]

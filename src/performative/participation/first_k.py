@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative._base.sampling import first_of
-from performative.errors import check_finite
+from performative.errors import check_finite, check_one_a_client
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.schemes import Full
@@ -111,12 +111,7 @@ class FirstK(AbstractParticipation[None]):
 
     def check(self, weights: np.ndarray) -> None:
         check_draws("FirstK", self.k, len(weights))
-        for name, value in vars(self.latency).items():
-            if np.shape(value) not in ((), (len(weights),)):
-                raise ValueError(
-                    f"FirstK: {type(self.latency).__name__}.{name} has shape {np.shape(value)} for {len(weights)} "
-                    "clients; give a plain number, or one a client."
-                )
+        check_one_a_client(f"FirstK: {type(self.latency).__name__}.", len(weights), **vars(self.latency))
 
     def size(self, clients: int) -> int:
         return self.k
