@@ -145,7 +145,7 @@ def _bare(app: Path) -> list[float]:
     (app / "pyproject.toml").write_text(BARE_PROJECT)
     site, log = Site.inside(app), app / "times.json"
     try:
-        start(site, NODES, door=False, timeout=300.0)
+        start(site, NODES, forks=False, timeout=300.0)
         number = submit(site, app, {"rounds": BARE_ROUNDS, "log": str(log)})
         while not log.exists() or not log.read_text():
             status = run_status(site, number)

@@ -75,29 +75,29 @@ class AbstractBatch(AbstractPart, Generic[Memory]):
         """Refuse a client that cannot serve such a batch (capacity: its number of rows, None if unlimited)."""
 
 
-def _check_size(name: str, n: object) -> None:
-    if isinstance(n, bool) or not (isinstance(n, int) and n >= 1):
-        raise ValueError(f"{name}(n={n!r}) needs a whole number of samples, n >= 1.")
-
-
-class Fixed(AbstractBatch[None]):
-    """n samples a step, independent of each other (with replacement where there is a table)."""
-
-    references = ()
+class AbstractSized(AbstractBatch[Memory]):
+    """n samples a step, whoever the client is."""
 
     n: int = whole()
 
     def __check_init__(self) -> None:
-        _check_size("Fixed", self.n)
+        if isinstance(self.n, bool) or not (isinstance(self.n, int) and self.n >= 1):
+            raise ValueError(f"{type(self).__name__}(n={self.n!r}) needs a whole number of samples, n >= 1.")
 
     def largest(self, population: Table) -> int:
         return self.n
 
-    def sampling(self, rows: int | None) -> WithReplacement:
-        return WithReplacement(self.n, rows)
-
     def expected(self, population: Table) -> float:
         return float(self.n)
+
+
+class Fixed(AbstractSized[None]):
+    """n samples a step, independent of each other (with replacement where there is a table)."""
+
+    references = ()
+
+    def sampling(self, rows: int | None) -> WithReplacement:
+        return WithReplacement(self.n, rows)
 
     def draw(
         self, key: PRNGKeyArray, standing_key: PRNGKeyArray, population: AbstractPopulation, theta: Theta, steps: int,
@@ -106,7 +106,7 @@ class Fixed(AbstractBatch[None]):
         return population.draw(key, (steps, self.n), theta), None
 
 
-class Uniform(AbstractBatch[None]):
+class Uniform(AbstractSized[None]):
     """n different rows of the client's table a step, every subset equally likely.
 
     Where the population has no table the samples are independent, as with `Fixed`.
@@ -114,19 +114,8 @@ class Uniform(AbstractBatch[None]):
 
     references = ()
 
-    n: int = whole()
-
-    def __check_init__(self) -> None:
-        _check_size("Uniform", self.n)
-
-    def largest(self, population: Table) -> int:
-        return self.n
-
     def sampling(self, rows: int | None) -> WithoutReplacement | Everyone:
         return Everyone() if rows is None else WithoutReplacement(self.n, rows)
-
-    def expected(self, population: Table) -> float:
-        return float(self.n)
 
     def check(self, capacity: int | None) -> None:
         if capacity is not None and self.n > capacity:
@@ -149,7 +138,7 @@ class Uniform(AbstractBatch[None]):
         return population.draw(key_rest, (steps, self.n), theta, rows), None
 
 
-class Shuffled(AbstractBatch[Int[Array, ""]]):
+class Shuffled(AbstractSized[Int[Array, ""]]):
     """Epochs: every row once in a random order, n a step; then a new order. The last, short batch is left out.
 
     The memory is the client's count of steps; the order itself is computed, not stored.
@@ -157,19 +146,8 @@ class Shuffled(AbstractBatch[Int[Array, ""]]):
 
     references = ()
 
-    n: int = whole()
-
-    def __check_init__(self) -> None:
-        _check_size("Shuffled", self.n)
-
-    def largest(self, population: Table) -> int:
-        return self.n
-
     def sampling(self, rows: int | None) -> Epochs | Everyone:
         return Everyone() if rows is None else Epochs(self.n, rows)
-
-    def expected(self, population: Table) -> float:
-        return float(self.n)
 
     def init(self) -> Int[Array, ""]:
         return jnp.zeros((), jnp.int32)

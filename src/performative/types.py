@@ -172,6 +172,11 @@ class Cohort(eqx.Module):
     steps: Int[Array, " K"] | None = None
     elapsed: Float[Array, ""] | float = 0.0
 
+    @property
+    def present(self) -> Bool[Array, " K"]:
+        """Rows that are clients."""
+        return jnp.ones(self.ids.shape, bool) if self.active is None else self.active
+
 
 class Broadcast(eqx.Module):
     """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round.

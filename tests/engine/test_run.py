@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import performative as pf
-from performative._engine.chunk import run_chunk
+from performative._engine.assemble import flatten_rows
+from performative._engine.chunk import RecordBuffer, run_chunk
 
 MEANS = np.asarray([0.0, 1.0, 2.0, 3.0, 4.0])
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 0.5, 1.0))
@@ -244,3 +245,12 @@ class Echo(pf.populations.AbstractPopulation):
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_tiny_runs(rounds):
     assert pf.run(PROBLEM, ALGORITHM, rounds=rounds, theta=0.0).theta.shape == (1, rounds + 1)
+
+
+def test_records_do_not_keep_the_buffer_of_their_chunk():
+    none = {"totals": {}, "clients": {}, "cohorts": {}}
+    one = none | {"levels": {"a": np.zeros(2)}, "theta": np.zeros((2, 3)), "sound": np.ones(2)}
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float32), one)
+    chunk = flatten_rows(RecordBuffer(shapes, 1, 64).read(5))
+    assert chunk["theta/0"].shape == (2, 5, 3) and chunk["levels/a"].shape == (2, 5)
+    assert all(array.base is None for array in chunk.values())

@@ -12,8 +12,8 @@ import pytest
 from federations import federation, gaussian, members, simulated, transport
 
 import performative as pf
-from performative._engine.loop import loop_round
 from performative._engine.setup import init_state
+from performative._engine.simulated import federated_round
 from performative.live import read_events, rehearse, serve
 
 EIGHTH = {"rate": 0.1, "batch": pf.Fixed(4)}
@@ -93,7 +93,7 @@ def test_memories_of_clients_are_those_of_the_simulation(tmp_path):
         ready = made.ready
         state = init_state(ready.setup, ready.start, False)
         for _ in range(4):
-            state, _ = loop_round(ready.setup, state, ready.keys)
+            state, _ = federated_round(ready.setup, state, ready.keys, "loop")
         for i, member in members(made, tmp_path).items():
             last = member.store.load(ready.memory_like)
             assert (last.round, last.accepted) == (3, 2)

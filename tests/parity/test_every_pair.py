@@ -20,11 +20,10 @@ from columns import CLIENTS, columns, has_company, turns_of
 from covering import covering_rows, pairs_of, product_of
 
 import performative as pf
-from performative._engine import loop, round, simulated, steps
+from performative._engine import round, simulated, steps
 from performative._engine.clock import Clock
-from performative._engine.executors import dense as executor_dense
-from performative._engine.executors import gather as executor_gather
 from performative._engine.executors import loop as executor_loop
+from performative._engine.executors import mapped as executor_mapped
 from performative._engine.executors.base import map_clients
 from performative._engine.keys import run_keys
 from performative._engine.prepare import on_device
@@ -144,10 +143,9 @@ class Traces:
 
         monkeypatch.setattr(steps, "client_round", counted)
         monkeypatch.setattr(executor_loop, "one_client", alone)
-        monkeypatch.setattr(loop, "open_one", round.open_round)
-        monkeypatch.setattr(loop, "close_one", round.close_round)
-        for executor in (executor_dense, executor_gather):
-            monkeypatch.setattr(executor, "map_clients", at_once if mapped else one_by_one)
+        monkeypatch.setattr(simulated, "open_one", round.open_round)
+        monkeypatch.setattr(simulated, "close_one", round.close_round)
+        monkeypatch.setattr(executor_mapped, "map_clients", at_once if mapped else one_by_one)
         monkeypatch.setattr(round, "measure_losses", losses)
         monkeypatch.setattr(power_of_choice, "_first_distinct", DISTINCT)
 
@@ -165,7 +163,8 @@ def rounds_of(setup, executors, step=simulated.federated_round, count=ROUNDS):
     for executor in executors:
         state, seen = start, []
         for _ in range(count):
-            state, _ = loop.loop_round(setup, state, keys) if executor == "loop" else step(setup, state, keys, executor)
+            one = simulated.federated_round if executor == "loop" else step  # it sees numbers
+            state, _ = one(setup, state, keys, executor)
             state = strong(state)
             seen.append(float(state.theta))
         models[executor] = seen

@@ -45,6 +45,15 @@ def check_finite(owner: str, **arrays: ArrayLike) -> None:
             )
 
 
+def check_one_a_client(owner: str, clients: int, **arrays: Any) -> None:
+    """Refuse what is neither a plain number nor one a client."""
+    for name, array in arrays.items():
+        if (shape := np.shape(array)) not in ((), (clients,)):
+            raise ValueError(
+                f"{owner}{name} has shape {shape} for {clients} clients; give a plain number, or one a client."
+            )
+
+
 def is_one_of(value: object, *choices: str) -> bool:
     """Whether the value is one of these words; an array, which compares entry by entry, is not."""
     return isinstance(value, str) and value in choices

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, say whether they were altered, and belong to one process at a time."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import time
@@ -24,11 +25,17 @@ def read_target(path: str | os.PathLike[str], what: str) -> Path:
     return target
 
 
-def write_by(path: Path, write: Callable[[Any], object]) -> None:
-    """Write beside, flush to the disk, rename, and flush the folder that the name stands in."""
+def write_by(path: Path, write: Callable[[Any], object], private: bool = False) -> None:
+    """Write beside, flush to the disk, rename, and flush the folder that the name stands in.
+
+    A `private` file can be read by others at no moment.
+    """
     part = path.with_name(f".{path.name}.part")
+    if private:  # what is there already may be open to others
+        part.unlink(missing_ok=True)
+    opener = functools.partial(os.open, mode=0o600 if private else 0o666)
     try:
-        with open(part, "wb") as file:
+        with open(part, "xb" if private else "wb", opener=opener) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -43,9 +50,9 @@ def write_by(path: Path, write: Callable[[Any], object]) -> None:
         os.close(folder)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, private: bool = False) -> None:
     """The same for bytes that are there already."""
-    write_by(path, lambda file: file.write(content))
+    write_by(path, lambda file: file.write(content), private)
 
 
 class Damaged(ValueError):
@@ -69,6 +76,16 @@ def read_sealed(path: Path) -> bytes:
 def digest_of(content: bytes) -> str:
     """sha256, as text."""
     return hashlib.sha256(content).hexdigest()
+
+
+@contextlib.contextmanager
+def in_turn(folder: Path) -> Iterator[None]:
+    """Wait for the folder's lock and hold it, whichever process or thread has it before."""
+    import fcntl
+
+    with open(folder / "lock", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from performative._engine.metrics import is_own
 from performative._version import __version__
 from performative.callbacks.news import News
 from performative.history import History
-from performative.record import Metric
 from performative.types import Theta
 
 Chunk = dict[str, np.ndarray]
@@ -116,7 +115,12 @@ def write_history(
     risks = {n.removeprefix("risks/"): np.stack([pick(c[n]) for c in audited], axis=1) for n in names}
     counted = state.participation
     executor = watch.executor.name or type(watch.executor).__name__
-    told = {name: facts for name, metric in fixed.setup.metrics.items() if (facts := _facts(name, metric))}
+    # What plots and reports say of metrics of the user's own.
+    told = {
+        name: {"kind": metric.kind, "label": metric.label, "unit": metric.unit}
+        for name, metric in fixed.setup.metrics.items()
+        if not is_own(name)
+    }
     return History(
         theta=jax.tree.unflatten(jax.tree.structure(start), leaves),
         rounds=at,
@@ -130,13 +134,6 @@ def write_history(
         clients=each["clients"],
         cohorts=each["cohorts"],
     )
-
-
-def _facts(name: str, metric: Metric) -> dict[str, Any] | None:
-    """What plots and reports say of a metric of the user's own."""
-    if is_own(name):
-        return None
-    return {"kind": metric.kind, "label": metric.label, "unit": metric.unit}
 
 
 def _setting_of(fixed: RunInputs, where: Any, setting: int | None) -> np.ndarray:

@@ -80,7 +80,7 @@ class RunFolder:
         self.identity = json.loads(json.dumps(identity))
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"checkpoint={str(self.folder)!r} is a file; give a folder.")
-        self.book = self.folder / "state.json"
+        self.index = self.folder / "state.json"
         self.resume = resume
 
     @contextlib.contextmanager
@@ -93,7 +93,7 @@ class RunFolder:
     def opened(self) -> "RunFolder":
         """The folder, checked; only then is what a killed run left half written taken away."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self.book.exists() and not self.resume:
+        if self.index.exists() and not self.resume:
             raise ValueError(
                 f"checkpoint={str(self.folder)!r} already holds a run; "
                 "give resume=True (in pf.Checkpoint) to go on with it, or another folder."
@@ -103,24 +103,24 @@ class RunFolder:
                 left.unlink()
         return self
 
-    def read_book(self) -> dict[str, Any] | None:
+    def read_index(self) -> dict[str, Any] | None:
         """What `state.json` says; None where there is none, `Damaged` where it was altered."""
-        if not self.book.exists():
+        if not self.index.exists():
             return None
         try:
-            book = json.loads(self.book.read_text())
-            digest = book.pop("digest")
+            index = json.loads(self.index.read_text())
+            digest = index.pop("digest")
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Damaged(f"{self.book} is not what a run wrote.") from None
-        if digest != _digest_of_book(book):
-            raise Damaged(f"{self.book} was altered or damaged since it was written: its digest does not match.")
-        return book
+            raise Damaged(f"{self.index} is not what a run wrote.") from None
+        if digest != _digest_of_index(index):
+            raise Damaged(f"{self.index} was altered or damaged since it was written: its digest does not match.")
+        return index
 
     @property
     def notes(self) -> dict[str, Any]:
         """What the last checkpoint noted; round 0 where there is none."""
-        book = self.read_book()
-        return {"round": 0} if book is None else book["notes"]
+        index = self.read_index()
+        return {"round": 0} if index is None else index["notes"]
 
     def load(
         self, state: PyTree, put: Callable[[PyTree], PyTree] = on_default_device
@@ -129,49 +129,49 @@ class RunFolder:
 
         `state` is there for its structure, shapes and dtypes; `put` moves what was stored to the device.
         """
-        book = self.read_book()
-        if book is None:
+        index = self.read_index()
+        if index is None:
             return None
-        changed = differences(book["identity"], self.identity)
+        changed = differences(index["identity"], self.identity)
         if changed:
             raise ValueError(
                 f"checkpoint={str(self.folder)!r} belongs to another run; these differ: {'; '.join(changed[:5])}."
             )
         leaves, structure = jax.tree.flatten(state)
-        found = self._arrays(book, book["state"])
+        found = self._arrays(index, index["state"])
         stored = [found[f"leaf{i}"] for i in range(len(found))]
         if [(s.shape, s.dtype) for s in stored] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
             raise ValueError(f"checkpoint={str(self.folder)!r} holds arrays of other shapes than this run's.")
-        chunks = [self._arrays(book, name) for name in book["records"]]
-        return put(jax.tree.unflatten(structure, stored)), chunks, book["notes"]
+        chunks = [self._arrays(index, name) for name in index["records"]]
+        return put(jax.tree.unflatten(structure, stored)), chunks, index["notes"]
 
-    def _arrays(self, book: dict[str, Any], name: str) -> dict[str, np.ndarray]:
-        """The arrays of a file that the book names."""
+    def _arrays(self, index: dict[str, Any], name: str) -> dict[str, np.ndarray]:
+        """The arrays of a file that the index names."""
         path = self.folder / name
         if not _ARRAYS.fullmatch(name) or not path.exists():
             raise Damaged(f"checkpoint={str(self.folder)!r}: state.json names {name!r}, which is not there.")
         content = path.read_bytes()
-        if digest_of(content) != book["digests"].get(name):
+        if digest_of(content) != index["digests"].get(name):
             raise Damaged(f"{path} was altered or damaged since it was written: its digest does not match.")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
 
     def save(self, state: PyTree, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
-        """Write the chunks that are not on the disk yet, then the state, then the book that names them."""
+        """Write the chunks that are not on the disk yet, then the state, then the index that names them."""
         names = [f"records-{i:06d}.npz" for i in range(len(chunks))]
-        known = (self.read_book() or {"digests": {}})["digests"]
+        known = (self.read_index() or {"digests": {}})["digests"]
         digests = {}
         for name, chunk in zip(names, chunks, strict=True):
             digests[name] = known.get(name) or _write_arrays(self.folder / name, chunk)
         leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         current = f"state-{len(chunks):06d}.npz"
         digests[current] = _write_arrays(self.folder / current, leaves)
-        book = {"identity": self.identity, "state": current, "records": names, "notes": notes, "digests": digests}
-        write_whole(self.book, json.dumps(book | {"digest": _digest_of_book(book)}).encode())
+        index = {"identity": self.identity, "state": current, "records": names, "notes": notes, "digests": digests}
+        write_whole(self.index, json.dumps(index | {"digest": _digest_of_index(index)}).encode())
         for old in self.folder.glob("state-*.npz"):
             if _ARRAYS.fullmatch(old.name) and old.name != current:
                 old.unlink()
 
 
-def _digest_of_book(book: dict[str, Any]) -> str:
-    return digest_of(json.dumps(book, sort_keys=True).encode())
+def _digest_of_index(index: dict[str, Any]) -> str:
+    return digest_of(json.dumps(index, sort_keys=True).encode())

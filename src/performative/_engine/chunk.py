@@ -122,12 +122,12 @@ def run_chunk(
     def rows(
         start: Array | int, stop: Array | np.ndarray | int, carry: tuple[State, RecordBuffer], ahead: Ahead
     ) -> tuple[State, RecordBuffer]:
-        """Rows start, ..., stop - 1 of the books. A traced count: one compilation serves chunks of every length."""
+        """Rows start, ..., stop - 1 of the records. A traced count: one compilation serves chunks of every length."""
 
         def body(i: Array, carry: tuple[State, RecordBuffer]) -> tuple[State, RecordBuffer]:
-            state, books = carry
+            state, buffer = carry
             state, line = advance(i, state, ahead)
-            return state, books.write(i, line)
+            return state, buffer.write(i, line)
 
         return jax.lax.fori_loop(start, stop, body, carry)
 
@@ -145,11 +145,11 @@ def run_chunk(
     shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
     carry = (state, RecordBuffer(shapes, lead, capacity))
     if length > 1:
-        state, books = jax.lax.fori_loop(0, -(-span.count // length), block, carry)
+        state, buffer = jax.lax.fori_loop(0, -(-span.count // length), block, carry)
     else:
-        state, books = rows(0, span.count, carry, given)
+        state, buffer = rows(0, span.count, carry, given)
     mesh = fixed.setup.mesh
-    return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(books, mesh)
+    return lay_out(state, fixed.setup.weights.shape[-1], mesh, lead), whole(buffer, mesh)
 
 
 class RecordBuffer(eqx.Module):
@@ -173,13 +173,13 @@ class RecordBuffer(eqx.Module):
     def write(self, i: Array, row: PyTree) -> "RecordBuffer":
         """Row i."""
 
-        def put(book: Array, value: Array) -> Array:
-            return jax.lax.dynamic_update_index_in_dim(book, value, i, axis=self.lead)
+        def put(column: Array, value: Array) -> Array:
+            return jax.lax.dynamic_update_index_in_dim(column, value, i, axis=self.lead)
 
         leaves = list(zip(jax.tree.leaves(row), self.plain, strict=True))
         line = _line([leaf.astype(self.numbers.dtype) for leaf, plain in leaves if plain])
         rest = [leaf for leaf, plain in leaves if not plain]
-        arrays = [put(book, leaf) for book, leaf in zip(self.arrays, rest, strict=True)]
+        arrays = [put(column, leaf) for column, leaf in zip(self.arrays, rest, strict=True)]
         return eqx.tree_at(lambda b: (b.numbers, b.arrays), self, (put(self.numbers, line), arrays))
 
     def read(self, count: int) -> PyTree:
@@ -201,7 +201,7 @@ def _line(numbers: list[Array]) -> Array:
 
 
 def rows_ahead(fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, keys: PyTree, lead: int) -> int:
-    """Rows of the books whose random numbers are drawn at once; 1 where every round draws its own."""
+    """Records whose random numbers are drawn at once; 1 where every round draws its own."""
     if span.secrets is not None or not can_draw_ahead(fixed.setup, state, watch.executor):
         return 1
     one = jax.eval_shape(lambda: draw_ahead(fixed, state.theta, keys, jnp.zeros(1, jnp.int32), lead))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative._base.checks import check_finite
+from performative._base.checks import check_finite, check_one_a_client
 from performative.types import is_concrete, number
 
 
@@ -41,9 +41,4 @@ class Clock(eqx.Module):
 
     def check(self, clients: int) -> None:
         """Refuse costs of another number of clients."""
-        for name in ("compute", "communication"):
-            if np.shape(getattr(self, name)) not in ((), (clients,)):
-                raise ValueError(
-                    f"Clock: {name} has shape {np.shape(getattr(self, name))} for {clients} clients; "
-                    "give a plain number, or one a client."
-                )
+        check_one_a_client("Clock: ", clients, compute=self.compute, communication=self.communication)

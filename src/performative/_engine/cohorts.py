@@ -16,10 +16,9 @@ def spread_out(cohort: Cohort, clients: int) -> Cohort:
     def place(rows: Array, empty: Any) -> Array:
         return jnp.full((clients,), empty, rows.dtype).at[cohort.ids].set(rows, mode="drop")
 
-    here = jnp.ones_like(cohort.ids, dtype=bool) if cohort.active is None else cohort.active
     steps = None if cohort.steps is None else place(cohort.steps, 1)
     ids = jnp.arange(clients, dtype=cohort.ids.dtype)
-    return Cohort(ids, place(cohort.weight, 0), place(here, False), steps, cohort.elapsed)
+    return Cohort(ids, place(cohort.weight, 0), place(cohort.present, False), steps, cohort.elapsed)
 
 
 def where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
@@ -36,22 +35,15 @@ def leave_out(cohort: Cohort, gone: Bool[Array, " K"]) -> Cohort:
 
     Where nobody is left there is nobody to give it to: all weights are 0.
     """
-    here = jnp.ones_like(gone) if cohort.active is None else cohort.active
     weight = jnp.where(gone, 0, cohort.weight)
     left = jnp.sum(weight)
     weight = weight * jnp.where(left > 0, jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
-    return Cohort(cohort.ids, weight, here & ~gone, cohort.steps, cohort.elapsed)
+    return Cohort(cohort.ids, weight, cohort.present & ~gone, cohort.steps, cohort.elapsed)
 
 
 def present(cohort: Cohort) -> Bool[Array, " K"]:
-    """Rows that are clients."""
-    return jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
-
-
-def finite_rows(upload: Upload) -> Bool[Array, " K"]:
-    """Rows whose update is finite."""
-    finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(upload.delta)]
-    return functools.reduce(jnp.logical_and, finite)
+    """`cohort.present`, under the name that metrics call it by: their code is part of what a checkpoint compares."""
+    return cohort.present
 
 
 def reject_broken(cohort: Cohort, upload: Upload) -> Cohort:
@@ -59,16 +51,12 @@ def reject_broken(cohort: Cohort, upload: Upload) -> Cohort:
 
     Where no update is sound there is nothing to fall back on: all stay, and the run is seen to diverge.
     """
-    here = present(cohort)
     broken, count = broken_rows(cohort, upload)
-    nobody = count == jnp.sum(here, dtype=jnp.int32)
-    left = jnp.sum(jnp.where(broken, 0, cohort.weight))
-    scale = jnp.where((left > 0) & ~nobody, jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
-    stays = ~broken | nobody
-    return Cohort(cohort.ids, jnp.where(stays, cohort.weight * scale, 0), here & stays, cohort.steps, cohort.elapsed)
+    return leave_out(cohort, broken & (count < jnp.sum(cohort.present, dtype=jnp.int32)))
 
 
 def broken_rows(cohort: Cohort, upload: Upload) -> tuple[Bool[Array, " K"], Int[Array, ""]]:
     """Clients whose update is not finite, and how many they are."""
-    broken = present(cohort) & ~finite_rows(upload)
+    finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(upload.delta)]
+    broken = cohort.present & ~functools.reduce(jnp.logical_and, finite)
     return broken, jnp.sum(broken, dtype=jnp.int32)

@@ -16,10 +16,11 @@ from performative._engine.checkpoint import RunFolder
 from performative._engine.chunk import ChunkSpec, RecordBuffer, RecordConfig, RunInputs, over_settings, run_chunk
 from performative._engine.ledgers import published_names, with_epsilon
 from performative._engine.loop import loop_chunk
+from performative._engine.memory import bytes_of
 from performative._engine.processes import agree, from_all, save_once, several
 from performative._engine.records import levels_at_start
 from performative._engine.risk_records import measure_risks, measured_clients
-from performative._engine.secrets import bytes_of_secrets, draw_secrets
+from performative._engine.secrets import draw_secrets, shapes_of_secrets
 from performative._engine.setup import Setup, init_state
 from performative._engine.sharding import everywhere, from_host, lay_out, to_host, whole
 from performative.callbacks.calls import Calls
@@ -92,11 +93,10 @@ def drive(
     began, about, calls = time.perf_counter(), about or {}, calls or Calls()
     lead = 1 if fixed.settings is None else 2
     copies = len(fixed.keys) * (fixed.settings or 1)
-    weights, dtype = fixed.setup.weights, fixed.setup.weights.dtype
-    algorithm = fixed.setup.algorithm
-    size = algorithm.participation.size(weights.shape[-1])
-    counting = not algorithm.participation.is_full and copies * weights.shape[-1] <= _COUNTERS
-    mesh, clients = fixed.setup.mesh, weights.shape[-1]
+    weights, algorithm, mesh = fixed.setup.weights, fixed.setup.algorithm, fixed.setup.mesh
+    clients, dtype = weights.shape[-1], weights.dtype
+    size = algorithm.participation.size(clients)
+    counting = not algorithm.participation.is_full and copies * clients <= _COUNTERS
     if several(mesh) and jax.process_index() > 0:
         calls = Calls([Progress(False)])
     state, first = first_state(fixed, everywhere(start, mesh), counting)
@@ -121,13 +121,11 @@ def drive(
     if several(mesh):
         agree("checkpoint: the records found", done, "Give a folder that all of them see.")
     floats = sum(leaf.size for leaf in jax.tree.leaves(start)) if watch.theta else 0
-    floats += len(fixed.setup.clients) * clients + (
-        3 * watch.executor.rows(size, clients) if fixed.setup.cohorts else 0
-    )
+    floats += len(fixed.setup.clients) * clients + 3 * watch.executor.rows(size, clients) * fixed.setup.cohorts
     most = max(1, min(total, _CHUNK_BYTES // (8 * (floats + 8) * copies)))
     secure = ledger is not None and ledger.secure
     if secure:
-        most = max(1, min(most, _SECRET_BYTES // (watch.every * bytes_of_secrets(fixed, start, watch))))
+        most = max(1, min(most, _SECRET_BYTES // (watch.every * bytes_of(shapes_of_secrets(fixed, start, watch)))))
     stops = [checkpoint_every, *calls.every]
     if calls.users and not points and not any(stops):
         stops.append(max(1, rounds // _LOOKS))
@@ -152,17 +150,8 @@ def drive(
         def news() -> News:
             seconds = earlier + time.perf_counter() - began
             theta = jax.tree.map(np.asarray, state.theta)
-            made = news_of(
-                chunks,
-                known,
-                opening,
-                watch.every,
-                rounds,
-                theta=theta,
-                seconds=seconds,
-                about=about,
-                settings=settings,
-            )
+            facts = {"theta": theta, "seconds": seconds, "about": about, "settings": settings}
+            made = news_of(chunks, known, opening, watch.every, rounds, **facts)
             return made if ledger is None else with_epsilon(made, ledger, len(fixed.keys))
 
         reasons = calls.tell(news, published)

@@ -18,8 +18,6 @@ from performative._engine.memory import bytes_of, peak_bytes
 from performative._engine.products import has_convolutions
 from performative._engine.round import open_round
 from performative._engine.setup import Setup, init_state
-from performative.batches import AbstractBatch
-from performative.populations import AbstractPopulation
 from performative.types import Theta
 
 # Below this many numbers in the model and samples in a round nothing is worth a look: tracing would cost more.
@@ -95,7 +93,7 @@ def choose_compute(
     algorithm = setup.algorithm
     size = sum(leaf.size for leaf in jax.tree.leaves(start))
     cohort = algorithm.participation.size(setup.weights.shape[-1])
-    samples = copies * cohort * algorithm.steps * _batch_size(algorithm.batch, setup.problem.population)
+    samples = copies * cohort * algorithm.steps * algorithm.batch.largest(setup.problem.population)
     if size < _SMALL_MODEL and samples < _FEW_SAMPLES:
         return Compute(at_once=_fewer(at_once, cohort), half=half), None
     setup = set_compute(setup, start, half)
@@ -148,12 +146,6 @@ def free_bytes() -> int:
 
 def _fewer(at_once: int | None, cohort: int) -> int | None:
     return None if at_once is None or at_once >= cohort else at_once
-
-
-def _batch_size(batch: AbstractBatch, population: AbstractPopulation) -> int:
-    """Samples a step, at most."""
-    size = getattr(batch, "n", getattr(batch, "n_max", population.capacity))
-    return int(size or 1)
 
 
 def _convolves(setup: Setup, start: Theta) -> bool:

@@ -1,4 +1,4 @@
-"""The books of privacy beside a run."""
+"""The privacy ledger beside a run."""
 
 import dataclasses
 from typing import Any
@@ -17,25 +17,25 @@ from performative.types import Theta
 
 
 def read_ledger(
-    privacy: Any, problem: Problem, algorithm: Algorithm, books: RunFolder | None, theta: Theta = None,
+    privacy: Any, problem: Problem, algorithm: Algorithm, folder: RunFolder | None, theta: Theta = None,
     unseen_rows: bool = False, seen: tuple[str, ...] = (),
 ) -> Any:  # fmt: skip
-    """The books of privacy, with what an earlier part of the run has spent; None where none are kept.
+    """The privacy ledger, with what an earlier part of the run has spent; None where none is kept.
 
     `seen` names what looks at more than published models: it voids the guarantee.
     """
     if privacy is None:
-        if books is not None and (books.notes.get("ledger") or (books.folder / BOOK).exists()):
+        if folder is not None and (folder.notes.get("ledger") or (folder.folder / BOOK).exists()):
             raise ValueError("privacy: the run in the checkpoint keeps a ledger; give privacy= to go on with it.")
         return None
     from performative.privacy.ledger import Ledger  # the accountant takes a while to import
 
     if not isinstance(privacy, Privacy):
         raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
-    ledger = Ledger(privacy, problem, algorithm, None if books is None else books.folder, theta, unseen_rows, seen)
+    ledger = Ledger(privacy, problem, algorithm, None if folder is None else folder.folder, theta, unseen_rows, seen)
     for told in ledger.guarantee.not_covered if ledger.guarantee.promised else ():
         warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.")
-    ledger.resume({"round": 0} if books is None else books.notes)
+    ledger.resume({"round": 0} if folder is None else folder.notes)
     return ledger
 
 

@@ -44,7 +44,7 @@ def peak_bytes(jaxpr: Any) -> int:
     born: dict[Any, int] = {}
     inner = [0] * (end + 1)
     for i, eqn in enumerate(jaxpr.eqns):
-        inside = [peak_bytes(body) for body in _bodies(eqn)]
+        inside = [peak_bytes(body) for body in bodies(eqn)]
         inner[i] = max(inside, default=0)
         made_of = set().union(*(sources.get(var, set()) for var in eqn.invars if not isinstance(var, Literal)))
         for var in eqn.outvars:
@@ -67,10 +67,7 @@ def peak_bytes(jaxpr: Any) -> int:
     return most
 
 
-def _bodies(eqn: Any) -> list[Any]:
+def bodies(eqn: Any) -> list[Any]:
     """Programs inside of an operation."""
-    found = []
-    for value in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
-        if hasattr(value, "eqns"):
-            found.append(getattr(value, "jaxpr", value))
-    return found
+    held = jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns"))
+    return [getattr(value, "jaxpr", value) for value in held if hasattr(value, "eqns")]

@@ -61,7 +61,9 @@ def read_options(
     check_counts(**given(clients_at_once=clients_at_once))
     check_executor(executor)
     read_dtype(dtype)
-    return Options(record, Calls(callbacks), read_clock(clock), dtype, executor, clients_at_once, checkpoint)
+    if clock is not None and not isinstance(clock, Clock):
+        raise ValueError(f"clock must be pf.Clock(compute, communication); got {clock!r}.")
+    return Options(record, Calls(callbacks), clock or Clock(), dtype, executor, clients_at_once, checkpoint)
 
 
 # Where each keyword of old has gone, and under what name.
@@ -122,11 +124,3 @@ def read_dtype(dtype: str | None) -> Any:
     if not is_one_of(dtype, "float32", "float64", "bfloat16"):
         raise ValueError(f'dtype must be "float32", "float64" or "bfloat16"; got {dtype!r}.')
     return jnp.float64 if dtype == "float64" else jnp.float32
-
-
-def read_clock(clock: Clock | None) -> Clock:
-    if clock is None:
-        return Clock()
-    if not isinstance(clock, Clock):
-        raise ValueError(f"clock must be pf.Clock(compute, communication); got {clock!r}.")
-    return clock

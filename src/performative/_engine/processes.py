@@ -50,11 +50,11 @@ class Fetched:
 
 
 def save_once(
-    books: RunFolder, state: PyTree, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any], mesh: Mesh | None
+    folder: RunFolder, state: PyTree, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any], mesh: Mesh | None
 ) -> None:
     """Write a checkpoint. Of several processes the first one writes, and none goes on before it is there."""
     if not several(mesh) or jax.process_index() == 0:
-        books.save(state, chunks, notes)
+        folder.save(state, chunks, notes)
     else:
         for leaf in jax.tree.leaves(state):  # the writer gets to see what lies here only if all ask
             np.asarray(leaf)

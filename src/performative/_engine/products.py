@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
+from performative._engine.memory import bodies
 from performative.networks.halving import HALVING, as_product
 
 Rule = Callable[..., Any]
@@ -158,10 +159,8 @@ _AROUND = {"jit", "pjit", "checkpoint", "remat2"}
 
 def _mentions(jaxpr: Any, names: Any) -> bool:
     """Whether a program, or one inside of it, uses one of these operations."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in names and eqn.primitive.name not in _AROUND:
-            return True
-        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
-            if hasattr(inner, "eqns") and _mentions(inner, names):
-                return True
-    return False
+    return any(
+        (eqn.primitive.name in names and eqn.primitive.name not in _AROUND)
+        or any(_mentions(inner, names) for inner in bodies(eqn))
+        for eqn in jaxpr.eqns
+    )

@@ -1,7 +1,7 @@
 """A problem and an algorithm made ready to run: what `run`, `estimate_memory` and a live federation begin with."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,19 +24,11 @@ from performative.record import Record
 from performative.types import Theta
 
 
-class Ready(NamedTuple):
-    """Checked, cast and on the device; `stable` is the stable point, None where it is not known."""
-
-    setup: Setup
-    start: Any
-    stable: Any
-
-
 def make_ready(
     problem: Problem, algorithm: Algorithm, theta: Theta, clock: Clock, record: Record, precision: Any,
     mesh: Mesh | None = None,
-) -> Ready:  # fmt: skip
-    """The setup with all that is recorded, and the start."""
+) -> tuple[Setup, Any, Any]:  # fmt: skip
+    """On the device: the setup with all that is recorded, the start, and the stable point (None where not known)."""
     cache_compilations()
     problem = with_known_loss(problem)
     ready = prepare(problem, algorithm, clock, record)
@@ -49,7 +41,7 @@ def make_ready(
     points = everywhere(on_device(find_points(problem, start, record), precision), mesh)
     if points["stable"] is not None:
         algorithm.estimator.check_point(problem, points["stable"])
-    return Ready(with_distances(setup, points), start, points["stable"])
+    return with_distances(setup, points), start, points["stable"]
 
 
 def with_known_loss(problem: Any) -> Any:

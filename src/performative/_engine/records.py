@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from performative._engine.cohorts import present
 from performative._engine.setup import Setup
 from performative._engine.totals import Total, as_total, is_total
 from performative.record import Change, Metric, Published, Unseen, View
@@ -34,7 +33,7 @@ def view_of(setup: Setup, after: State, report: Report) -> View:
     """A round as metrics see it."""
     asked, upload, dtype = report.asked, report.upload, setup.weights.dtype
     took = setup.clock.time(asked.ids, upload.steps.astype(dtype))
-    time = jnp.asarray(jnp.max(jnp.where(present(asked), took, 0)) + asked.elapsed, dtype)
+    time = jnp.asarray(jnp.max(jnp.where(asked.present, took, 0)) + asked.elapsed, dtype)
     return View(
         after.theta, after.deployed, after.round, time, asked, report.heard, upload,
         Change(report.before.clients, after.clients), Change(report.before.server, after.server),
@@ -137,13 +136,13 @@ def _of_clients(name: str, view: View) -> Array:
     if known.get(name) is None:
         raise ValueError(f"clients: there is no {name!r} of a client; choose from {', '.join(sorted(known))}.")
     clients, dtype = view.weights.shape[0], view.weights.dtype
-    ids = jnp.where(present(view.asked), view.asked.ids, clients)
+    ids = jnp.where(view.asked.present, view.asked.ids, clients)
     return jnp.full((clients,), jnp.nan, dtype).at[ids].set(known[name].astype(dtype), mode="drop")
 
 
 def _cohort_row(view: View) -> dict[str, Array]:
     """Client, weight and steps of each row; -1, 0 and 0 where a row is empty."""
-    here, clients = present(view.asked), view.weights.shape[0]
+    here, clients = view.asked.present, view.weights.shape[0]
     here = here & (view.asked.ids < clients)
     weight, steps = jnp.where(here, view.cohort.weight, 0), jnp.where(here, view.upload.steps, 0)
     return {"client": jnp.where(here, view.asked.ids, -1), "weight": weight, "steps": steps}

@@ -99,24 +99,24 @@ def _run(
     if options.executor == "sharded":
         mesh = pick_executor("sharded", algorithm).mesh()
     if privacy is not None and several(mesh):
-        raise ValueError("privacy: its books are kept by one process; run this one in a single process.")
+        raise ValueError("privacy: its ledger is kept by one process; run this one in a single process.")
     setup, start, stable = make_ready(problem, algorithm, theta, options.clock, record, options.precision, mesh)
     check_length(rounds, algorithm)
     if several(mesh):
         shapes = [np.shape(leaf) for leaf in jax.tree.leaves(setup) if hasattr(leaf, "shape")]
         told = [rounds, seed, repeats, dataclasses.asdict(record), options.dtype, options.clients_at_once]
-        folder = None if kept is None else [kept.every, kept.resume]
-        agree("run: the arguments", [*told, shapes, algorithm, start, folder], "Call it alike.")
+        told_kept = None if kept is None else [kept.every, kept.resume]
+        agree("run: the arguments", [*told, shapes, algorithm, start, told_kept], "Call it alike.")
     setup, footprint = _lay_out(setup, start, repeats, options, mesh)
     watch = RecordConfig(record.every, record.theta == "all", pick_executor(options.executor, algorithm))
-    books = None
+    folder = None
     if kept is not None:
         identity = _identity(problem, algorithm, start, seed, repeats, watch, options, setup)
-        books = RunFolder(kept.folder, identity, kept.resume)
+        folder = RunFolder(kept.folder, identity, kept.resume)
         # Of several processes the first one writes; the others read what it wrote.
-        books = stack.enter_context(books.held()) if jax.process_index() == 0 else books
+        folder = stack.enter_context(folder.held()) if jax.process_index() == 0 else folder
     seen = record.looks_at() + options.calls.looks_at()
-    ledger = read_ledger(privacy, problem, algorithm, books, theta, seen=seen)
+    ledger = read_ledger(privacy, problem, algorithm, folder, theta, seen=seen)
     setup = dataclasses.replace(setup, guarded=ledger is not None)
     wanted, rounds = rounds, rounds if ledger is None else ledger.most_rounds(rounds)
     secure = ledger is not None and ledger.secure
@@ -129,7 +129,7 @@ def _run(
     meta = about(algorithm, None if secure else seed, setup, 0.0, setup.compute)
     driven = drive(
         fixed, start, watch, rounds,
-        points=record.points, limit=record.limit, about=meta | {"label": algorithm.name}, folder=books,
+        points=record.points, limit=record.limit, about=meta | {"label": algorithm.name}, folder=folder,
         checkpoint_every=every, calls=options.calls, ledger=ledger,
     )  # fmt: skip
     where = "" if mesh is None else "on each device: "

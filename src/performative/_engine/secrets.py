@@ -36,28 +36,22 @@ def noise_of_client(algorithm: Algorithm, start: Theta) -> Draws:
 
 
 def shapes_of_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig) -> Draws:
-    """The shapes of one round's noise: repeats, rows of the cohort, then what the part draws."""
+    """One round's noise, as shapes: repeats, rows of the cohort, then what the part draws. Whole numbers."""
     algorithm, clients = fixed.setup.algorithm, fixed.setup.weights.shape[-1]
     rows = watch.executor.rows(algorithm.participation.size(clients), clients)
     each = noise_of_client(algorithm, start)
-    return jax.tree.map(lambda leaf: (len(fixed.keys), rows, *leaf.shape), each)
-
-
-def bytes_of_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig) -> int:
-    """What one round's noise takes."""
-    shapes = jax.tree.leaves(shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
-    return 4 * sum(int(np.prod(shape)) for shape in shapes)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(fixed.keys), rows, *leaf.shape), jnp.int32), each)
 
 
 def draw_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, room: int) -> Draws:
     """Noise for `rounds` rounds, in arrays with room for `room`, so that chunks of every length share a program."""
 
-    def draw(shape: tuple[int, ...]) -> Any:
-        filled = np.zeros((room, *shape), np.int32)
-        filled[:rounds] = discrete_gaussian(GRID, (rounds, *shape))
+    def draw(leaf: PyTree) -> Any:
+        filled = np.zeros((room, *leaf.shape), np.int32)
+        filled[:rounds] = discrete_gaussian(GRID, (rounds, *leaf.shape))
         return jnp.asarray(filled)
 
-    return jax.tree.map(draw, shapes_of_secrets(fixed, start, watch), is_leaf=_is_shape)
+    return jax.tree.map(draw, shapes_of_secrets(fixed, start, watch))
 
 
 def client_secrets(algorithm: Algorithm, start: Theta) -> Draws:
@@ -102,7 +96,3 @@ def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
                 f'privacy: noise="secure" counts in whole numbers, and a sum of {rows} gradients with noise_multiplier '
                 f"{noise:.4g} of {name} may not fit; use more noise or smaller samples."
             )
-
-
-def _is_shape(leaf: PyTree) -> bool:
-    return isinstance(leaf, tuple)

@@ -33,7 +33,9 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
     not looked at: small ones need smaller rates.
     """
     plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel)
-    steps = _steps(algorithm, problem.clients)
+    work = algorithm.participation
+    # None where they are not the same in every round, or who takes part depends on the model.
+    steps = None if work.measures_losses else work.steps_of(problem.clients, algorithm.local_steps)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(point))
     told = all(declared(part, "is_plain") for part in plain)
     if not told or steps is None or problem.clients * size**2 > _NUMBERS:
@@ -69,14 +71,6 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
         middle = (low + high) / 2
         low, high = (middle, high) if settles(middle) else (low, middle)
     return float(low)
-
-
-def _steps(algorithm: Algorithm, clients: int) -> np.ndarray | None:
-    """tau_i, None where it is not the same in every round."""
-    work = algorithm.participation
-    if work.measures_losses:  # who takes part depends on the model
-        return None
-    return work.steps_of(clients, algorithm.local_steps)
 
 
 @eqx.filter_jit

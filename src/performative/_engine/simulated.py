@@ -1,4 +1,4 @@
-"""One simulated round, as the compiled loop runs it."""
+"""One simulated round: part of the compiled loop, or step by step where Python drives it."""
 
 from performative._engine.executors import AbstractExecutor, pick_executor
 from performative._engine.keys import RunKeys
@@ -6,6 +6,7 @@ from performative._engine.records import Report
 from performative._engine.round import close_round, open_round
 from performative._engine.setup import Setup
 from performative._engine.sharding import lay_out
+from performative._engine.steps import close_one, open_one
 from performative.types import Draws, State
 
 
@@ -14,8 +15,9 @@ def federated_round(
     drawn: Draws | None = None,
 ) -> tuple[State, Report]:  # fmt: skip
     """One round: choose, broadcast, run the clients, aggregate. `drawn` holds a row for each row of the cohort."""
-    cohort, broadcast, chosen = open_round(setup, state, keys)
-    run = pick_executor(executor, setup.algorithm).run
-    cohort, upload, clients = run(setup, cohort, broadcast, state.clients, keys, drawn)
-    after, report = close_round(setup, state, cohort, broadcast, upload, clients, chosen)
+    executor = pick_executor(executor, setup.algorithm)
+    begin, end = (open_round, close_round) if executor.compiled else (open_one, close_one)
+    cohort, broadcast, chosen = begin(setup, state, keys)
+    cohort, upload, clients = executor.run(setup, cohort, broadcast, state.clients, keys, drawn)
+    after, report = end(setup, state, cohort, broadcast, upload, clients, chosen)
     return lay_out(after, setup.weights.shape[0], setup.mesh), report

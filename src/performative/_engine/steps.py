@@ -29,32 +29,26 @@ def client_slice(population: AbstractPopulation, row: Unchecked[Array]) -> Abstr
     )
 
 
+def round_of(
+    setup: Setup, population: AbstractPopulation, broadcast: Broadcast, memory: PyTree, keys: PyTree,
+    client: Unchecked[Array], steps: Unchecked[Array | None], drawn: PyTree,
+) -> Any:  # fmt: skip
+    """`client_round` of one client of a setup, from the run's keys; `population` is its slice."""
+    mine = keys.of_client(broadcast.round, client)
+    return client_round(
+        setup.problem, setup.algorithm, population, broadcast, memory, mine, steps, client, drawn, setup.compute,
+        setup.asks_loss,
+    )  # fmt: skip
+
+
 @eqx.filter_jit
 def one_client(
-    setup: Setup,
-    broadcast: Broadcast,
-    memory: PyTree,
-    keys: PyTree,
-    client: Unchecked[Array],
-    steps: Unchecked[Array | None],
-    drawn: PyTree = None,
-    row: Unchecked[Array | None] = None,
-) -> Any:
+    setup: Setup, broadcast: Broadcast, memory: PyTree, keys: PyTree, client: Unchecked[Array],
+    steps: Unchecked[Array | None], drawn: PyTree = None, row: Unchecked[Array | None] = None,
+) -> Any:  # fmt: skip
     """The client's slice is cut inside, so that one compilation serves all clients.
 
     `row` is where the client stands in the population, where that is not its number.
     """
-    population = setup.problem.population
-    return client_round(
-        setup.problem,
-        setup.algorithm,
-        client_slice(population, client if row is None else row),
-        broadcast,
-        memory,
-        keys.of_client(broadcast.round, client),
-        steps,
-        client,
-        drawn,
-        setup.compute,
-        setup.asks_loss,
-    )
+    mine = client_slice(setup.problem.population, client if row is None else row)
+    return round_of(setup, mine, broadcast, memory, keys, client, steps, drawn)

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
+from performative._engine.memory import bodies
+
 # Operations of all steps together up to which they are written out. A loop costs a launch of every operation in every
 # step, dear on a GPU; steps that are written out take longer to compile.
 _OPERATIONS = {"cpu": 200}
@@ -23,6 +25,4 @@ def unrolled(step: Callable[[PyTree, PyTree], PyTree], start: PyTree, inputs: Py
 
 def _operations(jaxpr: Any) -> int:
     """Those of a traced function, and of functions that it calls."""
-    inside = [value for equation in jaxpr.eqns for value in jax.tree.leaves(list(equation.params.values()))]
-    called = [getattr(value, "jaxpr", value) for value in inside]
-    return len(jaxpr.eqns) + sum(_operations(one) for one in called if hasattr(one, "eqns"))
+    return len(jaxpr.eqns) + sum(_operations(inner) for eqn in jaxpr.eqns for inner in bodies(eqn))

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from typing import ClassVar, Generic
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
@@ -17,10 +18,8 @@ class AbstractAggregator(AbstractPart, Generic[Memory]):
     uses_sums_only: ClassVar[bool] = False
     """Whether updates enter by their sum with the cohort's weights alone, so that a server need not see single ones."""
 
-    @property
-    def evens_work(self) -> bool:
-        """Whether clients count by their gradients, however many local steps they took."""
-        return False
+    evens_work: ClassVar[bool] = False
+    """Whether clients count by their gradients, however many local steps they took."""
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
         """The server's memory at the start; None where nothing is remembered.
@@ -55,3 +54,29 @@ class AbstractAggregator(AbstractPart, Generic[Memory]):
         Leaves lead with an axis of repeats; those of `clients` have an axis of clients after it.
         """
         return []
+
+
+class AbstractWrapper(AbstractAggregator[Memory]):
+    """Around another aggregator, `inner`: what it does not say itself is said by that one."""
+
+    inner: eqx.AbstractVar[AbstractAggregator]
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.inner, AbstractAggregator):
+            raise ValueError(f"{type(self).__name__}: inner must be an aggregator such as Mean(); got {self.inner!r}.")
+
+    def inside(self, memory: Memory) -> PyTree:
+        """`inner`'s part of the memory."""
+        return memory.inner  # type: ignore[attr-defined]  # most keep it under this name
+
+    def broadcast(self, memory: Memory) -> dict[str, PyTree]:
+        return self.inner.broadcast(self.inside(memory))
+
+    def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
+        return self.inner.levels(upload, cohort, weights, self.inside(memory))
+
+    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
+        self.inner.check(weights, participation)
+
+    def review(self, memory: Memory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
+        return self.inner.review(self.inside(memory), clients, weights)

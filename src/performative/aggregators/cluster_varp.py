@@ -52,7 +52,7 @@ class ClusterVarp(AbstractAggregator[Theta]):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Theta
     ) -> tuple[Theta, Theta]:
-        here = jnp.ones(cohort.ids.shape, bool) if cohort.active is None else cohort.active
+        here = cohort.present
         mine = jnp.where(here, self._cluster_of(cohort.ids), self.count)  # past the end: dropped
         news = jax.tree.map(lambda d, y: d - jnp.take(y, mine, axis=0, mode="clip"), upload.delta, memory)
         everyone = self._cluster_of(jnp.arange(weights.shape[0], dtype=jnp.int32))

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative._base.checks import check_number, given
-from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.base import AbstractAggregator, AbstractWrapper
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Numbers, Theta, Unchecked, Upload, is_concrete, number, squared_norm
 
 
@@ -21,7 +20,7 @@ class History(Protocol):
     theta: PyTree
 
 
-class Extrapolate(AbstractAggregator[PyTree]):
+class Extrapolate(AbstractWrapper[PyTree]):
     """FedExP: `inner`'s move, times a server step that the updates themselves say.
 
         eta_g = max(1, sum_k w_k |delta_k|^2 / (2 (|sum_k w_k delta_k|^2 + eps))),      at most `cap`
@@ -47,8 +46,6 @@ class Extrapolate(AbstractAggregator[PyTree]):
     eps: Numbers = number(default=1e-3)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractAggregator):
-            raise ValueError(f"Extrapolate: inner must be an aggregator such as Mean(); got {self.inner!r}.")
         check_number("Extrapolate", **given(cap=self.cap), eps=self.eps)
         if self.cap is not None and is_concrete(self.cap) and not self.cap >= 1:
             raise ValueError(f"Extrapolate: cap must be >= 1, as eta_g is, or None for no cap; got {self.cap}.")
@@ -58,8 +55,8 @@ class Extrapolate(AbstractAggregator[PyTree]):
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> PyTree:
         return self.inner.init(theta, clients, extra)
 
-    def broadcast(self, memory: PyTree) -> dict[str, PyTree]:
-        return self.inner.broadcast(memory)
+    def inside(self, memory: PyTree) -> PyTree:
+        return memory
 
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
@@ -79,13 +76,7 @@ class Extrapolate(AbstractAggregator[PyTree]):
         return step if self.cap is None else jnp.minimum(step, jnp.asarray(self.cap).astype(step.dtype))
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree) -> dict[str, Array]:
-        return {"server_step": self.server_step(upload, cohort), **self.inner.levels(upload, cohort, weights, memory)}
-
-    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
-        self.inner.check(weights, participation)
-
-    def review(self, memory: PyTree, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
-        return self.inner.review(memory, clients, weights)
+        return {"server_step": self.server_step(upload, cohort), **super().levels(upload, cohort, weights, memory)}
 
 
 def mean_of_last_two(history: Unchecked[History]) -> PyTree:

@@ -3,14 +3,12 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative._base.checks import is_one_of
 from performative._base.client_axis import put_rows, take_rows
-from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.base import AbstractAggregator, AbstractWrapper
 from performative.aggregators.mean import Mean
-from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Theta, Upload
 
 
@@ -23,7 +21,7 @@ class NovaMemory(eqx.Module):
     inner: PyTree
 
 
-class Nova(AbstractAggregator[PyTree]):
+class Nova(AbstractWrapper[PyTree]):
     """FedNova: each update divided by how far its local steps reach, all multiplied by the mean reach; then `inner`.
 
         delta_k -> delta_k r / r_k,      r = sum_i p_i r_i,      r_k = `Upload.effective_step`
@@ -46,19 +44,14 @@ class Nova(AbstractAggregator[PyTree]):
 
     references = ("wang2020tackling",)
     ignores_data = True
+    evens_work = True
 
     inner: AbstractAggregator = Mean()
     over: str = eqx.field(static=True, default="clients")
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractAggregator):
-            raise ValueError(f"Nova: inner must be an aggregator such as Mean(); got {self.inner!r}.")
         if not is_one_of(self.over, "clients", "cohort"):
             raise ValueError(f'Nova: over must be "clients" or "cohort"; got {self.over!r}.')
-
-    @property
-    def evens_work(self) -> bool:
-        return True
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> PyTree:
         inside = self.inner.init(theta, clients, extra)
@@ -67,15 +60,14 @@ class Nova(AbstractAggregator[PyTree]):
         dtype = jnp.result_type(float)
         return NovaMemory(jnp.zeros(clients, dtype), jnp.zeros((), dtype), jnp.zeros((), dtype), inside)
 
-    def broadcast(self, memory: PyTree) -> dict[str, PyTree]:
-        return self.inner.broadcast(memory if self.over == "cohort" else memory.inner)
+    def inside(self, memory: PyTree) -> PyTree:
+        return memory if self.over == "cohort" else memory.inner
 
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
     ) -> tuple[Theta, PyTree]:
         evened, seen = self._even(upload, cohort, weights, memory)
-        inside = memory if seen is None else memory.inner
-        move, inside = self.inner.aggregate(theta, evened, cohort, weights, inside)
+        move, inside = self.inner.aggregate(theta, evened, cohort, weights, self.inside(memory))
         return move, (inside if seen is None else NovaMemory(*seen, inside))
 
     def _even(
@@ -84,20 +76,19 @@ class Nova(AbstractAggregator[PyTree]):
         """The updates as if all had reached equally far; and the reaches that are known after the round."""
         if upload.effective_step is None:
             raise ValueError("Nova needs uploads that say how far their local steps reach (Upload.effective_step).")
-        here = jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
-        reach: Array = jnp.where(here, upload.effective_step, 0)
+        reach: Array = jnp.where(cohort.present, upload.effective_step, 0)
         if self.over == "cohort":
             total = jnp.sum(cohort.weight.astype(reach.dtype) * reach)
             middle, known = _ratio(total, jnp.sum(cohort.weight).astype(reach.dtype)), None
         else:
-            share = jnp.where(here, jnp.take(weights, cohort.ids, mode="clip"), 0).astype(memory.last.dtype)
+            share = jnp.where(cohort.present, jnp.take(weights, cohort.ids, mode="clip"), 0).astype(memory.last.dtype)
             reach = reach.astype(memory.last.dtype)
             before = take_rows(memory.last, cohort.ids)
             total = memory.total + jnp.sum(share * (reach - before))
             seen = memory.seen + jnp.sum(jnp.where((before == 0) & (reach != 0), share, 0))
             middle = _ratio(total, seen)
             # Where everyone computes, absent clients have rows too: what stands there was never sent.
-            known = put_rows(memory.last, jnp.where(here, cohort.ids, weights.shape[0]), reach), total, seen
+            known = put_rows(memory.last, jnp.where(cohort.present, cohort.ids, weights.shape[0]), reach), total, seen
         factor = jnp.where(reach == 0, 1, _ratio(middle, reach))
 
         def even(delta: Array) -> Array:
@@ -106,14 +97,8 @@ class Nova(AbstractAggregator[PyTree]):
         return eqx.tree_at(lambda u: u.delta, upload, jax.tree.map(even, upload.delta)), known
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree) -> dict[str, Array]:
-        evened, seen = self._even(upload, cohort, weights, memory)
-        return self.inner.levels(evened, cohort, weights, memory if seen is None else memory.inner)
-
-    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
-        self.inner.check(weights, participation)
-
-    def review(self, memory: PyTree, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
-        return self.inner.review(memory if self.over == "cohort" else memory.inner, clients, weights)
+        evened, _ = self._even(upload, cohort, weights, memory)
+        return super().levels(evened, cohort, weights, memory)
 
 
 def _ratio(above: Array, below: Array) -> Array:

@@ -13,7 +13,7 @@ from performative._base.checks import check_counts, check_number
 from performative._base.messages import coded
 from performative._base.reaction import Moments, SharedReaction, Sighting
 from performative.aggregators.alike import Comparison
-from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.base import AbstractAggregator, AbstractWrapper
 from performative.aggregators.mean import Mean, weighted_sum
 from performative.participation.base import AbstractParticipation
 from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload, is_concrete, number, whole
@@ -35,7 +35,7 @@ class PooledMemory(eqx.Module):
     inner: PyTree
 
 
-class PooledJacobian(AbstractAggregator[PooledMemory]):
+class PooledJacobian(AbstractWrapper[PooledMemory]):
     """Let every client learn df/dtheta from all it has ever seen, around the mean of what the clients have seen.
 
         J   = sum_i p_i cross_i pinv(sum_i p_i gram_i)                         the server's, sent with the model
@@ -71,8 +71,6 @@ class PooledJacobian(AbstractAggregator[PooledMemory]):
     alike: bool = whole(default=False)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractAggregator):
-            raise ValueError(f"PooledJacobian: inner must be an aggregator such as Mean(); got {self.inner!r}.")
         if not isinstance(self.alike, bool):
             raise ValueError(f"PooledJacobian: alike must be True or False; got {self.alike!r}.")
         check_counts(**{"PooledJacobian: clusters": self.clusters})
@@ -136,13 +134,8 @@ class PooledJacobian(AbstractAggregator[PooledMemory]):
         learnt = jax.vmap(one)(clusters, memory.moments, memory.heard, memory.jacobian)
         return move, PooledMemory(*learnt, inside)
 
-    def levels(
-        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PooledMemory
-    ) -> dict[str, Array]:
-        return self.inner.levels(upload, cohort, weights, memory.inner)
-
     def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
-        self.inner.check(weights, participation)
+        super().check(weights, participation)
         if self.clusters > len(weights):
             raise ValueError(f"PooledJacobian(clusters={self.clusters}) has only {len(weights)} clients to group.")
         size = participation.size(len(weights))
@@ -153,7 +146,7 @@ class PooledJacobian(AbstractAggregator[PooledMemory]):
             )
 
     def review(self, memory: PooledMemory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
-        notes = self.inner.review(memory.inner, clients, weights)
+        notes = super().review(memory, clients, weights)
         if not self.alike or len(weights) == 1:
             return notes
         found = Comparison.of(memory.jacobian, np.asarray(memory.heard) > 0, clients, weights)

@@ -24,13 +24,9 @@ from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, numb
 _PARTS = 2.0**29
 
 
-def _present(cohort: Cohort) -> Bool[Array, " K"]:
-    return jnp.ones(cohort.weight.shape, bool) if cohort.active is None else cohort.active
-
-
 def _shares(cohort: Cohort) -> Float[Array, " K"]:
     """Weights of the rows that are there, as parts of one; all 0 where there is no weight."""
-    weight = jnp.where(_present(cohort), cohort.weight, 0)
+    weight = jnp.where(cohort.present, cohort.weight, 0)
     total = jnp.sum(weight)
     return weight / jnp.where(total > 0, total, 1)
 
@@ -63,7 +59,7 @@ class Median(AbstractAggregator[None]):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
     ) -> tuple[Theta, None]:
-        share, present = _shares(cohort), _present(cohort)
+        share, present = _shares(cohort), cohort.present
         parts = jnp.round(share * _PARTS).astype(jnp.int32)
         total = jnp.sum(parts, dtype=jnp.int32)
         # Parts were rounded, one by one: a tie may be off by half a part a row, but never by half of a client's share.
@@ -107,7 +103,7 @@ class TrimmedMean(AbstractAggregator[None]):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
     ) -> tuple[Theta, None]:
-        share, present = _shares(cohort), _present(cohort)
+        share, present = _shares(cohort), cohort.present
 
         def mean(leaf: Array) -> Array:
             values, weighs = _sorted(leaf, share, present)
@@ -165,7 +161,7 @@ class Krum(AbstractAggregator[None]):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
     ) -> tuple[Theta, None]:
-        present = _present(cohort) & (cohort.weight > 0)
+        present = cohort.present & (cohort.weight > 0)
         apart = _distances(upload.delta, present)
         n = jnp.sum(present, dtype=jnp.int32)
         neighbors = jnp.clip(n - self.byzantine - 2, jnp.minimum(1, n - 1), n - 1)

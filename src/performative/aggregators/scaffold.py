@@ -3,12 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.base import AbstractAggregator, AbstractWrapper
 from performative.aggregators.mean import Mean, weighted_sum
-from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Theta, Upload
 
 
@@ -19,7 +17,7 @@ class ScaffoldMemory(eqx.Module):
     inner: PyTree
 
 
-class Scaffold(AbstractAggregator[ScaffoldMemory]):
+class Scaffold(AbstractWrapper[ScaffoldMemory]):
     """Keep c = sum_i p_i c_i and send it to the clients, which correct their steps by it. The move is `inner`'s.
 
         c <- c + sum_k p_k (c_k_new - c_k_old)      over those who took part
@@ -34,10 +32,6 @@ class Scaffold(AbstractAggregator[ScaffoldMemory]):
     ignores_data = True
 
     inner: AbstractAggregator = Mean()
-
-    def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractAggregator):
-            raise ValueError(f"Scaffold: inner must be an aggregator such as Mean(); got {self.inner!r}.")
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> ScaffoldMemory:
         if "control" not in extra:
@@ -57,14 +51,3 @@ class Scaffold(AbstractAggregator[ScaffoldMemory]):
         share: Array = jnp.take(weights, cohort.ids, mode="clip")
         news = weighted_sum(upload.extra["control"], share, cohort.active)
         return move, ScaffoldMemory(jax.tree.map(jnp.add, memory.control, news), inside)
-
-    def levels(
-        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: ScaffoldMemory
-    ) -> dict[str, Array]:
-        return self.inner.levels(upload, cohort, weights, memory.inner)
-
-    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
-        self.inner.check(weights, participation)
-
-    def review(self, memory: ScaffoldMemory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
-        return self.inner.review(memory.inner, clients, weights)

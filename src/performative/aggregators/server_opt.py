@@ -3,13 +3,11 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from performative._base.checks import check_number
-from performative.aggregators.base import AbstractAggregator
+from performative.aggregators.base import AbstractAggregator, AbstractWrapper
 from performative.optimizers import AbstractOptimizer, as_optimizer
-from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, number
 
 
@@ -20,7 +18,7 @@ class OptimizedServer(eqx.Module):
     inner: PyTree
 
 
-class ServerOpt(AbstractAggregator[OptimizedServer]):
+class ServerOpt(AbstractWrapper[OptimizedServer]):
     """move = -rate tx(-inner's move)
 
     FedAvgM, FedAdam, FedAdagrad and FedYogi with tx = Momentum, Adam, Adagrad and Yogi of `pf.optimizers`; or any
@@ -39,8 +37,6 @@ class ServerOpt(AbstractAggregator[OptimizedServer]):
     rate: Numbers = number(default=1.0)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractAggregator):
-            raise ValueError(f"ServerOpt: inner must be an aggregator such as Mean(); got {self.inner!r}.")
         check_number("ServerOpt", rate=self.rate)
         if is_concrete(self.rate) and not self.rate >= 0:
             raise ValueError(f"ServerOpt: rate must not be negative; got {self.rate}.")
@@ -48,27 +44,10 @@ class ServerOpt(AbstractAggregator[OptimizedServer]):
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> OptimizedServer:
         return OptimizedServer(self.tx.start(theta), self.inner.init(theta, clients, extra))
 
-    def broadcast(self, memory: OptimizedServer) -> dict[str, PyTree]:
-        return self.inner.broadcast(memory.inner)
-
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: OptimizedServer
     ) -> tuple[Theta, OptimizedServer]:
         move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
         direction, state = self.tx.turn(jax.tree.map(jnp.negative, move), memory.state, theta)
-
-        def step(v: Array) -> Array:
-            return -jnp.asarray(self.rate, v.dtype) * v
-
-        return jax.tree.map(step, direction), OptimizedServer(state, inside)
-
-    def levels(
-        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: OptimizedServer
-    ) -> dict[str, Array]:
-        return self.inner.levels(upload, cohort, weights, memory.inner)
-
-    def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
-        self.inner.check(weights, participation)
-
-    def review(self, memory: OptimizedServer, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
-        return self.inner.review(memory.inner, clients, weights)
+        move = jax.tree.map(lambda v: -jnp.asarray(self.rate, v.dtype) * v, direction)
+        return move, OptimizedServer(state, inside)

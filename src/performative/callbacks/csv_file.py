@@ -35,13 +35,7 @@ class CSV:
             if fresh:
                 writer.writerow([*lead, *self._names])
             columns = [np.asarray(news.records[name]) for name in self._names]
-            shape = _shape(news)
-            for at in np.ndindex(*shape):
+            leaf = jax.tree.leaves(news.theta)[0]
+            for at in np.ndindex(*leaf.shape[: len(lead) - 1]):  # settings and repeats
                 for place, round in enumerate(np.asarray(news.rounds).tolist()):
                     writer.writerow([*at, round, *(column[(*at, place)] for column in columns)])
-
-
-def _shape(news: News) -> tuple[int, ...]:
-    """Settings and repeats."""
-    leaf = jax.tree.leaves(news.theta)[0]
-    return leaf.shape[:1] if news.settings is None else leaf.shape[:2]

@@ -22,6 +22,7 @@ class ClippedNoise(AbstractChannel[None]):
 
     references = ("mcmahan2018learning",)
     ignores_data = True
+    grid_noise = True
 
     clip: Numbers = number()
     noise_multiplier: Numbers = number()
@@ -31,10 +32,6 @@ class ClippedNoise(AbstractChannel[None]):
 
     def bound(self) -> Bound:
         return Bound(self.clip, self.noise_multiplier, owner="ClippedNoise")
-
-    @property
-    def grid_noise(self) -> bool:
-        return True
 
     def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
         return draw_noise(key, theta)

@@ -12,6 +12,7 @@ from typing import Any
 
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
+from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
@@ -21,8 +22,8 @@ from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
 _FILES = ("pyproject.toml", "federation.toml", "app.py", "README.md")
-# Seconds between two looks at the server's books, and between two questions to Flower, each of which takes a second of
-# processor time.
+# Seconds between two looks at the server's records, and between two questions to Flower, each of which takes a second
+# of processor time.
 _LOOK, _ASK = 0.2, 10.0
 # Seconds past a round's end after which a client's process is ended by force; seconds that a start may take.
 _GRACE, _START = 2.0, 90.0
@@ -51,16 +52,14 @@ def load_app(folder: Path) -> Federation:
 
 
 def server_folder(app: Path) -> Path:
-    """Where the server's books lie."""
+    """Where the server's records lie."""
     return Site.inside(app).folder / "server"
 
 
 def up(app: Path, federation: Federation) -> dict[str, Any]:
     """Start what does not run yet."""
-    from performative.live.loopback.processes import running, start
-
     site = Site.inside(app)
-    start(
+    processes.start(
         site,
         federation.clients,
         worker=[sys.executable, "-m", "performative.live.worker"],
@@ -68,27 +67,23 @@ def up(app: Path, federation: Federation) -> dict[str, Any]:
         deadline=float(federation.timeout) + _GRACE,
         timeout=_START + 5.0 * federation.clients,
     )
-    return {"clients": federation.clients, "port": site.port(), "processes": running(site)}
+    return {"clients": federation.clients, "port": site.port(), "processes": processes.running(site)}
 
 
 def down(app: Path) -> list[str]:
     """Stop everything; returns what ran."""
-    from performative.live.loopback.processes import running, stop
-
     site = Site.inside(app)
-    found = sorted(running(site)) if site.folder.exists() else []
-    stop(site)
+    found = sorted(processes.running(site)) if site.folder.exists() else []
+    processes.stop(site)
     return found
 
 
 def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = False) -> dict[str, Any]:
     """Run the rounds on the federation that is up, and wait for the end."""
-    from performative.live.loopback.processes import running, stop_run, submit
-
     site, folder = Site.inside(app), server_folder(app)
     if resume and new:
         raise ValueError("--resume goes on with the last run and --new starts another; give one of them.")
-    if "superlink" not in running(site):
+    if "superlink" not in processes.running(site):
         raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
     if (folder / "state.json").exists() and not resume:
         if not new:
@@ -107,20 +102,18 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
     began, number = time.time(), None
     try:
         with interrupts_held():
-            number = submit(site, app, config)
+            number = processes.submit(site, app, config)
         told = _wait_for_end(site, number, folder, began, tell)
     except KeyboardInterrupt:
         if number is not None:
             with interrupts_held():
-                stop_run(site, number)
+                processes.stop_run(site, number)
         raise
     return _result(folder, told) | {"flower_run": number}
 
 
 def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tell) -> dict[str, Any]:
-    """Follow the server's books to the end. A server that vanishes, or never came to write, is noticed."""
-    from performative.live.loopback.processes import run_status, running
-
+    """Follow the server's records to the end. A server that vanishes, or never came to write, is noticed."""
     seen, asked, held = 0.0, time.monotonic(), False
     while True:
         told = read_status(folder)
@@ -136,16 +129,16 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tel
             raise FederationError("the server is gone; `performative federation run --resume` goes on with the run.")
         if time.monotonic() - asked > _ASK:
             asked = time.monotonic()
-            if "superlink" not in running(site):
+            if "superlink" not in processes.running(site):
                 raise FederationError("the SuperLink is gone; `federation up` starts it again, then `run --resume`.")
-            flower = run_status(site, number)
+            flower = processes.run_status(site, number)
             if flower.over and (read_status(folder) or {}).get("time", 0.0) <= max(seen, began - 1):
                 raise FederationError(f"the run {flower.state}: {flower.detail}; {tail(site.log('superlink'))}")
         time.sleep(_LOOK)
 
 
 def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
-    """How a run ended, from its own books."""
+    """How a run ended, from its own records."""
     facts = {"round": told["round"], "run": told["run"], "folder": str(folder)}
     if told["state"] != "completed":
         why = told.get("why") or f"the model diverged at round {told['round']}; try a smaller rate, or give a domain."
@@ -194,16 +187,14 @@ def count_events(folder: Path) -> dict[str, dict[str, int]]:
 
 def status(app: Path) -> dict[str, Any]:
     """Processes, the run, what went wrong, and the models."""
-    from performative.live.loopback.processes import node_status, running
-
     site, folder = Site.inside(app), server_folder(app)
     if not (app / "app.py").is_file():
         load_app(app)
-    processes = running(site) if site.folder.exists() else {}
+    here = processes.running(site) if site.folder.exists() else {}
     versions = model_versions(folder)
     return {
-        "processes": processes,
-        "nodes": node_status(site) if "superlink" in processes else {},
+        "processes": here,
+        "nodes": processes.node_status(site) if "superlink" in here else {},
         "run": read_status(folder),
         "at_work": is_held(folder),
         "events": count_events(folder),

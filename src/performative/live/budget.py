@@ -1,4 +1,4 @@
-"""A client's own books of privacy: it counts what it has answered, in every run, and refuses by itself.
+"""A client's own privacy ledger: it counts what it has answered, in every run, and refuses by itself.
 
 The server may be wrong, changed or hostile, so nothing that it says enters here. What the client has answered under
 each mechanism is on its own disk before the answer is computed. Runs with the same mechanism compose exactly, different
@@ -47,12 +47,12 @@ class OwnLedger:
         """Write one more answer down before it is made, or refuse. Returns how many were charged in all.
 
         Args:
-            known: how many had been charged when the client last answered; books that hold fewer were lost or replaced
+            known: how many had been charged when the client last answered; a ledger with fewer was lost or replaced
         """
         counts = self.answered()
         if sum(counts.values()) < known:
             raise RequestRefused(
-                "this client's books of privacy are missing or older than its answers; it answers no more."
+                "this client's privacy ledger is missing or older than its answers; it answers no more."
             )
         mine = counts.get(self.key, 0)
         if self.privacy.epsilon is not None and mine + 1 > self.most(counts):

@@ -73,17 +73,17 @@ def serve(
     """
     with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
         ready, calls = federation.ready, Calls([*callbacks, Progress(False)])
-        books = ServerStore(folder, ready.facts, resume)
+        store = ServerStore(folder, ready.facts, resume)
         ledger = read_ledger(
-            federation.privacy, federation.problem, federation.algorithm, books.checkpoint, federation.theta,
+            federation.privacy, federation.problem, federation.algorithm, store.checkpoint, federation.theta,
             unseen_rows=federation.source is not None, seen=federation.record.looks_at() + calls.looks_at(),
         )  # fmt: skip
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
         check_length(wanted, federation.algorithm)
         most = wanted if ledger is None else ledger.most_rounds(wanted)
-        began_with = books.begin(ready.identity)
-        live, chunks, seconds = _load(ready, books, began_with["version"])
+        began_with = store.begin(ready.identity)
+        live, chunks, seconds = _load(ready, store, began_with["version"])
         if int(live.state.round) > most:
             raise ValueError(f"rounds={most}: the run in {folder} is already at round {int(live.state.round)}.")
         run, diverged = began_with["run"], None
@@ -105,17 +105,17 @@ def serve(
                 at, began = int(live.state.round), time.monotonic()
                 if ledger is not None:
                     ledger.write(at + 1)
-                outcome = live_round(federation, transport, books, run, live.state, live.accepted, int(live.version))
+                outcome = live_round(federation, transport, store, run, live.state, live.accepted, int(live.version))
                 live, diverged = _advance(live, outcome, at), outcome.told.get("diverged")
                 chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], outcome.row)))
                 seconds += time.monotonic() - began
                 notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
                 notes |= {} if ledger is None else {"ledger": ledger.told}
-                books.checkpoint.save(live, chunks, notes)
+                store.checkpoint.save(live, chunks, notes)
                 told = outcome.told | {"seconds": round(time.monotonic() - began, 3)}
                 if ledger is not None:
                     told["epsilon"] = ledger.spent(at + 1).epsilon
-                books.tell_round(**facts, state="running", **told)
+                store.tell_round(**facts, state="running", **told)
                 if on_round is not None:
                     on_round(told)
                 stopped, known = tell(live, known), len(chunks)
@@ -127,28 +127,24 @@ def serve(
                 history = add_ledger(history, ledger, most, wanted)
             history.save(Path(folder) / "history.nc")
             fresh = not same_model(live.state.theta, live.state.deployed)
-            latest = books.keep_model(int(live.version) + fresh, live.state.theta, round=int(live.state.round))
+            latest = store.keep_model(int(live.version) + fresh, live.state.theta, round=int(live.state.round))
             why = diverged or history.meta.get("failed")
             ended = {"version": latest, "why": why, "notes": history.meta.get("notes", [])}
-            books.tell(**facts, **ended, state=history.status, round=int(live.state.round))
+            store.tell(**facts, **ended, state=history.status, round=int(live.state.round))
         except BaseException as error:
-            books.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")
+            store.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")
             raise
         finally:
             calls.close()
     if history.status == "failed":
         warn("nothing-was-learned", history.meta["failed"])
     if history.status == "diverged":
-        real = federation.source is not None  # the problem only stands for the data then
-        what = "try a smaller rate, or give the problem a domain." if real else _remedy(federation)
+        what = "try a smaller rate, or give the problem a domain."
+        if federation.source is None:  # else the problem only stands for the data
+            with federation.precision():
+                what = remedy(federation.problem, federation.algorithm, ready.start, ready.stable)
         warn("run-diverged", f"{diverged}; {what}")
     return history
-
-
-def _remedy(federation: Federation) -> str:
-    with federation.precision():
-        ready = federation.ready
-        return remedy(federation.problem, federation.algorithm, ready.start, ready.stable)
 
 
 def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
@@ -185,27 +181,27 @@ def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:
     """Make an earlier model the current one; the next round deploys it under a new version. Returns that round.
 
-    Rounds go on counting: nothing that happened is taken out of the books. Memories of clients and aggregator stay.
+    Rounds go on counting: nothing that happened is taken out of the records. Memories of clients and aggregator stay.
     """
     with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
         ready = federation.ready
-        books = ServerStore(folder, ready.facts, resume=True)
-        began_with = books.begin(ready.identity)
-        live, chunks, seconds = _load(ready, books, began_with["version"])
+        store = ServerStore(folder, ready.facts, resume=True)
+        began_with = store.begin(ready.identity)
+        live, chunks, seconds = _load(ready, store, began_with["version"])
         at = int(live.state.round)
         theta = jax.tree.map(jnp.asarray, read_model(folder, version, ready.start))
         # It is in the world's hands from the next round on, whatever the rule of deployment says.
         live = dataclasses.replace(live, state=dataclasses.replace(live.state, theta=theta, deployed=theta))
         notes = {"done": len(chunks), "round": at, "seconds": seconds, "run": began_with["run"]}
-        books.checkpoint.save(live, chunks, notes)
-        books.note("rollback", at, version=version)
+        store.checkpoint.save(live, chunks, notes)
+        store.note("rollback", at, version=version)
         return at
 
 
-def _load(ready: Ready, books: ServerStore, version: int) -> tuple[LiveState, list[Chunk], float]:
+def _load(ready: Ready, store: ServerStore, version: int) -> tuple[LiveState, list[Chunk], float]:
     clients = ready.setup.weights.shape[0]
     first = LiveState(ready.state, jnp.full((clients,), -1, jnp.int32), jnp.asarray(version, jnp.int32))
-    found = books.checkpoint.load(first)
+    found = store.checkpoint.load(first)
     if found is None:
         return first, [], 0.0
     live, chunks, notes = found
@@ -224,8 +220,7 @@ def _news(
     ledger: Any,
 ) -> News:  # fmt: skip
     theta = jax.tree.map(lambda leaf: np.asarray(leaf)[None], live.state.theta)
-    first = {name: np.asarray(value)[None] for name, value in ready.first.items()}
-    news = news_of(chunks, known, first, 1, rounds, theta=theta, seconds=seconds, about=about)
+    news = news_of(chunks, known, ready.first, 1, rounds, theta=theta, seconds=seconds, about=about)
     return news if ledger is None else with_epsilon(news, ledger, 1)
 
 
@@ -254,6 +249,4 @@ def _history(
             f"{unheard} answers were missing or refused; their weight went to the other clients, so the weights are "
             "unbiased only if that had nothing to do with the data. `participation` holds what each client really had."
         ]
-    first = {name: np.asarray(value)[None] for name, value in ready.first.items()}
-    fixed = RunInputs(ready.setup, None)
-    return write_history(fixed, ready.start, _WATCH, rounds, chunks, state, meta, first)
+    return write_history(RunInputs(ready.setup, None), ready.start, _WATCH, rounds, chunks, state, meta, ready.first)

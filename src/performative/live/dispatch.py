@@ -97,13 +97,14 @@ def send_frame(line: socket.socket, content: bytes) -> None:
 
 def receive_frame(line: socket.socket, until: float | None = None) -> bytes | None:
     """The next frame, None where the other end is gone. `until` bounds the wait for all of it."""
-    head = _exactly(line, _PREFIX, until)
+    head = receive_exactly(line, _PREFIX, until)
     if head is None or (length := int.from_bytes(head, "little")) > _LONGEST:
         return None
-    return _exactly(line, length, until)
+    return receive_exactly(line, length, until)
 
 
-def _exactly(line: socket.socket, count: int, until: float | None) -> bytes | None:
+def receive_exactly(line: socket.socket, count: int, until: float | None = None) -> bytes | None:
+    """So many bytes, None where the other end is gone before."""
     parts, left = [], count
     while left:
         if until is not None:

@@ -130,15 +130,14 @@ class Ready:
 
     def __init__(self, federation: Federation):
         problem, algorithm = federation.problem, federation.algorithm
-        made = make_ready(
-            problem, algorithm, federation.theta, Clock(), federation.record, read_dtype(federation.dtype)
+        precision = read_dtype(federation.dtype)
+        setup, self.start, self.stable = make_ready(
+            problem, algorithm, federation.theta, Clock(), federation.record, precision
         )
-        self.start: Any = made[1]
-        compute, _ = choose_compute(made[0], self.start, 1, half=federation.dtype == "bfloat16")
-        guarded = federation.privacy is not None
-        self.setup: Setup = dataclasses.replace(made[0], compute=compute, guarded=guarded)
-        self.stable: Any = made[2]
-        self.first: dict[str, Any] = levels_at_start(self.setup, self.start)
+        compute, _ = choose_compute(setup, self.start, 1, half=federation.dtype == "bfloat16")
+        self.setup: Setup = dataclasses.replace(setup, compute=compute, guarded=federation.privacy is not None)
+        levels = levels_at_start(self.setup, self.start)
+        self.first = {name: np.asarray(value)[None] for name, value in levels.items()}  # of one repeat
         self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
         if federation.privacy is not None and federation.privacy.noise == "secure":
             check_grid(problem, algorithm, self.start)

@@ -63,7 +63,7 @@ def client_app(make: Callable[[], Federation], file: str) -> ClientApp:
 
 
 def server_app(make: Callable[[], Federation]) -> ServerApp:
-    """The server. The run's configuration says where its books lie (`state`) and who is who (`registry`)."""
+    """The server. The run's configuration says where its records lie (`state`) and who is who (`registry`)."""
     app = ServerApp()
 
     @app.main()
@@ -190,7 +190,7 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
     return result
 
 
-def say_goodbye(address: str, authority: Path, key_file: Path, node: int) -> None:
+def deregister_node(address: str, authority: Path, key_file: Path, node: int) -> None:
     """What a SuperNode says when it ends, said for one that was killed: a server takes no second one with its key."""
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest

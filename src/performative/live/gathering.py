@@ -85,7 +85,7 @@ def gather(
 
 
 def _settle(found: Gathered, reply: Reply, read: Read) -> bool:
-    """Enter an answer into the books; False where the client may still send the one that counts."""
+    """Note an answer; False where the client may still send the one that counts."""
     if reply.content is None:
         found.failed[reply.client] = reply.error
         return True

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from performative._base.files import in_turn
 from performative._engine.client import init_client
 from performative._engine.keys import RunKeys
 from performative._engine.prepare import on_device
@@ -24,7 +25,6 @@ from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import observe
 from performative.live.telling import RequestRefused, log_failure
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
-from performative.populations import AbstractPopulation
 from performative.types import Broadcast, ClientMemory, Theta
 
 
@@ -63,7 +63,7 @@ class Member:
             raise
 
     def _answer(self, request: bytes) -> bytes:
-        with self.federation.precision(), self.store.alone():
+        with self.federation.precision(), in_turn(self.store.folder):  # one answer at a time
             ready = self.federation.ready
             asked, broadcast = self._read(ready, request)
             mark, began = digest(request), time.monotonic()
@@ -131,7 +131,9 @@ class Member:
             self.source.deploy(Deployed(asked["version"], jax.tree.map(np.asarray, broadcast.deployed), asked["round"]))
             arrived = self.source.sample(asked["version"])
             rows = observe(arrived, classes=setup.problem.population.group_count)
-            setup, row = _with_population(setup, rows), jnp.zeros((), jnp.int32)
+            placed = on_device(rows, setup.weights.dtype)
+            problem = dataclasses.replace(setup.problem, population=placed, weights=None)
+            setup, row = dataclasses.replace(setup, problem=problem), jnp.zeros((), jnp.int32)
         steps = asked.get("steps")
         steps = None if steps is None else jnp.asarray(int(steps), jnp.int32)
         privacy, secrets = self.federation.privacy, None
@@ -150,9 +152,3 @@ class Member:
             return ready.keys
         keys = secret_keys_of(self.store.folder, run, mark)
         return dataclasses.replace(keys, standing=secret_keys_of(self.store.folder, run).standing)
-
-
-def _with_population(setup: Setup, population: AbstractPopulation) -> Setup:
-    """The setup with the rows that arrived in place of the population that stood for them."""
-    placed = on_device(population, setup.weights.dtype)
-    return dataclasses.replace(setup, problem=dataclasses.replace(setup.problem, population=placed, weights=None))

@@ -1,11 +1,8 @@
 """What a client remembers between rounds, on its own disk, so that no kill loses or repeats a round."""
 
-import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative._base.files import Damaged, read_sealed, write_sealed
+from performative._base.files import Damaged, read_sealed, write_sealed, write_whole
 from performative._engine.keys import RunKeys, run_keys
 from performative.live.wire import Malformed, decode, encode, flatten, unflatten
 
@@ -27,7 +24,7 @@ class Answered:
 
     `before` is its memory as the server knew it then, at round `accepted` (-1: the start); `after` is what it becomes
     once the server says that it used the answer. `request` is the fingerprint of what was asked, `charged` how many
-    answers the client's own books of privacy held.
+    answers the client's own privacy ledger held.
     """
 
     run: str
@@ -75,7 +72,7 @@ class MemoryStore:
             ) from error
 
     def charged(self) -> int:
-        """Answers that its books of privacy held when the client last answered, in whichever run."""
+        """Answers that its privacy ledger held when the client last answered, in whichever run."""
         path = self.folder / _FILE
         return decode(read_sealed(path))[0]["charged"] if path.exists() else 0
 
@@ -85,24 +82,12 @@ class MemoryStore:
         arrays["reply"] = np.frombuffer(answered.reply, np.uint8)
         write_sealed(self.folder / _FILE, encode(about, arrays))
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """One answer at a time, whichever process or thread it comes from."""
-        with open(self.folder / "lock", "a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
 
 def secret_keys_of(folder: Path, *purpose: str) -> RunKeys:
     """Keys that only the owner of the folder knows, others for each purpose."""
     path = folder / _SEED
     if not path.exists():
-        part = path.with_name(f".{path.name}.part")
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(os.urandom(32))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_whole(path, os.urandom(32), private=True)
     secret = path.read_bytes()
     if len(secret) != 32:
         raise ValueError(f"{path} must hold the 32 bytes that were written there; it holds {len(secret)}.")
@@ -111,7 +96,7 @@ def secret_keys_of(folder: Path, *purpose: str) -> RunKeys:
 
 
 def recall(last: Answered | None, accepted: int, first: Any) -> tuple[Any, bool]:
-    """The memory that the server's books go with, and whether it was lost.
+    """The memory that the server's records go with, and whether it was lost.
 
     Args:
         accepted: the last round in which the server used an answer of this client, -1 for none

@@ -16,7 +16,7 @@ def rehearse(federation: Federation, folder: str | os.PathLike[str] | None = Non
     """Run a federation with every client a thread of this process: same requests, same answers, no network.
 
     Args:
-        folder: keeps the server's books in `server` and each client's memory in `clients/<i>`; None forgets them
+        folder: keeps the server's records in `server` and each client's memory in `clients/<i>`; None forgets them
         options: as for `serve`
     """
     if folder is None:

@@ -46,7 +46,7 @@ class Outcome:
 def live_round(
     federation: Federation,
     transport: AbstractTransport,
-    books: ServerStore,
+    store: ServerStore,
     run: str,
     state: State,
     accepted: Any,
@@ -54,10 +54,10 @@ def live_round(
 ) -> Outcome:
     """One round from `state`. Whatever clients do, it ends, and the model stays finite."""
     ready, at = federation.ready, int(state.round)
-    cohort, broadcast, chosen = _open(federation, books, run, state)
+    cohort, broadcast, chosen = _open(federation, store, run, state)
     if at > 0 and not same_model(broadcast.deployed, state.deployed):
         version += 1
-    version = books.keep_model(version, broadcast.deployed, round=at)
+    version = store.keep_model(version, broadcast.deployed, round=at)
     requests, expected = _requests(ready, run, cohort, broadcast, accepted, version)
     norm = _NORM if federation.norm is None else float(federation.norm)
     longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
@@ -85,20 +85,20 @@ def live_round(
         "waited": round(gathered.seconds, 3),
         "worked": round(gathered.worked, 3),
     }
-    _write_down(books, at, gathered, requests, silent=missing > 0)
+    _write_down(store, at, gathered, requests, silent=missing > 0)
     if first_k is not None:
         cohort = _first(ready, gathered, cohort, first_k)
     no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
     after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
     if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays
-        books.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
+        store.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
         after, told["idle"] = _stay(state, broadcast, state.theta), _why_idle(gathered, federation.quorum)
     levels = row_one(ready.setup, after, report, True, no_limit)["levels"] if federation.before_deploy else {}
     if (reason := _beyond(ready, after)) is not None:
-        books.note("diverged", at, reason=reason)
+        store.note("diverged", at, reason=reason)
         after, used, told["diverged"] = _stay(state, broadcast, state.theta), [], reason
     elif (reason := _why_not(federation, after, broadcast, told | {"levels": _numbers(levels)})) is not None:
-        books.note("not deployed", at, reason=reason)
+        store.note("not deployed", at, reason=reason)
         after, used, told["not_deployed"] = _stay(state, broadcast, broadcast.deployed), [], reason
         told["idle"] = f"the new model was not deployed: {reason}"
     told["used"] = len(used)
@@ -145,14 +145,14 @@ def _stay(state: State, broadcast: Broadcast, theta: Theta) -> State:
     return dataclasses.replace(state, theta=theta, deployed=broadcast.deployed, round=state.round + 1)
 
 
-def _open(federation: Federation, books: ServerStore, run: str, state: State) -> tuple[Cohort, Broadcast, Any]:
+def _open(federation: Federation, store: ServerStore, run: str, state: State) -> tuple[Cohort, Broadcast, Any]:
     """The cohort and what it is told. Where the first K to answer are taken, everyone is asked.
 
     Where noise protects people, who is drawn must be as hard to guess as the noise: the key is the server's secret.
     """
     ready, keys = federation.ready, federation.ready.keys
     if adds_private_noise(federation.algorithm):
-        keys = dataclasses.replace(keys, select=secret_keys_of(books.folder, run).select)
+        keys = dataclasses.replace(keys, select=secret_keys_of(store.folder, run).select)
     setup, participation = ready.setup, ready.setup.algorithm.participation
     if participation.first_k is None:
         return open_one(setup, state, keys)
@@ -224,16 +224,16 @@ def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, share
     return eqx.tree_at(lambda u: u.delta, upload, more)
 
 
-def _write_down(books: ServerStore, at: int, gathered: Gathered, requests: dict[int, bytes], silent: bool) -> None:
+def _write_down(store: ServerStore, at: int, gathered: Gathered, requests: dict[int, bytes], silent: bool) -> None:
     """What went wrong, a line each; `silent`: whether those who said nothing were waited for."""
     for what, reasons in (("rejected", gathered.rejected), ("failed", gathered.failed)):
         for client, reason in reasons.items():
-            books.note(what, at, client=client, reason=reason[:_LONGEST_REASON])
+            store.note(what, at, client=client, reason=reason[:_LONGEST_REASON])
     for client in gathered.lost_memory:
-        books.note("memory lost", at, client=client, reason="it began anew")
+        store.note("memory lost", at, client=client, reason="it began anew")
     settled = gathered.heard.keys() | gathered.rejected.keys() | gathered.failed.keys()
     for client in sorted(requests.keys() - settled) if silent else []:
-        books.note("silent", at, client=client, reason=f"no answer within {gathered.seconds:.1f} s")
+        store.note("silent", at, client=client, reason=f"no answer within {gathered.seconds:.1f} s")
 
 
 def _why_idle(gathered: Gathered, quorum: int) -> str:

@@ -47,27 +47,24 @@ class ServerStore:
         path = self.folder / _RUN
         told = json.loads(path.read_text()) if path.exists() else {"version": 0}
         if told.get("identity") != identity:
-            book = self.checkpoint.read_book()
-            known = uuid.uuid4().hex if book is None else book["notes"]["run"]
+            index = self.checkpoint.read_index()
+            known = uuid.uuid4().hex if index is None else index["notes"]["run"]
             told = {"run": known, "identity": identity, "version": told["version"]}
             write_whole(path, json.dumps(told).encode())
         return told
 
     def note(self, what: str, round: int, **facts: Any) -> None:
-        """A line in the book of events."""
-        line = {"time": round_time(), "round": round, "what": what, **facts}
-        with open(self.folder / _EVENTS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        """A line among the events."""
+        _add_line(self.folder / _EVENTS, {"time": round_time(), "round": round, "what": what, **facts})
 
     def tell(self, **facts: Any) -> None:
         """Where the run stands."""
         write_whole(self.folder / _STATUS, json.dumps({"time": round_time(), **facts}).encode())
 
     def tell_round(self, **facts: Any) -> None:
-        """The same, and a line in the book of rounds; a round that a kill cut off may stand there twice."""
+        """The same, and a line among the rounds; a round that a kill cut off may stand there twice."""
         self.tell(**facts)
-        with open(self.folder / _ROUNDS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(facts) + "\n")
+        _add_line(self.folder / _ROUNDS, facts)
 
     def keep_model(self, version: int, theta: Theta, **about: Any) -> int:
         """Write down a model under its version; returns that version, or the next free one where it is another's."""
@@ -125,24 +122,28 @@ def read_status(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def read_events(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The book of events. A line that a kill cut short is left out."""
-    path = Path(folder) / _EVENTS
+    """What happened, in order."""
+    return _read_lines(Path(folder) / _EVENTS)
+
+
+def read_rounds(folder: str | os.PathLike[str], run: str) -> list[dict[str, Any]]:
+    """How each round of a run went, in order."""
+    found = {told["round"]: told for told in _read_lines(Path(folder) / _ROUNDS) if told["run"] == run}
+    return [found[number] for number in sorted(found)]
+
+
+def _add_line(path: Path, facts: dict[str, Any]) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(facts) + "\n")
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """One JSON object a line; a line that a kill cut short is left out."""
     found = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
             found.append(json.loads(line))
     return found
-
-
-def read_rounds(folder: str | os.PathLike[str], run: str) -> list[dict[str, Any]]:
-    """How each round of a run went, in order. A line that a kill cut short is left out."""
-    path, found = Path(folder) / _ROUNDS, {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        with contextlib.suppress(ValueError):
-            told = json.loads(line)
-            if told["run"] == run:
-                found[told["round"]] = told
-    return [found[number] for number in sorted(found)]
 
 
 def is_held(folder: str | os.PathLike[str]) -> bool:

@@ -61,12 +61,12 @@ def listen(path: str) -> None:
     """Serve requests, one after the other, for ever."""
     Path(path).unlink(missing_ok=True)
     worker = Worker()
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
         os.chmod(path, 0o600)
-        door.listen(8)
+        listener.listen(8)
         while True:
-            line, _ = door.accept()
+            line, _ = listener.accept()
             with line:
                 dispatch = receive_frame(line)
                 if dispatch is None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from performative._base.checks import check_finite, is_one_of
+from performative._base.checks import check_finite, check_one_a_client, is_one_of
 from performative._base.sampling import first_of
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
@@ -85,6 +85,8 @@ class Available(AbstractParticipation[None]):
 
     references = ()
     ignores_data = True
+    sums_to_one_if_equal = False
+    sums_to_one = False
 
     probability: Any = eqx.field(converter=_read_chance)
     k: int | None = eqx.field(static=True, converter=as_whole, default=None)
@@ -100,14 +102,6 @@ class Available(AbstractParticipation[None]):
             if is_concrete(self.probability) and np.any(np.asarray(self.probability) == 0):
                 raise ValueError("Available: probability must be above 0; leave out clients that are never there.")
 
-    @property
-    def sums_to_one_if_equal(self) -> bool:
-        return False
-
-    @property
-    def sums_to_one(self) -> bool:
-        return False
-
     def size(self, clients: int) -> int:
         return clients if self.k is None else self.k
 
@@ -115,11 +109,7 @@ class Available(AbstractParticipation[None]):
         if self.k is not None:
             check_draws("Available", self.k, len(weights))
         for leaf in jax.tree.leaves(self.probability):
-            if np.shape(leaf) not in ((), (len(weights),)):
-                raise ValueError(
-                    f"Available: probability holds an array of shape {np.shape(leaf)} for {len(weights)} clients; give "
-                    "a plain number, or one a client."
-                )
+            check_one_a_client("Available: ", len(weights), probability=leaf)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         p, clients = selection.weights, selection.weights.shape[0]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from performative._base.checks import check_finite
+from performative._base.checks import check_finite, check_one_a_client
 from performative._base.sampling import first_of
 from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
@@ -89,6 +89,7 @@ class FirstK(AbstractParticipation[None]):
 
     references = ()
     ignores_data = True
+    sums_to_one = False
 
     k: int = eqx.field(static=True, converter=as_whole)
     latency: AbstractLatency
@@ -102,10 +103,6 @@ class FirstK(AbstractParticipation[None]):
             )
 
     @property
-    def sums_to_one(self) -> bool:
-        return False
-
-    @property
     def first_k(self) -> int:
         return self.k
 
@@ -114,12 +111,7 @@ class FirstK(AbstractParticipation[None]):
 
     def check(self, weights: np.ndarray) -> None:
         check_draws("FirstK", self.k, len(weights))
-        for name, value in vars(self.latency).items():
-            if np.shape(value) not in ((), (len(weights),)):
-                raise ValueError(
-                    f"FirstK: {type(self.latency).__name__}.{name} has shape {np.shape(value)} for {len(weights)} "
-                    "clients; give a plain number, or one a client."
-                )
+        check_one_a_client(f"FirstK: {type(self.latency).__name__}.", len(weights), **vars(self.latency))
 
     def size(self, clients: int) -> int:
         return self.k

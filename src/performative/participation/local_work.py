@@ -1,5 +1,7 @@
 """Clients that do different numbers of local steps."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -10,6 +12,11 @@ from performative.facts import declared
 from performative.participation.base import AbstractParticipation, Selection
 from performative.participation.step_rules import AbstractSteps, as_steps
 from performative.types import ArrayLike, Cohort, Memory, Upload
+
+
+def _inner(fact: str) -> Any:
+    """What `inner` says."""
+    return property(lambda work: getattr(work.inner, fact))
 
 
 class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
@@ -26,6 +33,9 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     inner: AbstractParticipation[Memory]
     steps: AbstractSteps
     longest: int = eqx.field(static=True)
+
+    is_full, measures_losses, first_k = _inner("is_full"), _inner("measures_losses"), _inner("first_k")
+    sums_to_one, sums_to_one_if_equal = _inner("sums_to_one"), _inner("sums_to_one_if_equal")
 
     def __init__(self, inner: AbstractParticipation[Memory], steps: AbstractSteps | ArrayLike):
         if not isinstance(inner, AbstractParticipation):
@@ -56,31 +66,11 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
             )
         return self.longest
 
-    @property
-    def is_full(self) -> bool:
-        return self.inner.is_full
-
-    @property
-    def measures_losses(self) -> bool:
-        return self.inner.measures_losses
-
-    @property
-    def first_k(self) -> int | None:
-        return self.inner.first_k
-
     def invited(self) -> AbstractParticipation:
         return LocalWork(self.inner.invited(), self.steps)
 
     def first_weights(self, weights: Float[Array, " N"], ids: Int[Array, " K"], came: int) -> Float[Array, " K"]:
         return self.inner.first_weights(weights, ids, came)
-
-    @property
-    def sums_to_one_if_equal(self) -> bool:
-        return self.inner.sums_to_one_if_equal
-
-    @property
-    def sums_to_one(self) -> bool:
-        return self.inner.sums_to_one
 
     @property
     def requires_loss(self) -> bool:

@@ -16,16 +16,13 @@ class Full(AbstractParticipation[None]):
 
     references = ()
     ignores_data = True
+    is_full = True
 
     def size(self, clients: int) -> int:
         return clients
 
     def sampling(self, clients: int) -> Everyone:
         return Everyone()
-
-    @property
-    def is_full(self) -> bool:
-        return True
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         weights = selection.weights
@@ -77,15 +74,12 @@ class SchemeTwo(AbstractParticipation[None]):
 
     references = ("li2020convergence", "jin2024performative")
     ignores_data = True
+    sums_to_one = False
 
     k: int = whole()
 
     def __check_init__(self) -> None:
         check_draws("SchemeTwo", self.k)
-
-    @property
-    def sums_to_one(self) -> bool:
-        return False
 
     def check(self, weights: np.ndarray) -> None:
         check_draws("SchemeTwo", self.k, len(weights))

@@ -111,6 +111,7 @@ class AdaComm(AbstractSteps[Float[Array, " 2"]]):
     """
 
     references = ("wang2019adaptive",)
+    requires_loss = True
 
     first: int = whole()
     least: int = whole(default=1)
@@ -128,10 +129,6 @@ class AdaComm(AbstractSteps[Float[Array, " 2"]]):
     @property
     def longest(self) -> int:
         return self.first
-
-    @property
-    def requires_loss(self) -> bool:
-        return True
 
     def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: Float[Array, " 2"]) -> Int[Array, " K"]:
         start, last = memory

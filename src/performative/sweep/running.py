@@ -125,14 +125,14 @@ def _sweep(
         watch = RecordConfig(record.every, record.theta == "all", pick_executor(options.executor, how))
         told = about(how, seed, first, 0.0, compute) | {"label": f"{how.name} x {len(group)}"}
         with contextlib.ExitStack() as stack:
-            books, every = None, None
+            store, every = None, None
             if (kept := options.checkpoint) is not None:
                 identity = _identity([whole[i] for i in group], start, seed, repeats, watch, options)
                 folder = RunFolder(Path(kept.folder) / f"program-{number:03d}", identity, kept.resume)
-                books, every = stack.enter_context(folder.held()), kept.every or max(1, length // RISK_POINTS)
+                store, every = stack.enter_context(folder.held()), kept.every or max(1, length // RISK_POINTS)
             driven = drive(
                 fixed, start, watch, length,
-                points=record.points, limit=record.limit, calls=options.calls, about=told, folder=books,
+                points=record.points, limit=record.limit, calls=options.calls, about=told, folder=store,
                 checkpoint_every=every, settings=[settings[i] for i in group],
             )  # fmt: skip
         memories = driven.state.clients.estimator, driven.state.server.aggregator

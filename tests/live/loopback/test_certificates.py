@@ -143,7 +143,7 @@ def test_sockets_have_short_paths_wherever_the_site_lies(tmp_path):
     assert len(str(far.folder)) > LONGEST_FOLDER
     far.prepare()
     try:
-        assert len(str(far.sockets / "client-1000000.door")) < 100
+        assert len(str(far.sockets / "client-1000000.forks")) < 100
         assert mode(far.sockets) == 0o700
         assert far.sockets != Site(tmp_path / ("long" * 31)).sockets
     finally:

@@ -43,13 +43,13 @@ def healed(federation):
 
 
 @pytest.mark.slow
-def test_a_shim_without_a_door_is_the_real_command(tmp_path):
+def test_a_shim_without_a_fork_server_is_the_real_command(tmp_path):
     site = Site(tmp_path / "site")
     site.prepare()
     write_shims(site, ["flwr-clientapp"])
     shim, words = str(site.shims / "flwr-clientapp"), ["--help"]
-    for door in ({}, {"PERFORMATIVE_DOOR": str(tmp_path / "nobody")}):
-        shown = subprocess.run([shim, *words], env=environment(site) | door, capture_output=True, text=True, timeout=60)
+    for more in ({}, {"PERFORMATIVE_FORK_SERVER": str(tmp_path / "nobody")}):
+        shown = subprocess.run([shim, *words], env=environment(site) | more, capture_output=True, text=True, timeout=60)
         assert shown.returncode == 0 and "--runtime-api-address" in shown.stdout
     refused = subprocess.run([shim, "--nonsense"], env=environment(site), capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2
@@ -254,7 +254,7 @@ def test_without_the_door_the_same_with_a_worker_that_is_kept_alive(tmp_path):
         """)
     )
     try:
-        processes.start(site, CLIENTS, door=False, worker=[sys.executable, str(script)])
+        processes.start(site, CLIENTS, forks=False, worker=[sys.executable, str(script)])
         worker = processes.running(site)["client-1.worker"]
         os.kill(worker, signal.SIGKILL)
         assert wait_for(lambda: processes.running(site).get("client-1.worker") not in (None, worker), 10.0)

@@ -1,10 +1,8 @@
 """How the clients of a round are run: all of them, the cohort, one by one, or over many devices."""
 
 from performative._engine.executors.base import AbstractExecutor, map_clients
-from performative._engine.executors.dense import Dense
-from performative._engine.executors.gather import Gather
 from performative._engine.executors.loop import Loop
-from performative._engine.executors.sharded import Sharded
+from performative._engine.executors.mapped import Dense, Gather, Sharded
 from performative.algorithm import Algorithm
 from performative.types import Unchecked
 

@@ -7,10 +7,10 @@ import equinox as eqx
 from jax.sharding import Mesh
 from jaxtyping import Array, PyTree
 
-from performative._engine.client import client_round
 from performative._engine.keys import RunKeys
 from performative._engine.setup import Setup
 from performative._engine.sharding import map_rows
+from performative._engine.steps import round_of
 from performative.populations import AbstractPopulation
 from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
@@ -22,10 +22,13 @@ class AbstractExecutor(eqx.Module):
         name: what a history calls it
         compiled: whether `run` can be traced into the compiled loop; else Python drives the rounds, and `run` sees
             numbers
+        spreads_out: whether row i is client i, whoever takes part: then random numbers can be drawn before a cohort is
+            known
     """
 
     name: ClassVar[str] = ""
     compiled: ClassVar[bool] = True
+    spreads_out: ClassVar[bool] = False
 
     @abstractmethod
     def run(
@@ -39,12 +42,7 @@ class AbstractExecutor(eqx.Module):
 
     def rows(self, size: int, clients: int) -> int:
         """Rows of `drawn` that `run` is given, where a cohort has `size` rows of `clients`."""
-        return size
-
-    @property
-    def spreads_out(self) -> bool:
-        """Whether row i is client i, whoever takes part: then random numbers can be drawn before a cohort is known."""
-        return False
+        return clients if self.spreads_out else size
 
     def mesh(self) -> Mesh | None:
         """The devices that clients are dealt out over; None for one device."""
@@ -62,12 +60,7 @@ def map_clients(
         setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: PyTree, client: Array, mine: ClientMemory,
         steps: Array | None, drawn: Draws | None,
     ) -> Any:  # fmt: skip
-        mine_keys = keys.of_client(broadcast.round, client)
-        whole = eqx.combine(rows, rest)
-        return client_round(
-            setup.problem, setup.algorithm, whole, broadcast, mine, mine_keys, steps, client, drawn, setup.compute,
-            setup.asks_loss,
-        )  # fmt: skip
+        return round_of(setup, eqx.combine(rows, rest), broadcast, mine, keys, client, steps, drawn)
 
     bare = eqx.tree_at(lambda s: s.problem.population, setup, None)
     lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)

@@ -8,8 +8,9 @@ their owner alone.
 
 import datetime
 import ipaddress
-import os
 from pathlib import Path
+
+from performative._base.files import write_whole
 
 AUTHORITY = "ca.pem"
 SERVER = "server.pem"
@@ -28,13 +29,7 @@ def private_folder(folder: Path) -> Path:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that is never readable by others, not even while it is being written."""
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    write_whole(path, content, private=True)
 
 
 def certificates_good(folder: Path) -> bool:

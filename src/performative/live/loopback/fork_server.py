@@ -1,4 +1,4 @@
-"""The door to warm client processes, and the keeper that opens one for each client.
+"""The fork server: warm client processes, and the keeper that forks a supervisor for each client.
 
 Flower starts a fresh `flwr-clientapp` for every message, which spends seconds of processor time on imports. Here one
 process imports them once and forks; what is forked does exactly what the console script does. A shim of the same name
@@ -8,7 +8,7 @@ with the child's exit code. Where nobody listens it becomes the real command: sl
     start() -> keeper (imports, then one fork a client) -> supervisor of client i -> SuperNode, worker, client processes
 
 Forking is safe because nothing runs beside the main thread: JAX is imported but has no backend yet, and BLAS is told to
-make no threads. This is checked; a keeper that finds threads opens no door and lets Flower start its own processes.
+make no threads. This is checked; a keeper that finds threads forks none and lets Flower start its own processes.
 """
 
 import gc
@@ -30,10 +30,11 @@ LATER = ("flwr.supernode.main", "flwr.cli.install", "flwr.clientapp")
 
 def deregister(site: Site, client: int) -> None:
     """Say deregister for a SuperNode that was killed; without it the node stays away for up to a minute."""
-    from performative.live.flower import say_goodbye
+    from performative.live.flower import deregister_node
 
     try:
-        say_goodbye(f"127.0.0.1:{site.port()}", site.authority, site.key(client), site.registry()[client]["node_id"])
+        node = site.registry()[client]["node_id"]
+        deregister_node(f"127.0.0.1:{site.port()}", site.authority, site.key(client), node)
     except Exception as wrong:  # it was offline already, or the SuperLink does not answer: the SuperNode will see
         print(f"no deregister for client {client}: {wrong}", flush=True)
 
@@ -52,11 +53,11 @@ def warm_up(modules: Sequence[str]) -> dict[str, Callable[[], object]]:
 def main(folder: str, text: str) -> None:
     """The keeper: import, wait for the word, fork one supervisor a client."""
     site, settings = Site(folder), json.loads(text)
-    commands = warm_up(settings["warm"]) if settings["door"] else {}
+    commands = warm_up(settings["warm"]) if settings["forks"] else {}
     threads = len(os.listdir("/proc/self/task"))
     if commands and threads > 1:
-        print(f"no door: {threads} threads run after importing {settings['warm']}; forks would be unsafe", flush=True)
-        os.execv(sys.executable, [*sys.orig_argv[:-1], json.dumps(settings | {"door": False})])
+        print(f"no forks: {threads} threads run after importing {settings['warm']}; it would be unsafe", flush=True)
+        os.execv(sys.executable, [*sys.orig_argv[:-1], json.dumps(settings | {"forks": False})])
     if settings["blas_threads"] is None:  # set for the imports above only
         os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if commands:

@@ -6,7 +6,6 @@ SuperNode again when it dies; nobody looks after the SuperLink but `start`.
 """
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -16,14 +15,14 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
-from performative._base.files import write_whole
+from performative._base.files import in_turn, write_whole
 from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
 from performative.live.loopback.commands import FederationError, command, flwr, spawn, tail
 from performative.live.loopback.interrupts import interrupts_held
@@ -43,14 +42,6 @@ class Status:
         return self.state in ("completed", "failed", "stopped")
 
 
-@contextlib.contextmanager
-def _alone(site: Site) -> Iterator[None]:
-    """One `start` or `stop` of a site at a time."""
-    with open(site.folder / "lock", "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on now."""
     with socket.socket() as probe:
@@ -60,9 +51,8 @@ def free_port() -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # what a dead server's connections leave is no hindrance
+        # What a dead server's connections leave is no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
@@ -89,7 +79,7 @@ def start(
     *,
     worker: Sequence[str] = (),
     warm: Sequence[str] = ("performative",),
-    door: bool = True,
+    forks: bool = True,
     deadline: float | None = None,
     timeout: float = 90.0,
 ) -> None:
@@ -97,7 +87,7 @@ def start(
 
     - `worker`: a command that each node keeps running beside it (PERFORMATIVE_CLIENT says for whom).
     - `warm`: modules that are imported once, before client processes are forked.
-    - `door=False`: every message starts a fresh process, as Flower does it.
+    - `forks=False`: every message starts a fresh process, as Flower does it.
     - `deadline`: seconds after which a client process that still works on a message is killed.
 
     Nodes that run already keep the settings that they were started with.
@@ -107,8 +97,8 @@ def start(
     if deadline is not None and not 0 < deadline < math.inf:
         raise ValueError(f"deadline must be a positive number of seconds or None; got {deadline!r}.")
     site.prepare()
-    settings = {"worker": list(worker), "warm": list(warm), "door": door, "deadline": deadline}
-    with _alone(site):
+    settings = {"worker": list(worker), "warm": list(warm), "forks": forks, "deadline": deadline}
+    with in_turn(site.folder):  # one `start` or `stop` at a time
         if site.prepare(clients):  # what runs knows the old certificates
             _stop(site)
         before = members(site)
@@ -137,12 +127,12 @@ def _start(site: Site, clients: int, settings: dict[str, Any], timeout: float) -
     for client in missing:
         _end_node(site, client)
     settings = {"clients": missing, **settings, "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS")}
-    # The imports of the doors run while the SuperLink starts and the keys are registered.
+    # The fork server imports while the SuperLink starts and the keys are registered.
     keeper: subprocess.Popen[bytes] | None = None
     try:
         if missing:
             with interrupts_held():
-                keeper = _open_doors(site, settings)
+                keeper = _start_fork_server(site, settings)
         if not wait_for(lambda: answers(site) or not living(recorded(site, "superlink")), until - time.monotonic()):
             raise FederationError(f"the SuperLink gave no answer within {timeout:g} s; {tail(site.log('superlink'))}")
         if not living(recorded(site, "superlink")):
@@ -191,10 +181,11 @@ def _start_superlink(site: Site) -> bool:
     return True
 
 
-def _open_doors(site: Site, settings: dict[str, Any]) -> subprocess.Popen[bytes]:
+def _start_fork_server(site: Site, settings: dict[str, Any]) -> subprocess.Popen[bytes]:
     """One process imports everything and, once told to go, becomes a supervisor for each client."""
     arguments = [sys.executable, "-m", "performative.live.loopback.fork_server", str(site.folder), json.dumps(settings)]
-    return spawn(arguments, site, "doors", subprocess.PIPE, OPENBLAS_NUM_THREADS="1")  # threads do not survive a fork
+    # Threads do not survive a fork.
+    return spawn(arguments, site, "fork-server", subprocess.PIPE, OPENBLAS_NUM_THREADS="1")
 
 
 def _end_node(site: Site, client: int) -> None:
@@ -250,7 +241,7 @@ def _wait_online(site: Site, clients: int, until: float, timeout: float) -> None
             return
         if time.monotonic() > until:
             late = [client for client in range(clients) if status.get(client) != "online"]
-    logs = f"{tail(site.log('doors'))}\n{tail(site.log(f'client-{late[0]}'))}"
+    logs = f"{tail(site.log('fork-server'))}\n{tail(site.log(f'client-{late[0]}'))}"
     raise FederationError(f"clients {late} were not online within {timeout:g} s; {logs}")
 
 
@@ -258,7 +249,7 @@ def stop(site: Site) -> None:
     """End everything of the site: nodes first, so that they can say deregister, then the SuperLink, then the rest."""
     if site.folder.exists():
         site.prepare()
-        with _alone(site):
+        with in_turn(site.folder):
             _stop(site)
 
 
@@ -278,11 +269,7 @@ def running(site: Site) -> dict[str, int]:
     found = {}
     for path in sorted((site.folder / "processes").glob("*.json")):
         entry = json.loads(path.read_text())
-        parts = {
-            path.stem: entry,
-            f"{path.stem}.supernode": entry.get("supernode"),
-            f"{path.stem}.worker": entry.get("worker"),
-        }
+        parts = {path.stem: entry} | {f"{path.stem}.{name}": entry.get(name) for name in ("supernode", "worker")}
         found.update({name: pid for name, part in parts.items() if (pid := living(part))})
     return found
 

@@ -1,4 +1,4 @@
-"""Commands that come first on a node's PATH and hand their work to the node's door."""
+"""Commands that come first on a node's PATH and hand their work to the node's fork server."""
 
 import shlex
 import sys
@@ -8,28 +8,28 @@ from performative.live.loopback.certificates import write_private
 from performative.live.loopback.commands import command
 from performative.live.loopback.site import Site
 
-DOOR = "PERFORMATIVE_DOOR"  # the socket to knock at
+FORK_SERVER = "PERFORMATIVE_FORK_SERVER"  # the socket that it listens on
 
 # Run without site packages, so that it starts within some 20 ms. Where nobody listens it becomes the real command.
 SHIM = """\
 import json, os, socket, struct, sys
 name, real, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
-door = socket.socket(socket.AF_UNIX)
+line = socket.socket(socket.AF_UNIX)
 try:
-    door.connect(os.environ["PERFORMATIVE_DOOR"])
+    line.connect(os.environ["PERFORMATIVE_FORK_SERVER"])
     said = json.dumps([name, arguments, dict(os.environ), os.getcwd()]).encode("utf-8", "surrogateescape")
-    socket.send_fds(door, [struct.pack("<I", len(said))], [0, 1, 2])
-    door.sendall(said)
+    socket.send_fds(line, [struct.pack("<I", len(said))], [0, 1, 2])
+    line.sendall(said)
 except (OSError, KeyError):
     os.execv(real, [real, *arguments])
-code = door.recv(4)
+code = line.recv(4)
 sys.exit(struct.unpack("<i", code)[0] if len(code) == 4 else 1)
 """
 
 
 def write_shims(site: Site, names: Iterable[str]) -> None:
     """Write one for each of Flower's commands named."""
-    caller = site.shims / "call_door.py"
+    caller = site.shims / "call_fork_server.py"
     write_private(caller, SHIM.encode())
     for name in names:
         words = [sys.executable, "-I", "-S", str(caller), name, command(name)]

@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,39 +34,19 @@ CONNECTION = "loopback"
 LONGEST_FOLDER = 75
 
 
-@dataclass(frozen=True)
 class Site:
     """A federation's folder. `Site.inside(app)` is the one that belongs to an app folder."""
 
-    folder: Path
-
     def __init__(self, folder: str | os.PathLike[str]):
-        object.__setattr__(self, "folder", Path(folder).absolute())
+        self.folder = Path(folder).absolute()
+        self.certificates, self.database = self.folder / "certificates", self.folder / "superlink.db"
+        self.home, self.shims = self.folder / "flwr-home", self.folder / "shims"
+        self.authority = self.certificates / AUTHORITY
 
     @classmethod
     def inside(cls, app: str | os.PathLike[str]) -> "Site":
         """The site of an app folder."""
         return cls(Path(app) / FOLDER)
-
-    @property
-    def authority(self) -> Path:
-        return self.folder / "certificates" / AUTHORITY
-
-    @property
-    def certificates(self) -> Path:
-        return self.folder / "certificates"
-
-    @property
-    def database(self) -> Path:
-        return self.folder / "superlink.db"
-
-    @property
-    def home(self) -> Path:
-        return self.folder / "flwr-home"
-
-    @property
-    def shims(self) -> Path:
-        return self.folder / "shims"
 
     def node_home(self, client: int) -> Path:
         """A node's own FLWR_HOME: nodes that unpack one app at the same moment would disturb each other."""

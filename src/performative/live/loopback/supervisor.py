@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from performative._base.files import write_whole
-from performative.live.dispatch import WORKER
+from performative.live.dispatch import WORKER, receive_exactly
 from performative.live.loopback.commands import COMMANDS, command, environment
 from performative.live.loopback.process_table import MARK, identity
-from performative.live.loopback.shims import DOOR
+from performative.live.loopback.processes import free_port
+from performative.live.loopback.shims import FORK_SERVER
 from performative.live.loopback.site import Site
 
 CLIENT = "PERFORMATIVE_CLIENT"
@@ -86,7 +87,7 @@ class Supervisor:
     def run(self) -> None:
         """Until TERM: then everything of this client ends, and so do we."""
         os.setsid()
-        rename_process(f"{self.name} door")
+        rename_process(f"{self.name} forks")
         log = os.open(self.site.log(self.name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, place in ((nothing, 0), (log, 1), (log, 2)):
@@ -203,7 +204,7 @@ class Supervisor:
                     left.orphan, left.until = True, now + GENTLY
 
     def listen(self) -> socket.socket:
-        path = self.site.sockets / f"{self.name}.door"
+        path = self.site.sockets / f"{self.name}.forks"
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
@@ -219,17 +220,14 @@ class Supervisor:
         try:
             head, files, _, _ = socket.recv_fds(asked, 4, 3)
             (length,) = struct.unpack("<I", head)
-            said = b""
-            while len(said) < length:
-                if not (more := asked.recv(length - len(said))):
-                    raise ConnectionError("a shim went away while it spoke")
-                said += more
+            if (said := receive_exactly(asked, length)) is None:
+                raise ConnectionError("a shim went away while it spoke")
             name, arguments, environ, folder = json.loads(said.decode("utf-8", "surrogateescape"))
             if name not in self.commands or len(files) != 3:
                 raise ValueError(f"{name!r} is not served here")
             self.fork(name, [name, *arguments], environ, folder, files, asked)
         except (OSError, ValueError, struct.error) as wrong:
-            self.say(f"a request at the door was refused: {wrong}")
+            self.say(f"a request for a process was refused: {wrong}")
             asked.close()
         finally:
             for descriptor in files:
@@ -241,15 +239,13 @@ class Supervisor:
         own |= {MARK: str(self.site.folder), CLIENT: str(self.client)}
         if self.listener:
             own["PATH"] = os.pathsep.join([str(self.site.shims), own["PATH"]])
-            own[DOOR] = str(self.site.sockets / f"{self.name}.door")
+            own[FORK_SERVER] = str(self.site.sockets / f"{self.name}.forks")
         if self.settings["worker"]:
             own[WORKER] = str(self.site.sockets / f"{self.name}.worker")
         return own
 
     def start_supernode(self) -> int:
         """A SuperNode with this client's key; its own port for its own processes is free at this moment."""
-        from performative.live.loopback.processes import free_port
-
         self.log_from = self.site.log(self.name).stat().st_size
         arguments = [
             *("flower-supernode", "--superlink", f"127.0.0.1:{self.site.port()}"),

@@ -54,12 +54,8 @@ class Neighbors:
 
     def tables(self, scale: float) -> tuple[np.ndarray, np.ndarray]:
         """With the row, and without it."""
-        pair = []
-        for mine in (1.0, self.absent):
-            table = np.full(self.rows, self.others)
-            table[0] = mine
-            pair.append(scale * table)
-        return pair[0], pair[1]
+        others = np.full(self.rows - 1, self.others)
+        return scale * np.append(1.0, others), scale * np.append(self.absent, others)
 
 
 def craft(rows: int, relation: str, law: Unchecked[Law], exact: bool) -> Neighbors:
