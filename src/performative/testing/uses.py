@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from performative._base.client_axis import client_axes
+from performative._base.client_axis import slice_client
 from performative._engine.executors import Gather
 from performative._engine.keys import run_keys
 from performative._engine.round import measure_losses
@@ -42,19 +42,6 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
 def row(tree: PyTree, i: int) -> PyTree:
     """One instance."""
     return jax.tree.map(lambda leaf: leaf[i], tree)
-
-
-Population = TypeVar("Population", bound=eqx.Module)
-
-
-def slice_client(population: Population, client: Array | int) -> Population:
-    """One client's slice, as a part sees it."""
-    return jax.tree.map(
-        lambda axis, leaf: leaf if axis is None else leaf[client],
-        client_axes(population),
-        population,
-        is_leaf=lambda leaf: leaf is None,
-    )
 
 
 def _clients(setup: Setup) -> Array:
