@@ -44,8 +44,10 @@ def row(tree: PyTree, i: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
-def _clients(setup: Setup) -> Array:
-    return jnp.arange(INSTANCES, dtype=jnp.int32) % setup.weights.shape[0]
+def _clients(setup: Setup, memory: PyTree) -> tuple[Array, PyTree]:
+    """A client an instance, and what it remembers."""
+    clients = jnp.arange(INSTANCES, dtype=jnp.int32) % setup.weights.shape[0]
+    return clients, jax.tree.map(lambda leaf: leaf[clients], memory)
 
 
 def _population(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
@@ -59,8 +61,7 @@ def _population(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built
         z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
         return z, world
 
-    clients = _clients(setup)
-    world = jax.tree.map(lambda leaf: leaf[clients], state.clients.world)
+    clients, world = _clients(setup, state.clients.world)
     return use, (clients, keys, thetas), world
 
 
@@ -78,8 +79,7 @@ def _batch(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
         z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
         return (z, mask), batch.advance(memory, jnp.asarray(steps, jnp.int32))
 
-    clients = _clients(setup)
-    memory = jax.tree.map(lambda leaf: leaf[clients], state.clients.batch)
+    clients, memory = _clients(setup, state.clients.batch)
     return use, (clients, keys, thetas), memory
 
 
@@ -110,8 +110,7 @@ def _estimator(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
         sent, memory = estimator.finish(draft, local, out.memory)
         return (out.direction, out.metrics, sent), memory
 
-    clients = _clients(setup)
-    memory = jax.tree.map(lambda leaf: leaf[clients], state.clients.estimator)
+    clients, memory = _clients(setup, state.clients.estimator)
     return use, (clients, keys, thetas), memory
 
 
@@ -121,8 +120,7 @@ def _channel(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
         broadcast = Broadcast(delta, delta, {}, jnp.zeros((), jnp.int32), setup.algorithm.steps)
         return channel.send(channel.draw(key, delta), delta, broadcast, memory)
 
-    clients = _clients(setup)
-    return use, (keys, thetas), jax.tree.map(lambda leaf: leaf[clients], state.clients.channel)
+    return use, (keys, thetas), _clients(setup, state.clients.channel)[1]
 
 
 def _participation(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
