@@ -22,6 +22,18 @@ def test_modules(old, new):
         assert getattr(found, name) is getattr(today, name)
 
 
+def test_a_record_of_a_theory_module_that_moved():
+    """What such a module held is found there still, under a name that was changed since, too."""
+    sys.modules.pop("performative.theory.stability", None)
+    with pytest.warns(DeprecationWarning, match=r"theory\.stability is now performative\.theory"):
+        from performative.theory.stability import proposition_2_9
+    assert proposition_2_9 is pf.theory.jin2024.proposition_2_9
+    with pytest.warns(DeprecationWarning, match=r"PointGap is now performative\.theory\.Bound"):
+        from performative.theory.stability import PointGap
+    assert PointGap is pf.theory.Bound
+    assert callable(pf.theory.p_fedavg)
+
+
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [(module, old, new) for module, names in _deprecated.OLD_NAMES.items() for old, new in names.items()],

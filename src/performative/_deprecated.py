@@ -20,6 +20,15 @@ OLD_MODULES = {
     "performative.messages": "performative._base.messages",
     "performative.optimisers": "performative.optimizers",
 }
+# Not theory.p_fedavg: an import of such a module would take the place of the function `pf.theory.p_fedavg`.
+OLD_MODULES |= {
+    f"performative.theory.{name}": "performative.theory"
+    for name in (
+        "assumptions", "clipped", "clipped_quadratic", "clipped_tuning", "dice", "heterogeneity", "p_fedavg_appendix",
+        "profl", "profl_constants", "profl_lemmas", "profl_pricing", "profl_size", "quadratic_points", "rates",
+        "selection", "stability", "time_to_accuracy",
+    )
+}  # fmt: skip
 # Module -> old name -> the new name, as a full dotted path.
 OLD_NAMES = {
     "performative.channels": {"Quantised": "performative.channels.Quantized"},

@@ -36,7 +36,7 @@ def test_logistic_constants_at_one_model_are_those_of_the_formulas():
     np.testing.assert_allclose(found.L_theta, np.linalg.norm(by_theta, 2, axis=(2, 3)).max())
     np.testing.assert_allclose(found.L_data, np.linalg.norm(by_data, 2, axis=(2, 3)).max())
     np.testing.assert_allclose(found.mu, np.linalg.eigvalsh(by_theta.mean(axis=(0, 1)))[0])
-    assert found.samples == 180 and not found.mu_exact and not found.L_exact
+    assert found.rows == 180 and not found.mu_exact and not found.L_exact
 
 
 def test_contraction_is_what_retraining_does(certificate):

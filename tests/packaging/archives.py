@@ -17,6 +17,7 @@ DATA = (
     "report/assets/*",
     "papers/*.toml",
     "papers/*.json",
+    "papers/*/*.bib",
     "papers/*/*.toml",
 )
 

@@ -38,8 +38,8 @@ def test_it_says_what_it_claims_and_what_it_gives():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epsilon": 0.0}, "epsilon must be positive"),
-        ({"clip": -1.0}, "clip must be positive"),
+        ({"epsilon": 0.0}, "epsilon must be a positive number"),
+        ({"clip": -1.0}, "clip must be a positive number"),
         ({"delta": 1.0}, "delta must lie between"),
         ({"steps": 0}, "steps must be a whole number >= 1"),
         ({"rows": 2.5}, "rows must be a whole number >= 1"),

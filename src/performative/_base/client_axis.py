@@ -5,7 +5,8 @@ leading axis, all others stay as they are.
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -13,6 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
 from performative.types import ArrayLike
+
+Tree = TypeVar("Tree")
 
 
 class TableRow(eqx.Module):
@@ -80,6 +83,27 @@ def count_clients(population: PyTree) -> int:
             "Give each the same leading length, or a plain number to share it."
         )
     return next(iter(sizes.values()), 1)
+
+
+def split_clients(population: PyTree) -> tuple[PyTree, PyTree]:
+    """What differs between clients (leading axis N), and what they share: `eqx.combine` a row with the latter."""
+    axes = client_axes(population)
+    return eqx.partition(population, jax.tree.map(lambda axis: axis == 0, axes, is_leaf=lambda axis: axis is None))
+
+
+def slice_client(population: Tree, client: Array | int | slice) -> Tree:
+    """One client's slice, as a part sees it."""
+    rows, shared = split_clients(population)
+    return eqx.combine(jax.tree.map(lambda leaf: leaf[client], rows), shared)
+
+
+def map_clients(function: Callable[..., Any], population: PyTree, clients: int, *rows: PyTree) -> Any:
+    """function(one client's slice of the population, its rows ...) for each of them."""
+    arrays, rest = eqx.partition(population, eqx.is_array)
+    lead = (client_axes(arrays), *(0 for _ in rows))
+    return jax.vmap(lambda own, *mine: function(eqx.combine(own, rest), *mine), in_axes=lead, axis_size=clients)(
+        arrays, *rows
+    )
 
 
 def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, PyTree]:

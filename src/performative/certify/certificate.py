@@ -11,11 +11,34 @@ from performative.solve.solution import Solution
 from performative.types import Theta
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Certificate:
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class AbstractPoints:
+    """What is known of the points of a problem beside where they lie; see `Certificate`."""
+
+    contraction: float = float("nan")
+    contraction_error: float = 0.0
+    multiplier: float = float("nan")
+    attracting: bool | None = None
+    settles: bool | None = None
+    on_edge: bool = False
+    jumps: bool = False
+    others: tuple[Solution, ...] = ()
+    no_stable: str | None = None
+    no_optimal: str | None = None
+    no_static: str | None = None
+    falls_far_out: bool = False
+    optimal_known: bool = False
+    stable_disagrees: bool = False
+    optimal_disagrees: bool = False
+    lower_elsewhere: bool = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Certificate(AbstractPoints):
     """Will retraining settle, where, and what does that cost? `print` it for the answer in words.
 
-    What is sufficient for every start (Jin et al. 2024, Proposition 2.8):
+    `sufficient` is so for every start (Jin et al. 2024, Proposition 2.8); what is said of the stable point, of several
+    the attracting one nearest to the start, is necessary and sufficient near it.
 
     Attributes:
         mu, L: f(. ; deployed) is mu-strongly convex (2.1); the gradient of one sample's loss changes by at most L
@@ -51,16 +74,9 @@ class Certificate:
         static_gap: |static - stable|; error: standard deviation of training along that way, as stated or from the sizes
             of the tables; chance: that a model trained anew lies nearer to the wrong one of the two; detectable: True
             where that is at most 5 %, False where it is 30 % or more, None between, or where it is not known
+        stable_risk, optimal_risk, static_risk: performative risks f(theta; theta); NaN where there is no point
         on_word: what parts from elsewhere declare of themselves, and is used here: their author's word
         findings: all of it as data, of which `verdict`, `reasons` and `print` make words
-
-    What holds near the stable point, of several the attracting one nearest to the start; necessary and sufficient
-    there:
-
-
-    What it costs, at theta_0 = start:
-
-    *_risk:      performative risks f(theta; theta); NaN where there is no point
     """
 
     clients: int
@@ -84,13 +100,6 @@ class Certificate:
     eps_max: float
     threshold: float
     sufficient: bool | None
-    contraction: float
-    contraction_error: float
-    multiplier: float
-    attracting: bool | None
-    settles: bool | None
-    on_edge: bool
-    jumps: bool
     stable: Theta
     optimal: Theta
     static: Theta
@@ -107,16 +116,7 @@ class Certificate:
     error_source: str | None
     chance: float
     detectable: bool | None
-    others: tuple[Solution, ...]
     stateful: bool
-    no_stable: str | None = None
-    no_optimal: str | None = None
-    no_static: str | None = None
-    falls_far_out: bool = False
-    optimal_known: bool = False
-    stable_disagrees: bool = False
-    optimal_disagrees: bool = False
-    lower_elsewhere: bool = False
     on_word: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 

@@ -5,7 +5,6 @@ import math
 import warnings
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -15,7 +14,6 @@ from performative._base.messages import PerformativeWarning
 from performative._engine.programs import cache_compilations
 from performative._engine.risk import count_nodes
 from performative.certify.certificate import Certificate
-from performative.certify.client_data import first_client
 from performative.certify.curvature import measure_curvature
 from performative.certify.findings import findings_of
 from performative.certify.known_sensitivity import known_sensitivity
@@ -25,6 +23,7 @@ from performative.certify.training import chance_of_mistake, sampling_error, sho
 from performative.facts import cites, relying
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, survey
+from performative.solve.worlds import remembers
 from performative.types import Theta
 
 # Models at which all is measured beside the points themselves; none where one look at all clients costs more than so
@@ -105,23 +104,24 @@ def _certificate(
         sufficient = bool(high < threshold)
     gap = _distance(points.static, points.stable)
     chance = chance_of_mistake(gap, error)
-    shaped = {name: land.shaped(x) for name, x in vars(points).items() if isinstance(x, np.ndarray)}
+    models = ("start", "stable", "optimal", "static", "reached", "deeper")
+    shaped = {name: None if (x := getattr(points, name)) is None else land.shaped(x) for name in models}
     risk: dict[str, Any] = {f"{n}_risk": _risk(land, getattr(points, n)) for n in ("stable", "optimal", "static")}
+    best = risk["optimal_risk"]
     return Certificate(
         clients=problem.clients,
-        mu=curvature.mu, L=curvature.L, L_theta=curvature.L_theta, L_data=curvature.L_data,
-        mu_exact=curvature.mu_exact, L_exact=curvature.L_exact, models=curvature.models, rows=curvature.samples,
+        L=curvature.L, **vars(curvature),
         sensitivity=eps.value, lower=eps.lower, upper=eps.upper,
         sensitivity_source="analytic" if eps.exact else "estimated", draws=eps.draws, pairs=eps.pairs,
         eps_bar=mean, eps_bar_lower=low, eps_bar_upper=high, 
         eps_max=float(np.max(eps.value[np.asarray(problem.client_weights) > 0])),
         threshold=threshold, sufficient=sufficient,
-        **{**vars(points), **shaped}, **risk,
+        **vars(points) | shaped | risk,
         distance=_distance(points.stable, points.optimal),
-        relative_cost=_relative(risk["stable_risk"], risk["optimal_risk"]),
+        relative_cost=(risk["stable_risk"] - best) / abs(best) if abs(best) > 1e-12 else math.nan,
         static_gap=gap, error=error, error_source=source,
         chance=chance, detectable=shows(chance),
-        stateful=_stateful(land),
+        stateful=remembers(land.problem, land.like),
     )  # fmt: skip
 
 
@@ -161,22 +161,12 @@ def _different(points: list[np.ndarray]) -> list[np.ndarray]:
     return out
 
 
-def _stateful(land: Landscape) -> bool:
-    """Whether clients' data remember past models."""
-    population, loss = first_client(land.problem.population), land.problem.loss
-    return bool(jax.tree.leaves(eqx.filter_eval_shape(population.init, land.like, loss)))
-
-
 def _risk(land: Landscape, x: np.ndarray | None) -> float:
     return math.nan if x is None else land.value(x, x)[0]
 
 
 def _distance(x: np.ndarray | None, y: np.ndarray | None) -> float:
     return math.nan if x is None or y is None else float(np.linalg.norm(x - y))
-
-
-def _relative(stable: float, optimal: float) -> float:
-    return (stable - optimal) / abs(optimal) if abs(optimal) > 1e-12 else math.nan
 
 
 def _check(error: Any, samples: Any) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from performative.certify.client_data import as_model, as_row, sample_width, split_clients
+from performative._base.client_axis import split_clients
+from performative.certify.client_data import as_row, sample_width
 from performative.facts import declared
 from performative.populations import AbstractPopulation
 from performative.solve.landscape import Landscape
@@ -30,8 +31,8 @@ class Curvature:
     Attributes:
         mu: f(. ; deployed) is mu-strongly convex. L = max(L_theta, L_data): how fast the gradient of ONE sample's loss
 
-    changes with theta, and with the sample. The flags say whether they hold everywhere; else `models` and `samples`
-    say at how many they were measured: the true mu can be smaller, the true L larger.
+    changes with theta, and with the sample. The flags say whether they hold everywhere; else `models` and `rows` say at
+    how many they were measured: the true mu can be smaller, the true L larger.
     """
 
     mu: float
@@ -40,7 +41,7 @@ class Curvature:
     mu_exact: bool
     L_exact: bool
     models: int = 0
-    samples: int = 0
+    rows: int = 0
 
     @property
     def L(self) -> float:
@@ -125,7 +126,7 @@ def _one_client(
     land: Landscape, population: AbstractPopulation, theta: Float[Array, " d"], key: Array, rows: int, jumps: bool
 ) -> tuple[Float[Array, "n d d"], Float[Array, "n d k"], Float[Array, ""]]:
     """Second derivatives of each sample's loss: in theta twice, in theta and data; the steepest jump, 0 for none."""
-    deployed = as_model(land, theta)
+    deployed = land.model(theta)
     world = population.settle(deployed, land.problem.loss)
     which = None
     if population.capacity is not None:
@@ -141,7 +142,7 @@ def _one_client(
 
         def gradient(theta: Array, flat: Array) -> Array:
             z = eqx.combine(back(flat), labels)
-            return ravel_pytree(jax.grad(land.problem.loss)(as_model(land, theta), z))[0]
+            return ravel_pytree(jax.grad(land.problem.loss)(land.model(theta), z))[0]
 
         by_theta, by_data = jax.jacfwd(gradient, argnums=(0, 1))(theta, flat)
         return by_theta, by_data, gradient(theta, flat), as_row(z)

@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from performative._base.messages import code_of, hearing
+from performative.certify.certificate import AbstractPoints
 from performative.certify.nearby import lower_minimum, reaction_jumps, risk_still_falls
 from performative.problem import Problem
 from performative.solve.landscape import Landscape, survey
@@ -29,32 +30,16 @@ _FALLS, _LOWER, _DISAGREES = "risk-falls-far-out", "lower-elsewhere", "closed-fo
 _EDGE = 1e-9
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Points:
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Points(AbstractPoints):
     """Points as vectors, None with a reason in `no_*` where there is none. For the rest see `Certificate`."""
 
     start: np.ndarray
     stable: np.ndarray | None = None
     optimal: np.ndarray | None = None
     static: np.ndarray | None = None
-    contraction: float = float("nan")
-    contraction_error: float = 0.0
-    multiplier: float = float("nan")
-    attracting: bool | None = None
-    settles: bool | None = None
-    on_edge: bool = False
-    jumps: bool = False
     deeper: np.ndarray | None = None
-    others: tuple[Solution, ...] = ()
     reached: np.ndarray | None = None
-    no_stable: str | None = None
-    no_optimal: str | None = None
-    no_static: str | None = None
-    falls_far_out: bool = False
-    optimal_known: bool = False
-    stable_disagrees: bool = False
-    optimal_disagrees: bool = False
-    lower_elsewhere: bool = False
 
     @property
     def center(self) -> np.ndarray:

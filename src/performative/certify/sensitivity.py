@@ -10,7 +10,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from performative.certify.client_data import as_model, mean_under, sample_width, samples_under, split_clients
+from performative._base.client_axis import split_clients
+from performative.certify.client_data import mean_under, sample_width, samples_under
 from performative.certify.transport import paired_distance
 from performative.solve.landscape import Landscape
 
@@ -103,7 +104,7 @@ def _sample(
     """Each client's data under its model, [B, n, k]."""
 
     def one(mine: PyTree, key: Array, theta: Array) -> Array:
-        return samples_under(land, eqx.combine(mine, shared), as_model(land, theta), key, draws)
+        return samples_under(land, eqx.combine(mine, shared), land.model(theta), key, draws)
 
     return jax.vmap(one)(some, keys, thetas)
 
@@ -119,7 +120,7 @@ def _power_iteration(land: Landscape, some: PyTree, shared: PyTree, keys: PyTree
         population = eqx.combine(mine, shared)
 
         def mean(theta: Array) -> Array:
-            return mean_under(land, population, as_model(land, theta), _NODES)
+            return mean_under(land, population, land.model(theta), _NODES)
 
         back = jax.vjp(mean, x)[1]
 
@@ -142,4 +143,4 @@ def _project(land: Landscape, thetas: np.ndarray) -> np.ndarray:
 @eqx.filter_jit
 def _project_each(land: Landscape, thetas: Float[Array, "B d"]) -> Array:
     domain: Any = land.domain
-    return jax.vmap(lambda v: ravel_pytree(domain.project(as_model(land, v)))[0])(thetas)
+    return jax.vmap(lambda v: ravel_pytree(domain.project(land.model(v)))[0])(thetas)

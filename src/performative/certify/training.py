@@ -10,8 +10,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from performative._base.client_axis import split_clients
 from performative._engine.risk import NODES
-from performative.certify.client_data import as_model, split_clients
 from performative.solve.landscape import Landscape
 from performative.types import Noise
 
@@ -65,7 +65,7 @@ def shows(chance: float) -> bool | None:
 def _spread(land: Landscape, x: Float[Array, " d"]) -> Float[Array, "d d"]:
     """V: the covariance of the gradient of all clients' tables."""
     rows, shared = split_clients(land.problem.population)
-    theta, loss = as_model(land, x), land.problem.loss
+    theta, loss = land.model(x), land.problem.loss
 
     def one(total: Array, each: tuple[Any, Array]) -> tuple[Array, None]:
         population = eqx.combine(each[0], shared)

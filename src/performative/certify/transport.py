@@ -23,23 +23,25 @@ def paired_distance(a: np.ndarray, b: np.ndarray, looks: int = 1) -> tuple[np.nd
 
     The limits are those of a normal mean: they need some hundred draws, and finite variances.
     """
+    from scipy import stats
+
     n, half = a.shape[1], a.shape[1] // 2
     way = np.mean(b[:, :half] - a[:, :half], axis=1)
     length = np.linalg.norm(way, axis=1, keepdims=True)
     along = np.where(length > 0, way / np.where(length > 0, length, 1.0), np.eye(1, a.shape[2]))
     s, t = np.einsum("bnk,bk->bn", a, along), np.einsum("bnk,bk->bn", b, along)
     gain = _gain(s, t, half)
-    lower = np.mean(gain, axis=1) - _normal(1 - (1 - SIDE) / looks) * _standard_error(gain)
+    lower = np.mean(gain, axis=1) - stats.norm.ppf(1 - (1 - SIDE) / looks) * _standard_error(gain)
     if a.shape[2] == 1:
         value = np.mean(np.abs(np.sort(a[..., 0], axis=1) - np.sort(b[..., 0], axis=1)), axis=1)
         size = n // _BATCHES
         parts = [np.sort(v[:, : size * _BATCHES, 0].reshape(len(v), _BATCHES, size), axis=2) for v in (a, b)]
         costs = np.mean(np.abs(parts[0] - parts[1]), axis=2)
-        upper = np.mean(costs, axis=1) + _student(SIDE, _BATCHES - 1) * _standard_error(costs)
+        upper = np.mean(costs, axis=1) + stats.t.ppf(SIDE, _BATCHES - 1) * _standard_error(costs)
     else:
         costs = np.linalg.norm(b - a, axis=2)
         value = np.mean(costs, axis=1)
-        upper = value + _normal(SIDE) * _standard_error(costs)
+        upper = value + stats.norm.ppf(SIDE) * _standard_error(costs)
     return value, np.clip(lower, 0.0, value), np.maximum(upper, value)
 
 
@@ -67,15 +69,3 @@ def _gain(s: np.ndarray, t: np.ndarray, half: int) -> np.ndarray:
 
 def _standard_error(values: np.ndarray) -> np.ndarray:
     return np.std(values, axis=1, ddof=1) / np.sqrt(values.shape[1])
-
-
-def _normal(probability: float) -> float:
-    from scipy import stats
-
-    return float(stats.norm.ppf(probability))
-
-
-def _student(probability: float, freedom: int) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf(probability, freedom))

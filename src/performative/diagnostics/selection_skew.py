@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative._base.arguments import checked
-from performative._base.checks import check_counts
-from performative._base.client_axis import client_axes
+from performative._base.client_axis import map_clients, slice_client
 from performative._engine.clock import Clock
 from performative._engine.prepare import check_fit, on_device, read_theta
 from performative._engine.risk import client_risks
@@ -89,15 +88,9 @@ def _risks(setup: Setup, theta: Theta, deployed: Theta) -> Float[Array, " N"]:
 
 def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.ndarray:
     """F_i* of each client: the best end of descents that begin at the given models."""
-    axes = client_axes(problem.population)
     least = np.full(problem.clients, np.inf)
     for i in range(problem.clients):
-        mine = jax.tree.map(
-            lambda axis, leaf, i=i: leaf if axis is None else leaf[i : i + 1],
-            axes,
-            problem.population,
-            is_leaf=lambda leaf: leaf is None,
-        )
+        mine = slice_client(problem.population, slice(i, i + 1))
         land, _ = survey(Problem(problem.loss, mine, domain=problem.domain), points[0])
         view = land.performative() if deployed is None else land.decoupled(land.flat(deployed))
         for point in points:
@@ -116,12 +109,7 @@ def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.
 def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Array) -> Float[Array, " N"]:
     """E[a_i] of a cohort chosen at theta, over the keys."""
     problem, participation, clients = setup.problem, setup.algorithm.participation, setup.weights.shape[0]
-    arrays, rest = eqx.partition(problem.population, eqx.is_array)
-    world = jax.vmap(
-        lambda rows: eqx.combine(rows, rest).settle(deployed, problem.loss),
-        in_axes=(client_axes(arrays),),
-        axis_size=clients,
-    )(arrays)
+    world = map_clients(lambda mine: mine.settle(deployed, problem.loss), problem.population, clients)
     zero = jnp.zeros((), jnp.int32)
     state = State(theta, deployed, ClientMemory(world, None, None, None), ServerMemory(None, None), zero, None)
 

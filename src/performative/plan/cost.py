@@ -64,7 +64,7 @@ class Cost(eqx.Module):
             return float(each)
         N = len(weights)
         each = np.broadcast_to(each, (_DRAWS, N)).astype(np.float64)
-        waits = np.zeros_like(each) if self.latency is None else _latencies(self.latency, N)
+        waits = np.zeros_like(each) if self.latency is None else np.asarray(_latencies(self.latency, N))
         if scheme == "first":  # the first K are those of the least latency; then the slowest of them is waited for
             first = np.argsort(waits, axis=1)[:, :k]
             last = np.take_along_axis(waits, first, axis=1)[:, -1]
@@ -80,11 +80,7 @@ class Cost(eqx.Module):
         return float(np.mean(np.take_along_axis(each, chosen, axis=1).max(axis=1)))
 
 
-def _latencies(latency: AbstractLatency, clients: int) -> np.ndarray:
-    """The same draws at each call, [draws, N]."""
-    return np.asarray(_draw_latencies(latency, clients))
-
-
 @eqx.filter_jit
-def _draw_latencies(latency: AbstractLatency, clients: int) -> Any:
+def _latencies(latency: AbstractLatency, clients: int) -> Any:
+    """The same draws at each call, [draws, N]."""
     return jax.vmap(lambda key: latency.draw(key, clients))(jax.random.split(jax.random.key(0), _DRAWS))

@@ -11,7 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from performative._base.client_axis import client_axes
+from performative._base.client_axis import split_clients
 from performative._base.messages import PerformativeWarning, coded
 from performative._engine.risk import NODES
 from performative.facts import chain
@@ -150,11 +150,10 @@ def _directions(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> tuple[n
 @eqx.filter_jit
 def _derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
     problem, shape = land.problem, ravel_pytree(land.like)[1]
-    arrays, rest = eqx.partition(problem.population, eqx.is_array)
-    axes = client_axes(arrays)
+    rows, shared = split_clients(problem.population)
 
-    def one(rows: PyTree) -> tuple[Array, ...]:
-        population = eqx.combine(rows, rest)
+    def one(mine: PyTree) -> tuple[Array, ...]:
+        population = eqx.combine(mine, shared)
 
         def samples(x: Array, deployed: Array) -> tuple[Array, Array]:
             """Gradients of the loss at x on data that follow `deployed`, and their shares."""
@@ -178,9 +177,6 @@ def _derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
         own, other = jax.jacfwd(mean, argnums=(0, 1))(x, x)
         return pull, own, own + other, noise, jnp.linalg.norm(each, axis=1)[:: max(1, each.shape[0] // 64)]
 
-    rows = jax.tree.map(lambda axis, leaf: None if axis is None else leaf, axes, arrays, is_leaf=lambda a: a is None)
-    shared = jax.tree.map(lambda axis, leaf: leaf if axis is None else None, axes, arrays, is_leaf=lambda a: a is None)
     if not jax.tree.leaves(rows):  # every number is shared: all clients are alike
-        alike = one(shared)
-        return tuple(jnp.broadcast_to(part, (problem.clients, *part.shape)) for part in alike)
-    return jax.lax.map(lambda mine: one(eqx.combine(mine, shared)), rows)
+        return tuple(jnp.broadcast_to(part, (problem.clients, *part.shape)) for part in one(rows))
+    return jax.lax.map(one, rows)

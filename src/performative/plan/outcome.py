@@ -25,6 +25,14 @@ class Option:
         return {**dataclasses.asdict(self.setting), "rounds": self.rounds, "time": self.time}
 
 
+def one_of_each(ranked: list[Option]) -> list[Option]:
+    """The first of each kind."""
+    first: dict[Any, Option] = {}
+    for option in ranked:
+        first.setdefault(option.setting.kind, option)
+    return list(first.values())
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
     """The choice, the runner-up, and why.

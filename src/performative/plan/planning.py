@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from performative._base.arguments import checked
-from performative._base.checks import check_counts
+from performative._base.arguments import Count, Positive, checked
 from performative.facts import relying
 from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.cost import Cost
 from performative.plan.near import Near, look_around
-from performative.plan.outcome import Option, Plan
+from performative.plan.outcome import Option, Plan, one_of_each
 from performative.plan.pilots import Trial, last_exit, pilot
 from performative.plan.private import private_options
 from performative.plan.recursion import errors, has_moments, is_exact
-from performative.plan.settings import LocalMaps, Setting, rounds_to
+from performative.plan.settings import LocalMaps, rounds_to
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.types import Theta
@@ -36,14 +35,14 @@ _ROUNDS = 2.0**22
 def plan(
     problem: Problem,
     cost: Cost,
-    accuracy: float,
+    accuracy: Positive,
     *,
     theta: Theta = None,
     deploy: str = "step",
     privacy: Privacy | None = None,
     clip: float | None = None,
-    local_steps: Sequence[int] = LOCAL_STEPS,
-    batches: Sequence[int] = BATCHES,
+    local_steps: Sequence[Count] = LOCAL_STEPS,
+    batches: Sequence[Count] = BATCHES,
     pilots: bool = True,
     seed: int = 0,
 ) -> Plan:
@@ -64,19 +63,10 @@ def plan(
     kinds are then followed exactly (places that follow the model linearly, with the squared loss or prices) or in pilot
     runs, and the fastest is chosen. Far from the stable point the ranking is as good as the linear model is.
     """
-    if not (isinstance(accuracy, (int, float, np.number)) and math.isfinite(accuracy) and accuracy > 0):
-        raise ValueError(f"plan: accuracy must be a positive distance to the stable point; got {accuracy!r}.")
     if deploy not in ("step", "round"):
         raise ValueError(f'plan: deploy must be "step" or "round"; got {deploy!r}.')
-    if not isinstance(cost, Cost):
-        raise ValueError(f"plan: cost must be pf.Cost(step, sample, communication, latency); got {cost!r}.")
     if not local_steps or not batches:
         raise ValueError("plan: local_steps and batches must each hold at least one number to choose from.")
-    accuracy = float(accuracy)
-    for E in local_steps:
-        check_counts(local_steps=E)
-    for n in batches:
-        check_counts(batches=n)
     cost.check(problem.clients)
     near = look_around(problem, theta)
     if not near.kappa > 0:
@@ -99,11 +89,11 @@ def plan(
         )
     with relying() as heard:
         if not has_moments(problem):
-            ranked = _one_of_each(ranked)
+            ranked = one_of_each(ranked)
         ranked, method, trial, untried = _look_closely(
             problem, near, cost, accuracy, ranked, theta, deploy, pilots, seed
         )
-    ranked = _one_of_each(ranked)
+    ranked = one_of_each(ranked)
     word = (f"Exact on the author's word: {', '.join(heard)}.",) if heard and method == "exact recursion" else ()
     return Plan(
         accuracy, near.distance, ranked[0], ranked[1] if len(ranked) > 1 else None, tuple(ranked), method,
@@ -150,7 +140,7 @@ def _rank(
     maps = LocalMaps(near, deploy)
     for setting in settings(maps, local_steps, batches, who):
         E, k = setting.local_steps, setting.k or near.clients
-        kind = kind_of(setting)
+        kind = setting.kind
         if kind not in times:
             times[kind] = cost.round_time(setting.scheme, k, E, setting.batch, near.weights)
         each = times[kind]
@@ -162,19 +152,6 @@ def _rank(
             best[kind] = sorted([*known, here], key=lambda option: option.time)[:_RATES]
             fastest = min(fastest, rounds * each)
     return sorted((option for options in best.values() for option in options), key=lambda option: option.time)
-
-
-def kind_of(setting: Setting) -> tuple[Any, ...]:
-    """All of a setting but the length of its steps."""
-    return setting.local_steps, setting.scheme, setting.k, setting.batch
-
-
-def _one_of_each(ranked: list[Option]) -> list[Option]:
-    """The fastest of each kind."""
-    first: dict[Any, Option] = {}
-    for option in ranked:
-        first.setdefault(kind_of(option.setting), option)
-    return list(first.values())
 
 
 def _look_closely(

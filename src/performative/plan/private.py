@@ -10,7 +10,7 @@ from performative.batches import Uniform
 from performative.plan.choices import longest_step
 from performative.plan.cost import Cost
 from performative.plan.near import Near
-from performative.plan.outcome import Option, Plan
+from performative.plan.outcome import Option, Plan, one_of_each
 from performative.plan.settings import LocalMaps, Setting, round_map
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
@@ -68,7 +68,7 @@ def private_options(
         rest = sorted((pair for pair in found if pair[0] > 1.01 * least), key=lambda pair: pair[0])
         ranked, reached = [option for _, option in (*close, *rest)], close[0][0]
     first = ranked[0].setting
-    kinds = _kinds(ranked)
+    kinds = one_of_each(ranked)
     origin = "was given." if clip is not None else f"leaves {_KEPT:.0%} of gradients as they are, at start and end."
     longer = float(np.mean(near.sizes > bound))
     loud = f"{longer:.0%} OF GRADIENTS ARE LONGER THAN THE CLIP: the error will be larger than predicted."
@@ -112,11 +112,3 @@ def _within(maps: LocalMaps, setting: Setting, accuracy: float, rounds: int) -> 
         if error <= accuracy:
             return float(number), error
     return float(rounds), error
-
-
-def _kinds(ranked: list[Option]) -> list[Option]:
-    """The first of each kind."""
-    best: dict[tuple[int, int], Option] = {}
-    for option in ranked:
-        best.setdefault((option.setting.local_steps, option.setting.batch), option)
-    return list(best.values())

@@ -30,6 +30,11 @@ class Setting:
     noise: float = 0.0
     clip: float | None = None
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """All of it but the length of its steps."""
+        return self.local_steps, self.scheme, self.k, self.batch
+
     def eta(self, t: Any) -> Any:
         """The step of local step t: `rate`, or rate / (1 + t / decay), which is harmonic(rate * decay, decay)."""
         return np.full(np.shape(t), self.rate) if self.decay is None else self.rate / (1 + np.asarray(t) / self.decay)

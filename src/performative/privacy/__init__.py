@@ -18,18 +18,9 @@ if TYPE_CHECKING:
     from performative.privacy.spending import calibrate, spent
 
 __all__ = [
-    "Guarantee",
-    "Ledger",
-    "Privacy",
-    "Spending",
-    "calibrate",
-    "certified_rows",
-    "corollary_3_6_as_printed",
-    "discrete_gaussian",
-    "guarantee",
-    "protection",
-    "spent",
-]
+    "Guarantee", "Ledger", "Privacy", "Spending", "calibrate", "certified_rows", "corollary_3_6_as_printed",
+    "discrete_gaussian", "guarantee", "protection", "spent",
+]  # fmt: skip
 
 __getattr__ = later(
     __name__,

@@ -119,7 +119,10 @@ def guarantee(
     for name in published:
         if name not in UNCOVERED:
             raise ValueError(f"published: choose from {', '.join(UNCOVERED)} (models always are); got {name!r}.")
-    assumes, uncovered = list(_ALWAYS), _not_covered(problem, algorithm, theta)
+    assumes, uncovered = list(_ALWAYS), (*problem.from_data, *algorithm.from_data)
+    if is_fitted_model(theta):
+        fitted = type(theta).__name__
+        uncovered += (f"the start is a fitted {fitted}: whomever it was fitted to is not protected from that",)
     with relying() as heard:
         try:
             if published:
@@ -128,27 +131,15 @@ def guarantee(
                 raise Uncertified("; ".join(seen))
             _check_choice(algorithm)
             _check_server(algorithm)
-            per = _for_clients if unit == "client" else _for_unseen if unseen_rows else _for_examples
-            releases = per(_Asked(problem, algorithm, conservative, theta), assumes)
+            if unit == "client":
+                releases = _for_clients(problem, algorithm, theta, assumes)
+            elif unseen_rows:
+                releases = _for_unseen(algorithm, conservative, assumes)
+            else:
+                releases = _for_examples(problem, algorithm, conservative, assumes)
         except Uncertified as reason:
             return Guarantee(unit, (), (str(reason),), tuple(assumes), uncovered)
     return Guarantee(unit, releases, (), tuple(assumes), uncovered, tuple(heard))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-    """What a promise is asked for."""
-
-    problem: Problem
-    algorithm: Algorithm
-    conservative: bool
-    theta: Any
-
-
-def _not_covered(problem: Problem, algorithm: Algorithm, theta: Theta) -> tuple[str, ...]:
-    """What came from people's data before the run began, as far as can be known."""
-    start = f"the start is a fitted {type(theta).__name__}: whomever it was fitted to is not protected from that"
-    return (*problem.from_data, *algorithm.from_data, *((start,) if is_fitted_model(theta) else ()))
 
 
 def read_unit(unit: str | None, algorithm: Algorithm) -> str:
@@ -184,13 +175,14 @@ def _check_server(algorithm: Algorithm) -> None:
             raise Uncertified(f"what {type(part).__name__} makes of a model is not known to the accountant")
 
 
-def _for_examples(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
+def _for_examples(
+    problem: Problem, algorithm: Algorithm, conservative: bool, assumes: list[str]
+) -> tuple[Releases, ...]:
     """Each local step is a release. A client may be asked in every round, so every round counts."""
-    algorithm, population = asked.algorithm, asked.problem.population
-    batch = algorithm.batch
+    batch, population = algorithm.batch, problem.population
     tables, times = certified_rows(population), law_of(batch, None).times
     size = float(np.max(np.asarray(batch.expected(population))))
-    multiplier, sampled = protection(algorithm.estimator, size, times, asked.conservative)
+    multiplier, sampled = protection(algorithm.estimator, size, times, conservative)
     if multiplier == 0:
         raise Uncertified("there is no noise")
     steps = Fraction(algorithm.steps)
@@ -231,32 +223,31 @@ class Unknown:
     capacity: float = math.inf
 
 
-def _for_unseen(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
+def _for_unseen(algorithm: Algorithm, conservative: bool, assumes: list[str]) -> tuple[Releases, ...]:
     """Anybody may be in every batch, as often as the batch allows."""
-    algorithm = asked.algorithm
     times = law_of(algorithm.batch, None).times
     try:  # a share of rows that are not known is as large as one likes
         size = float(np.asarray(algorithm.batch.expected(Unknown())))
     except (TypeError, ValueError, OverflowError, AttributeError):
         name = type(algorithm.batch).__name__
         raise Uncertified(f"how large the batch {name} is depends on rows that are not known") from None
-    multiplier, sampled = protection(algorithm.estimator, size, times, asked.conservative)
+    multiplier, sampled = protection(algorithm.estimator, size, times, conservative)
     if multiplier == 0:
         raise Uncertified("there is no noise, or not enough for batches of any size")
     assumes.append("how many rows arrive is no secret, and nobody has two of them under one model")
     return (Releases(multiplier / times if sampled else multiplier, Everyone(), Fraction(algorithm.steps)),)
 
 
-def _for_clients(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
+def _for_clients(problem: Problem, algorithm: Algorithm, theta: Theta, assumes: list[str]) -> tuple[Releases, ...]:
     """Each round is a release of the sum of updates, or of every single one where the server uses them singly."""
-    algorithm, clients = asked.algorithm, asked.problem.clients
+    clients = problem.clients
     bound, scheme = declared(algorithm.channel, "bound"), algorithm.participation
     if bound is None:
         name = type(algorithm.channel).__name__
         raise Uncertified(f"the channel {name} bounds no client's update; use ClippedNoise")
     if bound.memory_clip is not None:
         raise Uncertified(f"{bound.owner}'s memory replays updates in later rounds")
-    size, weights = scheme.size(clients), np.asarray(asked.problem.client_weights, float)
+    size, weights = scheme.size(clients), np.asarray(problem.client_weights, float)
     one_number(bound.clip, f"{bound.owner}: clip")
     z = one_number(bound.noise_multiplier, f"{bound.owner}: noise_multiplier")
     if z == 0:
@@ -265,24 +256,21 @@ def _for_clients(asked: _Asked, assumes: list[str]) -> tuple[Releases, ...]:
         assumes.append("the clients' weights are no secret, though they may tell how many rows each has")
     law = declared(scheme, "sampling", clients)
     everyone = isinstance(law, Everyone) and size == clients
-    if declared(algorithm.aggregator, "uses_sums_only") and (everyone or law == _some(size, clients)):
+    some = size <= clients and law == WithoutReplacement(size, clients)
+    if declared(algorithm.aggregator, "uses_sums_only") and (everyone or some):
         assumes.append("only sums of updates are looked at: a trusted server, or secure aggregation")
         # Client i moves the sum by a_i c; the noise of the sum is at least that of the lightest other clients.
         heavy, light = weights.max(), weights.min()
         spread = np.sum(weights**2) if everyone else heavy**2 + (size - 1) * light**2
         z = z * math.sqrt(spread / size) / heavy
         # Who was drawn is hidden only if it shows neither in the size of the noise nor in what others remember.
-        hidden = size < clients and np.ptp(weights) <= 1e-12 * heavy and not _remembers(asked)
+        hidden = size < clients and np.ptp(weights) <= 1e-12 * heavy and not _remembers(problem, algorithm, theta)
         return (Releases(z, law if hidden else Everyone()),)
     for part in chain(algorithm.estimator, AbstractEstimator):
         if not declared(part, "sends_update_only"):
             raise Uncertified(f"{type(part).__name__} may send more than its update, and only that is clipped")
     assumes.append("every client may take part in every round; single messages are seen")
     return (Releases(z / math.sqrt(size), Everyone()),)
-
-
-def _some(size: int, clients: int) -> WithoutReplacement | None:
-    return WithoutReplacement(size, clients) if size <= clients else None
 
 
 # Sizes of tables that are accounted for one by one.
@@ -294,12 +282,11 @@ _ALWAYS = (
 )
 
 
-def _remembers(asked: _Asked) -> bool:
+def _remembers(problem: Problem, algorithm: Algorithm, start: Theta) -> bool:
     """Whether clients keep something between rounds, which may depend on who was drawn: does `init` return any?"""
-    problem, algorithm = asked.problem, asked.algorithm
 
     def memories() -> Any:
-        theta = _like(problem, asked.theta)
+        theta = _like(problem, start)
         mine = take_clients(problem.population, jnp.zeros((), jnp.int32))[0]
         world, memory = mine.init(theta, problem.loss), algorithm.estimator.init(theta, mine, problem.loss)
         return world, memory, algorithm.batch.init(), algorithm.channel.init(theta)

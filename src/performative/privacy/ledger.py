@@ -110,13 +110,9 @@ class Ledger:
         if self.file is not None:
             spent = self.spent(upto).epsilon
             told = {**self.told, "spent": spent if math.isfinite(spent) else "infinite"}
-            promise: dict[str, Any] = {
-                "delta": self.privacy.delta,
-                "epsilon": self.privacy.epsilon,
-                "unit": self.guarantee.unit,
-            }
-            promise["on_word"] = list(self.guarantee.on_word)
-            book = json.loads(json.dumps({**told, **promise}))
+            told |= {"delta": self.privacy.delta, "epsilon": self.privacy.epsilon}
+            told |= {"unit": self.guarantee.unit, "on_word": list(self.guarantee.on_word)}
+            book = json.loads(json.dumps(told))
             write_whole(self.file, json.dumps(book | {"digest": digest_of(json.dumps(book).encode())}).encode())
 
     def most_rounds(self, rounds: int) -> int:

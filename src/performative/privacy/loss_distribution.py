@@ -48,7 +48,8 @@ def composed_epsilon(
     # In whole powers of ten, so that one release's distribution serves many numbers of steps.
     tail = 10.0 ** math.floor(math.log10(delta * _SLACK / steps))
     # A first look: short enough to be composed whatever the steps.
-    grid = round_down(_reach(directions, tail) / min(200.0, max(50.0, 1e9 / steps)))
+    longest = max(high - low for low, high in (_span(direction, tail) for direction in directions))
+    grid = round_down(longest / min(200.0, max(50.0, 1e9 / steps)))
     value, length = _compose(directions, steps, delta, tail, grid)
     previous = math.inf
     while math.isfinite(value):
@@ -98,12 +99,6 @@ def _span(direction: Direction, tail: float) -> tuple[float, float]:
         low = min(low, float(below.privacy_loss(below.privacy_loss_tail().upper_x_truncation - shift)))
         high = max(high, float(above.privacy_loss(above.privacy_loss_tail().lower_x_truncation)))
     return low, high
-
-
-def _reach(directions: Directions, tail: float) -> float:
-    """The longest range of losses of one release."""
-    spans = [_span(direction, tail) for direction in directions]
-    return max(high - low for low, high in spans)
 
 
 @functools.lru_cache(maxsize=32)

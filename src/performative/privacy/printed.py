@@ -3,10 +3,8 @@
 import dataclasses
 import math
 
-import numpy as np
-
-from performative._base.arguments import checked
-from performative.privacy.accounting import Number, PoissonSampling, Release, WithoutReplacement, epsilon
+from performative._base.arguments import Count, Positive, checked
+from performative.privacy.accounting import PoissonSampling, Release, WithoutReplacement, epsilon
 from performative.theory.index import numbered
 
 
@@ -55,7 +53,9 @@ class PrintedNoise:
 
 @numbered("li2024", "Corollary 3.6", "noise for (eps, delta), with the eps that it really gives")
 @checked
-def corollary_3_6_as_printed(epsilon: Number, delta: Number, steps: Number, rows: Number, clip: Number) -> PrintedNoise:
+def corollary_3_6_as_printed(
+    epsilon: Positive, delta: float, steps: Count, rows: Count, clip: Positive
+) -> PrintedNoise:
     """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate`.
 
         sigma = c sqrt(T log(1/delta)) / (m eps)
@@ -64,13 +64,7 @@ def corollary_3_6_as_printed(epsilon: Number, delta: Number, steps: Number, rows
     Differs from the paper: nothing. It hides a constant, needs eps <= T / m^2, and its proof assumes Poisson sampling
     while the algorithm draws one record uniformly; `real_epsilon` says what comes of it.
     """
-    for name, value in (("epsilon", epsilon), ("clip", clip)):
-        if not 0.0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite; got {value!r}.")
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie between 0 and 1; got {delta!r}.")
-    for name, value in (("steps", steps), ("rows", rows)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")
     sigma = clip * math.sqrt(steps * math.log(1 / delta)) / (rows * epsilon)
-    return PrintedNoise(float(sigma), float(clip), float(epsilon), float(delta), int(steps), int(rows))
+    return PrintedNoise(sigma, clip, epsilon, delta, steps, rows)

@@ -39,10 +39,6 @@ class Privacy:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("delta", "epsilon"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and not isinstance(value, bool)):
-                raise ValueError(f"privacy: {name} must be a number; got {value!r}.")
         if not 0 < self.delta < 1:
             raise ValueError(f"privacy: delta must lie between 0 and 1; got {self.delta}.")
         if self.epsilon is not None and not 0 < self.epsilon < math.inf:

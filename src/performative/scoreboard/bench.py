@@ -6,11 +6,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float
 
-from performative._base.client_axis import client_axes
+from performative._base.client_axis import map_clients
 from performative._engine.prepare import check_fit, on_device
 from performative._engine.risk import NODES, decoupled_risk
+from performative.populations import AbstractPopulation
 from performative.problem import Problem
 
 _DRAWS = 9999
@@ -132,16 +133,14 @@ def _verdicts(
     problem: Problem, theta: Float[Array, " d"], deployed: Float[Array, " d"]
 ) -> tuple[Bool[Array, "N n"], Array, Float[Array, "N n"]]:
     """1{theta.x > 0}, y and what a person counts in his client, once the world has settled under `deployed`."""
-    arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def one(rows: PyTree) -> tuple[Array, Array, Array]:
-        population = eqx.combine(rows, rest)
+    def one(population: AbstractPopulation) -> tuple[Array, Array, Array]:
         world = population.settle(deployed, problem.loss)
         noise, share = population.quadrature_within(world, deployed, NODES)
         x, y = jax.vmap(lambda u: population.sample(u, world, deployed))(noise)
         return jnp.sum(theta * x, axis=1) > 0, y, share
 
-    return jax.vmap(one, in_axes=(client_axes(arrays),), axis_size=problem.clients)(arrays)
+    return map_clients(one, problem.population, problem.clients)
 
 
 @eqx.filter_jit
@@ -151,19 +150,16 @@ def _risk(problem: Problem, weights: Array, theta: Array) -> Array:
 
 def _check_samples(problem: Problem, theta: Array) -> None:
     """Refuse what is not a linear classifier on samples (x, y), before anything is computed."""
-    population = problem.population
-    arrays, rest = eqx.partition(population, eqx.is_array)
 
-    def probe(rows: PyTree) -> Any:
-        mine = eqx.combine(rows, rest)
+    def probe(mine: AbstractPopulation) -> Any:
         noise = jax.tree.map(lambda leaf: leaf[0], mine.draw(jax.random.key(0), (1,), theta))
         return mine.sample(noise, mine.init(theta, problem.loss), theta)
 
-    z = jax.eval_shape(jax.vmap(probe, in_axes=(client_axes(arrays),), axis_size=problem.clients), arrays)
+    z = jax.eval_shape(lambda: map_clients(probe, problem.population, problem.clients))
     shapes = [leaf.shape[1:] for leaf in jax.tree.leaves(z)]
     if not (isinstance(z, tuple) and len(z) == 2 and theta.ndim == 1 and shapes == [theta.shape, ()]):
         raise ValueError(
             "scoreboard needs samples (x, y), x a vector shaped like theta and y one label: a linear classifier. "
-            f"{type(population).__name__} gives samples of shapes {shapes}, and theta has shape {theta.shape}."
+            f"{type(problem.population).__name__} gives samples of shapes {shapes}, and theta has shape {theta.shape}."
         )
     check_fit(problem, theta)

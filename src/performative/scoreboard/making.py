@@ -62,7 +62,7 @@ def scoreboard(
 
     Samples must be (x, y) with y in {0, 1} and x shaped like the model. An intercept is a column of ones.
     """
-    rounds = _check_arguments(problem, algorithms, rounds, held_out, repeats, theta)
+    rounds = _check_arguments(algorithms, rounds, repeats, theta)
     given = None if isinstance(theta, str) else theta
     zeros = before is None
     before = _read(problem, given if zeros else before)
@@ -112,13 +112,8 @@ def scoreboard(
     )
 
 
-def _check_arguments(
-    problem: Any, algorithms: Any, rounds: Any, held_out: Any, repeats: Any, theta: Theta
-) -> dict[str, int]:
+def _check_arguments(algorithms: Any, rounds: Any, repeats: Any, theta: Theta) -> dict[str, int]:
     """The rounds of each algorithm, everything else refused where it does not fit."""
-    for name, value in (("problem", problem), ("held_out", held_out)):
-        if not isinstance(value, Problem) and not (name == "held_out" and value is None):
-            raise ValueError(f"{name} must be a pf.Problem; got {type(value).__name__}.")
     named = isinstance(algorithms, Mapping) and all(isinstance(a, Algorithm) for a in algorithms.values())
     if not named:
         raise ValueError(f"algorithms must be named, such as {{'ours': pf.p_fedavg(0.1)}}; got {algorithms!r}.")

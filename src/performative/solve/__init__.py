@@ -6,10 +6,6 @@ from performative.solve.solution import Solution
 from performative.solve.stable import equilibria, stable_point
 
 __all__ = [
-    "Solution",
-    "equilibria",
-    "optimal_point",
-    "repeated_gradient_descent",
-    "repeated_risk_minimization",
+    "Solution", "equilibria", "optimal_point", "repeated_gradient_descent", "repeated_risk_minimization",
     "stable_point",
-]
+]  # fmt: skip

@@ -4,6 +4,7 @@ f(theta; deployed) is differentiated in both arguments. Each compiled function s
 structure: other numbers do not compile anew.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,7 @@ class Landscape(eqx.Module):
         """A vector as a model, on the host."""
         return jax.tree.map(np.asarray, self.model(vector))
 
-    def model(self, vector: np.ndarray) -> Theta:
+    def model(self, vector: np.ndarray | Array) -> Theta:
         """A vector as a model, on the device."""
         return ravel_pytree(self.like)[1](jnp.asarray(vector, jnp.float64))
 
@@ -106,19 +107,21 @@ class Landscape(eqx.Module):
 
         return spread(domain.lo), spread(domain.hi)
 
+    @property
+    def everywhere(self) -> "Landscape":
+        """Without its domain, of which the expected loss knows nothing: its functions compile once for all domains."""
+        return dataclasses.replace(self, domain=None)
+
     def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: PyTree = None) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]; `worlds` None are those at rest."""
-        at = jnp.asarray(theta), jnp.asarray(deployed)
-        given = self.problem, self.weights, self.like
-        value, gradient = _gradient(*given, *at, worlds, self.every, self.samples, self.batch)
+        value, gradient = _gradient(self.everywhere, jnp.asarray(theta), jnp.asarray(deployed), worlds)
         return float(value), np.asarray(gradient)
 
     def risks(self, points: np.ndarray) -> np.ndarray:
         """f(x; x) at each of the points [n, d], by one program."""
         rows = np.repeat(points[-1:], 1 << (len(points) - 1).bit_length(), axis=0)
         rows[: len(points)] = points
-        given = self.problem, self.weights, self.like
-        return np.asarray(_risks(*given, jnp.asarray(rows), self.every, self.samples, self.batch))[: len(points)]
+        return np.asarray(_risks(self.everywhere, jnp.asarray(rows)))[: len(points)]
 
     def curvature(self, theta: np.ndarray, deployed: np.ndarray, worlds: PyTree = None) -> Any:
         """The Hessian of f in both arguments, [2d, 2d]; None above DENSE parameters."""
@@ -135,9 +138,8 @@ class Landscape(eqx.Module):
         self, theta: np.ndarray, deployed: np.ndarray, own: int, other: int, worlds: PyTree = None
     ) -> np.ndarray:
         """Derivatives of the gradient [2d] along (own * e_j, other * e_j) for each j, [d, 2d]."""
-        at = jnp.asarray(theta), jnp.asarray(deployed), jnp.asarray([own, other], jnp.float64)
-        given = self.problem, self.weights, self.like
-        return np.asarray(_hessian(*given, *at, worlds, self.every, self.samples, self.batch))
+        move = jnp.asarray([own, other], jnp.float64)
+        return np.asarray(_hessian(self.everywhere, jnp.asarray(theta), jnp.asarray(deployed), move, worlds))
 
     def rough(self) -> "Landscape":
         """Where one second derivative is long work, the same problem on some of the samples, else itself.
@@ -151,63 +153,55 @@ class Landscape(eqx.Module):
         every = min(numbers // _ROUGH, rows // (_ROWS_EACH * self.size), samples // _ROWS_EACH)
         if numbers <= _LARGE or every < 2:
             return self
-        return Landscape(self.problem, self.weights, self.like, self.domain, every, self.samples, self.batch)
+        return dataclasses.replace(self, every=every)
 
     def decoupled(self, deployed: np.ndarray, worlds: PyTree = None) -> "View":
         """theta -> f(theta; deployed): what retraining minimizes. `worlds` None are those at rest."""
-        d = self.size
-
-        def first(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self.value(x, deployed, worlds)
-            return value, gradient[:d]
-
-        def second(x: np.ndarray) -> np.ndarray | None:
-            return self.own_curvature(x, deployed, worlds)
-
-        return View(first, second)
+        return View(
+            lambda x: self.value(x, deployed, worlds),
+            lambda gradient: gradient[: self.size],
+            lambda x: self.own_curvature(x, deployed, worlds),
+        )
 
     def performative(self) -> "View":
         """theta -> f(theta; theta): what theta costs once the world has answered."""
         d = self.size
-
-        def first(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self.value(x, x)
-            return value, gradient[:d] + gradient[d:]
-
-        def second(x: np.ndarray) -> np.ndarray | None:
-            return self._columns(x, x, 1, 1).reshape(d, 2, d).sum(axis=1).T if self.dense else None
-
-        return View(first, second)
+        return View(
+            lambda x: self.value(x, x),
+            lambda gradient: gradient[:d] + gradient[d:],
+            lambda x: self._columns(x, x, 1, 1).reshape(d, 2, d).sum(axis=1).T if self.dense else None,
+        )
 
     def equilibrium(self) -> "View":
         """theta -> G(theta) = grad_1 f(theta; theta), derivative H + C; its value is f(theta; theta)."""
         d = self.size
-
-        def first(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self.value(x, x)
-            return value, gradient[:d]
-
-        def second(x: np.ndarray) -> np.ndarray | None:
-            return self._columns(x, x, 1, 1)[:, :d].T if self.dense else None
-
-        return View(first, second)
+        return View(
+            lambda x: self.value(x, x),
+            lambda gradient: gradient[:d],
+            lambda x: self._columns(x, x, 1, 1)[:, :d].T if self.dense else None,
+        )
 
 
 class View:
-    """A value, a gradient and the gradient's derivative as functions of x; the last answers are kept."""
+    """A value, a gradient and the gradient's derivative as functions of x; the last answers are kept.
+
+    Args:
+        both: value and gradient in both arguments; part: what it makes the gradient of; second: the derivative of that
+    """
 
     def __init__(
         self,
-        first: Callable[[np.ndarray], tuple[float, np.ndarray]],
+        both: Callable[[np.ndarray], tuple[float, np.ndarray]],
+        part: Callable[[np.ndarray], np.ndarray],
         second: Callable[[np.ndarray], np.ndarray | None],
     ):
-        self._first, self._second = _remember(first), _remember(second)
+        self._both, self._part, self._second = _remember(both), part, _remember(second)
 
     def value(self, x: np.ndarray) -> float:
-        return self._first(x)[0]
+        return self._both(x)[0]
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
-        return self._first(x)[1]
+        return self._part(self._both(x)[1])
 
     def slope(self, x: np.ndarray) -> Any:
         """The derivative of the gradient, None above DENSE parameters."""
@@ -223,8 +217,6 @@ def survey(
     no such thing. `name` is what the caller's argument is called. Call it, and all that uses the landscape, inside
     `jax.enable_x64(True)`.
     """
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
     weights = jnp.asarray(np.asarray(problem.client_weights), jnp.float64)
     on = on_device(problem, jnp.float64)
     start = read_theta(on, theta, jnp.float64, name)
@@ -252,62 +244,46 @@ def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], A
     return again
 
 
-def _risk(
-    problem: Problem, weights: Array, like: Theta, both: Float[Array, " pair"], worlds: PyTree, count: int, every: int
-) -> Float[Array, ""]:
-    shape = ravel_pytree(like)[1]
-    d = both.shape[0] // 2
-    return decoupled_risk(problem, weights, shape(both[:d]), shape(both[d:]), worlds, count, every=every)
+def _risk(land: Landscape, theta: Array, deployed: Array, worlds: PyTree = None) -> Float[Array, ""]:
+    shape = ravel_pytree(land.like)[1]
+    count = land.samples if land.batch is None else Count(land.samples, land.batch)
+    models = shape(theta), shape(deployed)
+    return decoupled_risk(land.problem, land.weights, *models, worlds, count, every=land.every)
+
+
+def _at_once(land: Landscape, most: int) -> int:
+    """How many points or columns one sweep takes."""
+    numbers = land.problem.clients * count_nodes(land.problem, land.like, land.samples) // land.every * land.size
+    return int(np.clip(_NUMBERS // max(numbers, 1), 1, most))
 
 
 @eqx.filter_jit
 def _gradient(
-    problem: Problem,
-    weights: Array,
-    like: Theta,
-    theta: Float[Array, " d"],
-    deployed: Float[Array, " d"],
-    worlds: PyTree,
-    every: int,
-    samples: int,
-    batch: Array | None,
+    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"], worlds: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
-    count = samples if batch is None else Count(samples, batch)
+    d = len(theta)
     both = jnp.concatenate([theta, deployed])
-    return jax.value_and_grad(lambda at: _risk(problem, weights, like, at, worlds, count, every))(both)
+    return jax.value_and_grad(lambda at: _risk(land, at[:d], at[d:], worlds))(both)
 
 
 @eqx.filter_jit
-def _risks(
-    problem: Problem, weights: Array, like: Theta, points: Float[Array, "n d"], every: int, samples: int,
-    batch: Array | None,
-) -> Float[Array, " n"]:  # fmt: skip
-    count = samples if batch is None else Count(samples, batch)
-    numbers = problem.clients * count_nodes(problem, like, samples) // every * points.shape[1]
-    at_once = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(points)))
-
-    def risk(x: Array) -> Array:
-        return _risk(problem, weights, like, jnp.concatenate([x, x]), None, count, every)
-
-    return jax.lax.map(risk, points, batch_size=at_once)
+def _risks(land: Landscape, points: Float[Array, "n d"]) -> Float[Array, " n"]:
+    return jax.lax.map(lambda x: _risk(land, x, x), points, batch_size=_at_once(land, len(points)))
 
 
 @eqx.filter_jit
 def _hessian(
-    problem: Problem, weights: Array, like: Theta, theta: Float[Array, " d"], deployed: Float[Array, " d"],
-    move: Float[Array, " 2"], worlds: PyTree, every: int, samples: int, batch: Array | None,
-) -> Float[Array, "d pair"]:  # fmt: skip
+    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"], move: Float[Array, " 2"], worlds: PyTree
+) -> Float[Array, "d pair"]:
     """Derivatives of the gradient along (move_0 e_j, move_1 e_j): one program for every block of the Hessian."""
-    count = samples if batch is None else Count(samples, batch)
+    d = len(theta)
     both = jnp.concatenate([theta, deployed])
-    gradient = jax.grad(lambda at: _risk(problem, weights, like, at, worlds, count, every))
+    gradient = jax.grad(lambda at: _risk(land, at[:d], at[d:], worlds))
 
     def column(direction: Array) -> Array:
         return jax.jvp(gradient, (both,), (jnp.concatenate([move[0] * direction, move[1] * direction]),))[1]
 
-    numbers = problem.clients * count_nodes(problem, like, samples) // every * len(theta)
-    columns = int(np.clip(_NUMBERS // max(numbers, 1), 1, len(theta)))
-    return jax.lax.map(column, jnp.eye(len(theta)), batch_size=columns)
+    return jax.lax.map(column, jnp.eye(d), batch_size=_at_once(land, d))
 
 
 @eqx.filter_jit

@@ -1,5 +1,6 @@
 """Retraining without noise: to the minimum after each deployment, or by one gradient step."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from performative._base.arguments import checked
+from performative._base.arguments import Count, checked
 from performative._base.messages import coded
 from performative._engine.prepare import check_schedule, on_device
 from performative.algorithm import check_rate
@@ -33,7 +34,7 @@ def repeated_risk_minimization(
     theta: Theta = None,
     deployments: int = 10,
     *,
-    spells: int | None = 1,
+    spells: Count | None = 1,
     samples: int | None = None,
 ) -> Theta:
     """Deploy, see how the world answers, train to the minimum, again; exact iterates, the start first.
@@ -53,18 +54,13 @@ def repeated_risk_minimization(
             from w_0 = init(theta_0); None waits until the world is at rest. People of speed s, whose mean answer is
             m + eps felt: an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
     """
-    _check_deployments(deployments, spells)
+
+    def error(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int, x: np.ndarray) -> float:
+        return point_error(land, lambda other: other.decoupled(deployed, worlds), x)
+
     with jax.enable_x64(True):
-        land, x = survey(problem, theta, rest=False, samples=check_samples(samples))
-        path, worlds = [x], first_worlds(land.problem, land.model(x))
-        for number in range(deployments):
-            worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
-            x = _best_response(land, x, worlds, number)
-            path.append(x)
-        if deployments:
-            error = point_error(land, lambda other: other.decoupled(path[-2], worlds), x)
-            tell_error("repeated_risk_minimization: each model", error, x)
-        return _stack(land, path)
+        what = "repeated_risk_minimization: each model"
+        return _path(problem, theta, deployments, spells, samples, _best_response, error, what)
 
 
 @cites("perdomo2020performative", "mendlerdunner2020stochastic")
@@ -75,7 +71,7 @@ def repeated_gradient_descent(
     rate: Any = 0.1,
     deployments: int = 10,
     *,
-    spells: int | None = 1,
+    spells: Count | None = 1,
     samples: int | None = None,
 ) -> Theta:
     """Deploy, see how the world answers, take one exact gradient step, again; the start first.
@@ -87,28 +83,39 @@ def repeated_gradient_descent(
     real part, which is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
     `spells` and `samples` as in `repeated_risk_minimization`.
     """
-    _check_deployments(deployments, spells)
+
+    def step(land: Landscape, x: np.ndarray, worlds: PyTree, number: int) -> np.ndarray:
+        return land.project(x - float(eta(jnp.asarray(number))) * land.decoupled(x, worlds).gradient(x))
+
+    def error(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int, x: np.ndarray) -> float:
+        return spread(land, lambda other: step(other, deployed, worlds, number))
+
     with jax.enable_x64(True):
-        land, x = survey(problem, theta, rest=False, samples=check_samples(samples))
         schedule = as_schedule(rate)
         if isinstance(schedule, Constant):
             check_rate(schedule.value)
         check_schedule(schedule)
-        schedule = on_device(schedule, jnp.float64)
-        path, worlds = [x], first_worlds(land.problem, land.model(x))
-        for number in range(deployments):
-            worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
-            eta = float(schedule(jnp.asarray(number)))
-            x = _step(land, x, worlds, eta)
-            path.append(x)
-        if deployments:
-            error = spread(land, lambda other: _step(other, path[-2], worlds, eta))
-            tell_error("repeated_gradient_descent: each step", error, x)
-        return _stack(land, path)
+        eta = on_device(schedule, jnp.float64)
+        what = "repeated_gradient_descent: each step"
+        return _path(problem, theta, deployments, spells, samples, step, error, what)
 
 
-def _step(land: Landscape, x: np.ndarray, worlds: PyTree, eta: float) -> np.ndarray:
-    return land.project(x - eta * land.decoupled(x, worlds).gradient(x))
+def _path(
+    problem: Problem, theta: Theta, deployments: int, spells: int | None, samples: int | None,
+    step: Callable[..., np.ndarray], error: Callable[..., float], what: str,
+) -> Theta:  # fmt: skip
+    """All models, the start first; step(landscape, deployed, worlds, number) is the next."""
+    if deployments < 0:
+        raise ValueError(f"deployments must be a whole number >= 0; got {deployments!r}.")
+    land, x = survey(problem, theta, rest=False, samples=check_samples(samples))
+    path, worlds = [x], first_worlds(land.problem, land.model(x))
+    for number in range(deployments):
+        worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
+        x = step(land, x, worlds, number)
+        path.append(x)
+    if deployments:
+        tell_error(what, error(land, path[-2], worlds, number, x), x)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *(land.shaped(x) for x in path))
 
 
 def _best_response(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int) -> np.ndarray:
@@ -161,15 +168,3 @@ def _flat(view: View, start: np.ndarray, x: np.ndarray) -> bool:
     if np.any(scale <= 0.0):
         return True
     return bool(np.linalg.eigvalsh(last / np.sqrt(np.outer(scale, scale)))[0] < _FLAT)
-
-
-def _stack(land: Landscape, path: list[np.ndarray]) -> Theta:
-    models = [land.shaped(x) for x in path]
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *models)
-
-
-def _check_deployments(deployments: Any, spells: Any) -> None:
-    if spells is not None and (isinstance(spells, bool) or not isinstance(spells, int) or spells < 1):
-        raise ValueError(f"spells must be a whole number >= 1, or None for a world at rest; got {spells!r}.")
-    if isinstance(deployments, bool) or not isinstance(deployments, int) or deployments < 0:
-        raise ValueError(f"deployments must be a whole number >= 0; got {deployments!r}.")

@@ -45,9 +45,10 @@ def spread(land: Landscape, answer: Callable[[Landscape], np.ndarray]) -> float:
     0 for a rule that is exact (the rows of a table), NaN where nothing is known: where an answer is no number, and for
     `nodes` of a user's that depend on `count` but have no batches.
     """
-    batched = _has_batches(land)
-    if not batched:
-        return np.nan if batched is None else 0.0
+    count = Count(land.samples, jnp.zeros((), jnp.int32))
+    nodes = count_nodes(land.problem, land.like, count)
+    if not count.batched:  # exact, as far as can be seen, where more samples make no more nodes
+        return 0.0 if count_nodes(land.problem, land.like, 2 * land.samples) == nodes else np.nan
     answers = np.stack([answer(dataclasses.replace(land, batch=jnp.asarray(b))) for b in range(BATCHES)])
     return float(np.max(np.std(answers, axis=0, ddof=1), initial=0.0))
 
@@ -67,15 +68,6 @@ def check_samples(samples: int | None) -> int:
     """Draws a client, NODES unless told."""
     if samples is None:
         return NODES
-    if isinstance(samples, bool) or samples < 2:
+    if samples < 2:
         raise ValueError(f"samples must be a whole number of draws a client, 2 or more; got {samples!r}.")
     return samples
-
-
-def _has_batches(land: Landscape) -> bool | None:
-    """Whether expectations change with the set of draws. False: they are exact; None: not known."""
-    count = Count(land.samples, jnp.zeros((), jnp.int32))
-    nodes = count_nodes(land.problem, land.like, count)
-    if count.batched:
-        return True
-    return False if count_nodes(land.problem, land.like, 2 * land.samples) == nodes else None

@@ -10,7 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from performative._base.client_axis import client_axes
+from performative._base.client_axis import map_clients
 from performative._base.messages import coded
 from performative._engine.risk import decoupled_risk
 from performative.populations.settling import SPELLS, flatten_world, settled
@@ -59,16 +59,16 @@ def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
             " Override `settle` where the limit is known; repeated_risk_minimization and pf.run need none."
         )
         raise ValueError(coded("world-never-rests", text))
-    if np.any(stirs > _REST):
-        client = int(np.argmax(stirs))
+    client = int(np.argmax(stirs))
+    if stirs[client] > _REST:
         text = (
             f"{owner}: under theta = {where} one more spell moves the settled world of client {client} by "
             f"{stirs[client]:.2g} of its size. `settle` must return a world with deploy(world, theta) = world; without "
             "`settle` it is found by repeating `deploy`."
         )
         raise ValueError(coded("settle-is-no-limit", text))
-    if np.any(apart > _REST):
-        client = int(np.argmax(apart))
+    client = int(np.argmax(apart))
+    if apart[client] > _REST:
         text = (
             f"{owner}: where the memory of client {client} ends under theta = {where} depends on the model that it met "
             f"first: the ends are {apart[client]:.2g} of its size apart. There is no one world to find a point for; "
@@ -94,12 +94,7 @@ def pass_on(
 
 
 def _each(problem: Problem, function: Callable[..., Any], *rows: PyTree) -> Any:
-    """function(client's population, client's rows ...) for every client."""
-    arrays, rest = eqx.partition(problem.population, eqx.is_array)
-    lead = (client_axes(arrays), *(0 for _ in rows))
-    return jax.vmap(
-        lambda own, *mine: function(eqx.combine(own, rest), *mine), in_axes=lead, axis_size=problem.clients
-    )(arrays, *rows)
+    return map_clients(function, problem.population, problem.clients, *rows)
 
 
 def _first(problem: Problem, theta: Theta) -> PyTree:

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from performative._base.client_axis import slice_client
 from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.solve.worlds import check_rest
 from performative.testing import client_rules
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same, assert_types
-from performative.testing.uses import INSTANCES, compiled, slice_client
+from performative.testing.uses import INSTANCES, compiled
 from performative.types import Noise, Theta
 
 _DRAWS = 4000

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from performative._base.client_axis import client_axes
+from performative._base.client_axis import slice_client
 from performative._engine.executors import Gather
 from performative._engine.keys import run_keys
 from performative._engine.round import measure_losses
@@ -44,21 +44,10 @@ def row(tree: PyTree, i: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
-Population = TypeVar("Population", bound=eqx.Module)
-
-
-def slice_client(population: Population, client: Array | int) -> Population:
-    """One client's slice, as a part sees it."""
-    return jax.tree.map(
-        lambda axis, leaf: leaf if axis is None else leaf[client],
-        client_axes(population),
-        population,
-        is_leaf=lambda leaf: leaf is None,
-    )
-
-
-def _clients(setup: Setup) -> Array:
-    return jnp.arange(INSTANCES, dtype=jnp.int32) % setup.weights.shape[0]
+def _clients(setup: Setup, memory: PyTree) -> tuple[Array, PyTree]:
+    """A client an instance, and what it remembers."""
+    clients = jnp.arange(INSTANCES, dtype=jnp.int32) % setup.weights.shape[0]
+    return clients, jax.tree.map(lambda leaf: leaf[clients], memory)
 
 
 def _population(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
@@ -72,8 +61,7 @@ def _population(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built
         z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
         return z, world
 
-    clients = _clients(setup)
-    world = jax.tree.map(lambda leaf: leaf[clients], state.clients.world)
+    clients, world = _clients(setup, state.clients.world)
     return use, (clients, keys, thetas), world
 
 
@@ -91,8 +79,7 @@ def _batch(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
         z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
         return (z, mask), batch.advance(memory, jnp.asarray(steps, jnp.int32))
 
-    clients = _clients(setup)
-    memory = jax.tree.map(lambda leaf: leaf[clients], state.clients.batch)
+    clients, memory = _clients(setup, state.clients.batch)
     return use, (clients, keys, thetas), memory
 
 
@@ -123,8 +110,7 @@ def _estimator(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
         sent, memory = estimator.finish(draft, local, out.memory)
         return (out.direction, out.metrics, sent), memory
 
-    clients = _clients(setup)
-    memory = jax.tree.map(lambda leaf: leaf[clients], state.clients.estimator)
+    clients, memory = _clients(setup, state.clients.estimator)
     return use, (clients, keys, thetas), memory
 
 
@@ -134,8 +120,7 @@ def _channel(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
         broadcast = Broadcast(delta, delta, {}, jnp.zeros((), jnp.int32), setup.algorithm.steps)
         return channel.send(channel.draw(key, delta), delta, broadcast, memory)
 
-    clients = _clients(setup)
-    return use, (keys, thetas), jax.tree.map(lambda leaf: leaf[clients], state.clients.channel)
+    return use, (keys, thetas), _clients(setup, state.clients.channel)[1]
 
 
 def _participation(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:

@@ -175,12 +175,7 @@ def read_clients(
     mean: Any, sensitivity: Any, scale: Any, weights: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """m_i, eps_i, scale_i and p_i, each [N]."""
-    if weights is None:
-        m, eps, sd = by_client(mean=mean, sensitivity=sensitivity, scale=scale)
-        p = np.full(len(m), 1.0 / len(m))
-    else:
-        m, eps, sd, p = by_client(mean=mean, sensitivity=sensitivity, scale=scale, weights=weights)
-    check_weights(p)
+    m, eps, sd, p = with_weights(weights, mean=mean, sensitivity=sensitivity, scale=scale)
     if np.any(sd < 0):
         raise ValueError(f"scale is a standard deviation and must be >= 0; got {scale}.")
     return m, eps, sd, p
@@ -196,6 +191,15 @@ def by_client(**given: Any) -> list[np.ndarray]:
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{name} must hold finite numbers; got {given[name]}.")
     return [np.broadcast_to(array, N) for array in arrays.values()]
+
+
+def with_weights(weights: Any, **given: Any) -> list[np.ndarray]:
+    """The same with p_i at the end, equal ones where `weights` is None."""
+    arrays = by_client(**given, **({} if weights is None else {"weights": weights}))
+    if weights is None:
+        arrays.append(np.full(len(arrays[0]), 1.0 / len(arrays[0])))
+    check_weights(arrays[-1])
+    return arrays
 
 
 def check_weights(p: np.ndarray) -> None:

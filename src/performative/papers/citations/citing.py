@@ -37,7 +37,7 @@ def cite(*things: object) -> str:
             keys.update(found or ())
             if found is None or any(key not in WORKS and not key.lstrip().startswith("@") for key in found):
                 unknown.add(name)
-    entries = [_software(), *(_entry(key, *WORKS[key]) for key in WORKS if key in keys)]
+    entries = [_software(), *(entry for key, entry in WORKS.items() if key in keys)]
     entries += sorted(key.strip() for key in keys - set(WORKS) if key.lstrip().startswith("@"))
     if unknown:
         entries.append(f"% Not from this package, so please look for their sources: {', '.join(sorted(unknown))}")
@@ -134,15 +134,9 @@ def _modules() -> Iterator[Any]:
 
 
 def _software() -> str:
-    fields = {
-        "author": "{The performative maintainers}",
-        "title": "{performative: Federated Learning When Deploying the Model Changes the Data}",
-        "howpublished": "Python package",
-        "note": f"Version {performative.__version__}",
-    }
-    return _entry("performative", "misc", fields)
-
-
-def _entry(key: str, kind: str, fields: dict[str, str]) -> str:
-    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
-    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+    return f"""@misc{{performative,
+  author = {{{{The performative maintainers}}}},
+  title = {{{{performative: Federated Learning When Deploying the Model Changes the Data}}}},
+  howpublished = {{Python package}},
+  note = {{Version {performative.__version__}}},
+}}"""

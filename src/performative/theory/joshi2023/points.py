@@ -12,7 +12,7 @@ import numpy as np
 
 from performative._base.arguments import Count, Positive, Values, checked
 from performative._base.messages import coded
-from performative.theory.gaussian import by_client, check_weights
+from performative.theory.gaussian import with_weights
 from performative.theory.index import numbered
 from performative.theory.joshi2023.heterogeneity import check_participants, participation_variance
 from performative.types import as_array
@@ -50,7 +50,7 @@ def quadratic_floor(
     eta; the other two are limits as eta -> 0. So the bound's constants 4, 8 and 8 are 1/2, 1/2 and at most 1/4 here.
     Refused where rounds run away from the point, or lambda <= 0: small steps do so, too.
     """
-    m, lam, p = _read(mean, slope)
+    m, lam, p = with_weights(None, mean=mean, slope=slope)
     K = check_participants(len(m), participants)
     R = client_work(lam, eta, local_steps)
     point = rest(1.0 - float(p @ (R * lam)), float(p @ (R * m)), "a round")
@@ -77,7 +77,7 @@ def cycle_point(
     A round of group g is affine, x -> a_g x + b_g, and the cycle is their composition. Exact, one parameter. Refused
     where the cycle multiplies an error by 1 or more; `attracting=False` then names the point that it runs away from.
     """
-    m, lam, p = _read(mean, slope, weights)
+    m, lam, p = with_weights(weights, mean=mean, slope=slope)
     keep, level = 1.0, 0.0
     for ids in _read_groups(groups, p):
         share, work = p[ids] / p[ids].sum(), client_work(lam[ids], eta, local_steps)
@@ -114,7 +114,7 @@ def settled_point(
     error by 1 - sum_i c_i R_i slope_i. Where that is 1 or more in size nothing settles, and it is refused:
     `attracting=False` names the point that rounds run away from.
     """
-    m, lam, p = _read(mean, slope, weights)
+    m, lam, p = with_weights(weights, mean=mean, slope=slope)
     tau = _steps(local_steps, len(m))
     c = (float(p @ tau) * p / tau if nova else p) * client_work(lam, eta, tau)
     return rest(1.0 - float(c @ lam), float(c @ m), "a round", attracting)
@@ -145,14 +145,6 @@ def client_work(slope: np.ndarray, eta: float, steps: Any) -> np.ndarray:
     slow = -np.expm1(steps * np.log1p(-np.where(small, u, 0.5)))
     fast = 1.0 - (1.0 - np.where(small, 0.5, u)) ** steps
     return np.where(u == 0, eta * steps, np.where(small, slow, fast) / np.where(u == 0, 1.0, slope))
-
-
-def _read(mean: Values, slope: Values, weights: Values | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """m_i, slope_i and p_i, each [N]."""
-    m, lam, *given = by_client(mean=mean, slope=slope, **({} if weights is None else {"weights": weights}))
-    p = given[0] if given else np.full(m.shape, 1.0 / len(m))
-    check_weights(p)
-    return m, lam, p
 
 
 def _steps(local_steps: Any, clients: int) -> np.ndarray:

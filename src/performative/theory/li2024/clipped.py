@@ -21,7 +21,27 @@ FORMS = ("recursion", "closed", "printed")
 
 
 @dataclasses.dataclass(frozen=True)
-class ClippedAssumptions(AbstractAssumptions):
+class AbstractReacting(AbstractAssumptions):
+    """What both theorems take for granted, in their own words each."""
+
+    mu: Positive
+    L: Positive
+    beta: NonNegative
+    G: NonNegative
+
+    @property
+    def mu_tilde(self) -> float:
+        """mu - L beta."""
+        return self.mu - self.L * self.beta
+
+    @property
+    def weak(self) -> str:
+        """The precondition beta < mu / L, in words."""
+        return f"beta < mu / L = {self.mu / self.L:.4g}: beta is {self.beta:.4g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ClippedAssumptions(AbstractReacting):
     """What Theorem 3.4 takes for granted, as numbers.
 
     Attributes:
@@ -33,17 +53,8 @@ class ClippedAssumptions(AbstractAssumptions):
         dimension: d
     """
 
-    mu: Positive
-    L: Positive
-    beta: NonNegative
-    G: NonNegative
     distance: NonNegative
     dimension: Count = 1
-
-    @property
-    def mu_tilde(self) -> float:
-        """mu - L beta."""
-        return self.mu - self.L * self.beta
 
 
 @numbered("li2024", "Theorem 3.4", "E |theta_t - theta_PS|^2 of PCSGD")
@@ -79,7 +90,7 @@ def pcsgd(
     if form == "printed" and excess is not None:
         raise ValueError('excess is not in the printed form: leave it out, or take form="closed".')
     if not mu > 0:
-        return Bound.nothing(CAUSES, (weak(given),), len(eta))
+        return Bound.nothing(CAUSES, (given.weak,), len(eta))
     C1, c1 = _excess(given, clip, excess) ** 2, second_moment(given, clip, sigma, printed=form == "printed")
     if form == "recursion":
         keep = np.maximum(0.0, 1.0 - mu * eta)
@@ -166,11 +177,6 @@ def check_form(form: str) -> None:
     """One of FORMS."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}.")
-
-
-def weak(given: Any) -> str:
-    """The precondition beta < mu / L, in words."""
-    return f"beta < mu / L = {given.mu / given.L:.4g}: beta is {given.beta:.4g}"
 
 
 def _excess(given: ClippedAssumptions, clip: float, excess: float | None) -> float:

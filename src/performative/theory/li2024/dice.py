@@ -13,13 +13,13 @@ import math
 import numpy as np
 
 from performative._base.arguments import Count, NonNegative, Positive, Values, checked
-from performative.theory.bound import AbstractAssumptions, Bound, check_steps, unroll
+from performative.theory.bound import Bound, check_steps, unroll
 from performative.theory.index import numbered
-from performative.theory.li2024.clipped import CAUSES, check_form, unmet_steps, weak
+from performative.theory.li2024.clipped import CAUSES, AbstractReacting, check_form, unmet_steps
 
 
 @dataclasses.dataclass(frozen=True)
-class DiceAssumptions(AbstractAssumptions):
+class DiceAssumptions(AbstractReacting):
     """What Theorem 4.3 takes for granted, as numbers; X is the whole space.
 
     Attributes:
@@ -34,19 +34,10 @@ class DiceAssumptions(AbstractAssumptions):
     that, and the proof uses theta' = theta only.
     """
 
-    mu: Positive
-    L: Positive
-    beta: NonNegative
-    G: NonNegative
     B: NonNegative
     M: NonNegative
     distance: NonNegative
     dimension: Count = 1
-
-    @property
-    def mu_tilde(self) -> float:
-        """mu - L beta."""
-        return self.mu - self.L * self.beta
 
 
 @numbered("li2024", "Theorem 4.3", "E |theta_t - gamma_t e_t - theta_PS|^2 of DiceSGD")
@@ -84,7 +75,7 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form:
     eta, mu, M2, B2 = check_steps(eta), given.mu_tilde, given.M**2, given.B**2
     check_form(form)
     if not mu > 0:
-        return Bound.nothing(CAUSES, (weak(given),), len(eta))
+        return Bound.nothing(CAUSES, (given.weak,), len(eta))
     drop, g, before = eta[:-1] - eta[1:], eta[1:], eta[:-1]
     variance, reach = given.dimension * sigma**2, given.L * (1.0 + given.beta)
     if form == "recursion":

@@ -15,7 +15,7 @@ import numpy as np
 from performative._base.arguments import Count, Finite, NonNegative, Positive, Size, Values, checked
 from performative.theory.bound import Bound, broken, check_steps, unroll
 from performative.theory.index import numbered
-from performative.theory.li2024.clipped import ClippedAssumptions, bias_bound, second_moment, weak
+from performative.theory.li2024.clipped import ClippedAssumptions, bias_bound, second_moment
 
 
 @numbered("li2024", "Corollary 3.7", "the constant step that minimizes the bound")
@@ -37,7 +37,7 @@ def optimal_step(
     if not given.distance > 0:
         raise ValueError(f"optimal_step needs distance > 0; got {given.distance}.")
     if not mu > 0:
-        return _chosen(0.0, clip, (weak(given),), clipping=math.inf)
+        return _chosen(0.0, clip, (given.weak,), clipping=math.inf)
     slope = (2.0 if printed else 1.0) * second_moment(given, clip, sigma, printed) / mu
     step = _exponential_step(slope, mu, given.distance, T) if printed else least_step(slope, mu, given.distance, T)
     delta = slope / (T * mu * given.distance)
@@ -72,7 +72,7 @@ def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: NonNegative
     """
     eta, mu = check_steps(eta), given.mu_tilde
     if not mu > 0:
-        return _chosen(None, given.G, (weak(given),), clipping=math.inf)
+        return _chosen(None, given.G, (given.weak,), clipping=math.inf)
     keep = np.maximum(0.0, 1.0 - mu * eta)
     start, S1, S2 = (float(unroll(keep, *part)[-1]) for part in ((0 * eta, given.distance), (eta,), (eta**2,)))
     ratio = mu * (1.0 + given.dimension * multiplier**2) * S2 / S1
@@ -97,7 +97,7 @@ def optimal_clip_limit(given: ClippedAssumptions, phi: NonNegative, kappa: Size,
     """
     mu = given.mu_tilde
     if not mu > 0:
-        return _chosen(None, given.G, (weak(given),), clipping=math.inf)
+        return _chosen(None, given.G, (given.weak,), clipping=math.inf)
     if printed:
         return _chosen(None, given.G / (1.0 + mu * phi), clipping=given.G**2 * (1.0 + phi / mu))
     if math.isinf(kappa):
@@ -119,7 +119,7 @@ def optimal_clip_and_step(given: ClippedAssumptions, phi: Positive, rounds: Coun
     if not (D > 0 and clip > 0):
         raise ValueError(f"optimal_clip_and_step needs distance > 0 and G > 0; got {D} and {clip}.")
     if not mu > 0:
-        return _chosen(0.0, clip, (weak(given),), clipping=math.inf)
+        return _chosen(0.0, clip, (given.weak,), clipping=math.inf)
     if phi * clip**2 >= mu**2 * D:
         outweighed = "phi G^2 < mu~^2 |theta_0 - theta_PS|^2: the noise outweighs the start"
         return _chosen(0.0, clip, (outweighed,), transient=D)

@@ -14,6 +14,7 @@ import numpy as np
 
 from performative._base.arguments import Count, Extended, NonNegative, Positive, Size, Values, checked
 from performative.theory.bound import AbstractAssumptions, Bound, broken
+from performative.theory.gaussian import check_weights
 from performative.theory.index import numbered
 
 CAUSES = "transient error noise"
@@ -58,8 +59,7 @@ class PerformativeAssumptions(AbstractAssumptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         alpha = self.alpha
-        if np.any(alpha < 0) or abs(alpha.sum() - 1.0) > 1e-6:
-            raise ValueError(f"weights must not be negative and must sum to one; they sum to {alpha.sum():.6g}.")
+        check_weights(alpha)
         for name in ("gamma", "smoothness"):
             value = getattr(self, name)
             if np.size(value) not in (1, len(alpha)) or np.any(np.asarray(value) < 0):

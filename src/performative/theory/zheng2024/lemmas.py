@@ -52,7 +52,7 @@ def lemma_5_7(
     - f_phi = s^2 log(2 / phi) is half of what the Gaussian tail asks for (at phi = 0.05 it is exceeded with probability
       0.0548, at 0.001 with 0.0058), is used for one mean where there are H + 1, and |a - b|^2 can be 4 times it.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     d, e = given.dimension, contamination
     unmet = broken(
         (window >= d, f"H >= d = {d}, or the models do not span all directions: H is {window}"),
@@ -126,7 +126,7 @@ def lemma_5_8(
     Equality where grad l is linear in z (pricing, squared loss). confidence: V / (n phi), by Markov's inequality.
     Differs from the paper: O(f_phi) is printed, without 1 / n, and stands here with the constant 1 (printed=True).
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     if math.isinf(variance):
         return squared_error(math.inf, math.inf, unmet=("the data must have a variance",))
     if printed:
@@ -250,6 +250,7 @@ def lemma_c_2(
     return squared_error(0.0, (1.0 - e) * (math.sqrt(first) + D) ** 2 + e * wrong**2)
 
 
-def _check_confidence(confidence: float | None) -> None:
+def check_confidence(confidence: float | None) -> None:
+    """Between 0 and 1, where it is given."""
     if confidence is not None and not 0 < confidence < 1:
         raise ValueError(f"confidence is the chance phi to fail and must lie between 0 and 1; got {confidence}.")

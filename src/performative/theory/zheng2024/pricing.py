@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from performative._base.arguments import Count, Positive, Size, Values, check_fields, checked
-from performative.theory.gaussian import by_client
+from performative.theory.gaussian import with_weights
 from performative.theory.zheng2024.descent import PerformativeAssumptions, location_smoothness
 
 
@@ -27,10 +27,7 @@ class PricingDescent:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        m, gamma = by_client(demand=self.demand, sensitivity=self.sensitivity)
-        alpha = np.full(len(m), 1.0 / len(m)) if self.weights is None else np.asarray(self.weights, float)
-        if alpha.shape != m.shape or np.any(alpha < 0) or abs(alpha.sum() - 1.0) > 1e-6:
-            raise ValueError(f"weights must hold one alpha_i >= 0 for each of the {len(m)} clients and sum to one.")
+        m, gamma, alpha = with_weights(self.weights, demand=self.demand, sensitivity=self.sensitivity)
         if not np.all(gamma > 0):
             raise ValueError(f"sensitivity must be positive, so that the risk has a minimum; got {self.sensitivity}.")
         for name, value in (("demand", m), ("sensitivity", gamma), ("weights", alpha)):

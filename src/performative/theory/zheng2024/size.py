@@ -6,6 +6,7 @@ from typing import Any
 from performative._base.arguments import Count, Positive, Size, checked
 from performative.theory.index import numbered
 from performative.theory.zheng2024.descent import PerformativeAssumptions
+from performative.theory.zheng2024.lemmas import check_confidence
 
 
 def sample_size_terms(
@@ -39,8 +40,7 @@ def sample_size(
     before F^2 as well. As `lemma_5_7` says, log(2 / phi) should be twice that; as printed here, for comparison with
     `AdaptiveSize`.
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1); got {confidence}.")
+    check_confidence(confidence)
     spread, l2 = variance * math.log(2.0 / confidence), given.l_max**2
     if printed:
         above = 2.0 * (2.0 * l2 * window / reach**2 + given.F**2) * spread
