@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, Reporter, reporting
+from performative.cli.output import Json, Reporter, check_folder, failing, grid, reporting
 
 if TYPE_CHECKING:
     from performative.audit.audit_report import AuditReport
@@ -45,13 +45,9 @@ def audit(
         from performative.audit.report import audit_logs
         from performative.audit.schema import LogError
 
-        if out.exists() and not out.is_dir():
-            raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
-        try:
-            with reporter.errors.status("reading and testing"):
-                report = audit_logs(folder, groups=groups, drift=drift.value, seed=seed)
-        except LogError as error:
-            raise Failure(str(error), Exit.BAD_INPUT, file=error.file, row=error.row, column=error.column) from error
+        check_folder(out)
+        with failing((LogError,)), reporter.errors.status("reading and testing"):
+            report = audit_logs(folder, groups=groups, drift=drift.value, seed=seed)
         _tell(reporter, report)
         paths = write_audit(report, out)
         for kind, path in paths.items():
@@ -78,7 +74,7 @@ def _tell(reporter: Reporter, report: "AuditReport") -> None:
     for line in lines(part(report.findings, "loud"), WORDS):
         reporter.show(line)
         reporter.show()
-    reporter.show(Text(report.verdict, style="bold"))
+    reporter.show(report.verdict, style="bold")
     reporter.show()
     reporter.show(_p_values(report))
     shown, verdicts = report.largest(_MOST), report.client_verdicts
@@ -86,11 +82,11 @@ def _tell(reporter: Reporter, report: "AuditReport") -> None:
     for one in shown:
         reporter.show(Text.assemble((f"{one.name}: ", "bold"), verdicts[one.name]))
     if len(report.clients) > len(shown):
-        reporter.show(Text(f"... and {len(report.clients) - len(shown)} more clients: see the page."))
-    for grid in (_sensitivities(report), _directions(report)):
-        if grid is not None:
+        reporter.show(f"... and {len(report.clients) - len(shown)} more clients: see the page.")
+    for table in (_sensitivities(report), _directions(report)):
+        if table is not None:
             reporter.show()
-            reporter.show(grid)
+            reporter.show(table)
     _tell_outlook(reporter, report)
     reporter.show()
     reporter.show(Text.assemble(("Next: ", "bold"), f"{report.advice.title}. {' '.join(report.advice.reasons)}"))
@@ -98,7 +94,7 @@ def _tell(reporter: Reporter, report: "AuditReport") -> None:
         reporter.people.print(f"  {report.advice.code}", soft_wrap=True)
     if report.advice.otherwise:
         why, code = report.advice.otherwise
-        reporter.show(Text(why))
+        reporter.show(why)
         reporter.people.print(f"  {code}", soft_wrap=True)
     for line in lines(report.advice.robust, WORDS):
         reporter.show(line)
@@ -106,22 +102,11 @@ def _tell(reporter: Reporter, report: "AuditReport") -> None:
         _tell_groups(reporter, report)
     reporter.show()
     for note in report.notes:
-        reporter.show(Text(f"- {note}", style="dim"))
+        reporter.show(f"- {note}", style="dim")
     reporter.show()
 
 
-def _grid(*columns: str) -> Any:
-    from rich.table import Table
-
-    grid = Table(show_edge=False, pad_edge=False)
-    for i, column in enumerate(columns):
-        grid.add_column(column, justify="left" if not i else "right")
-    return grid
-
-
 def _p_values(report: "AuditReport") -> Any:
-    from rich.text import Text
-
     from performative.audit import formats
     from performative.audit.drift import DRIFTS
 
@@ -129,18 +114,16 @@ def _p_values(report: "AuditReport") -> Any:
         shown = [formats.chance(found[kind].p_value).removeprefix("p ").removeprefix("= ") for kind in DRIFTS]
         return [text if found[kind].identified else "-" for kind, text in zip(DRIFTS, shown, strict=True)]
 
-    grid = _grid("client", "reacts", *(f"p, {kind}" for kind in DRIFTS))
+    table = grid("client", "reacts", *(f"p, {kind}" for kind in DRIFTS))
     if report.pooled is not None:
-        grid.add_row(report.pooled.who, "", *cells(report.pooled.by_drift))
+        table.add_row(report.pooled.who, "", *cells(report.pooled.by_drift))
     for one in report.largest(_MOST):
         answer = {True: "yes", False: "not seen", None: "cannot tell"}[one.reacts]
-        grid.add_row(Text(one.name), answer, *cells(one.by_drift))
-    return grid
+        table.add_row(one.name, answer, *cells(one.by_drift))
+    return table
 
 
 def _sensitivities(report: "AuditReport") -> Any:
-    from rich.text import Text
-
     from performative.audit import formats
 
     def size(found: Any) -> str:
@@ -149,52 +132,46 @@ def _sensitivities(report: "AuditReport") -> Any:
         limits = (formats.number(value) for value in (found.sensitivity_lower, found.sensitivity_upper))
         return f"{formats.number(found.sensitivity)} ({' to '.join(limits)})"
 
-    grid = _grid("client", "sensitivity (least squares)", "(for any training)", "W1 slope")
+    table = grid("client", "sensitivity (least squares)", "(for any training)", "W1 slope")
     for one in report.largest(_MOST):
         # It holds drift too: only of a client that is seen to react.
         known = one.reacts and one.distances is not None and one.distances.pairs
         slope = formats.number(one.distances.sensitivity) if known and one.distances is not None else "-"
-        grid.add_row(Text(one.name), size(one.least_squares), size(one.response), slope)
-    return grid
+        table.add_row(one.name, size(one.least_squares), size(one.response), slope)
+    return table
 
 
 def _directions(report: "AuditReport") -> Any:
-    from rich.text import Text
-
     from performative.audit import cells
 
-    grid = _grid("client", "what moves", "per unit of theta", "by", "least squares", "for any training")
+    table = grid("client", "what moves", "per unit of theta", "by", "least squares", "for any training")
     for client, column, parameter, slope, _, narrow, wide in cells.direction_rows(report, _MOST_DIRECTIONS, 2):
-        grid.add_row(*(Text(cell) for cell in (client, column, parameter.removeprefix("theta_"), slope, narrow, wide)))
-    return grid if grid.row_count else None
+        table.add_row(client, column, parameter.removeprefix("theta_"), slope, narrow, wide)
+    return table if table.row_count else None
 
 
 def _tell_outlook(reporter: Reporter, report: "AuditReport") -> None:
-    from rich.text import Text
-
     from performative.audit import cells
 
     # Why there is none is said with what to do next.
     if report.prospect.outlook is None:
         return
     reporter.show()
-    facts = _grid("outlook", "")
+    facts = grid("outlook", "")
     for name, value in cells.outlook_facts(report):
         facts.add_row(name, value)
     reporter.show(facts)
     reporter.show()
-    points = _grid("parameter", "now", "stable point", "optimum")
+    points = grid("parameter", "now", "stable point", "optimum")
     for row in cells.outlook_rows(report):
-        points.add_row(*(Text(cell) for cell in row))
+        points.add_row(*row)
     reporter.show(points)
     for sentence in report.said("outlook")[1:]:  # the first one is in the verdict
         reporter.show()
-        reporter.show(Text(sentence))
+        reporter.show(sentence)
 
 
 def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
-    from rich.text import Text
-
     from performative.audit import formats
 
     groups = report.groups
@@ -202,7 +179,7 @@ def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
     reporter.show()
     after = {rates.group: rates for rates in groups.after}
     burden = {one.group: one for one in groups.burden}
-    grid = _grid("group", "accepted before", "after", "TPR before", "after", "TNR before", "after", "burden")
+    table = grid("group", "accepted before", "after", "TPR before", "after", "TNR before", "after", "burden")
     for rates in groups.before:
         cells = []
         for name in ("acceptance", "tpr", "tnr"):
@@ -210,8 +187,8 @@ def _tell_groups(reporter: Reporter, report: "AuditReport") -> None:
                 found = None if when is None else getattr(when, name)
                 cells.append("not known" if found is None else formats.percent(found.value))
         cost = burden.get(rates.group)
-        grid.add_row(Text(rates.group), *cells, "-" if cost is None else formats.number(cost.value))
-    reporter.show(grid)
-    reporter.show(Text(f"Before: {groups.before_is}. After: {groups.after_is}."))
+        table.add_row(rates.group, *cells, "-" if cost is None else formats.number(cost.value))
+    reporter.show(table)
+    reporter.show(f"Before: {groups.before_is}. After: {groups.after_is}.")
     for line in report.said("people"):
-        reporter.show(Text(line))
+        reporter.show(line)

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, Reporter, reporting
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from performative.cli.output import Exit, Failure, Json, Reporter, failing, reporting
 
 _COLORS = {
     "reproduced": "green",
@@ -60,12 +57,10 @@ def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
 
     if sum((bool(given), paper is not None, everything and paper is None)) != 1:
         raise Failure("give names of experiments, --paper NAME or --all; --list shows them.", Exit.BAD_INPUT)
-    try:
+    with failing():
         for name in given:
             catalog.find(name)
         return list(dict.fromkeys(given)) or catalog.names(paper)
-    except ValueError as error:
-        raise Failure(str(error), Exit.BAD_INPUT) from error
 
 
 def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fresh: bool, jobs: int | None) -> None:
@@ -82,11 +77,8 @@ def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fres
     except OSError as error:
         raise Failure(f"--out {out}: no folder can be made there ({error.strerror}).", Exit.BAD_INPUT) from error
     if len(chosen) == 1:  # here, so that --debug shows where it fails
-        try:
-            with reporter.errors.status(chosen[0]):
-                outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
-        except (DownloadError, NotHereError) as error:
-            raise Failure(str(error), Exit.BAD_INPUT) from error
+        with failing((DownloadError, NotHereError)), reporter.errors.status(chosen[0]):
+            outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
     else:
         outcomes = reproduce_all(chosen, quick, out, fresh, jobs or _side_by_side())
     for name, manifest in _with_status(reporter, outcomes, len(chosen)):
@@ -133,21 +125,22 @@ def _tell_claim(reporter: Reporter, row: dict[str, Any]) -> None:
 
 
 def _tell_numbers(reporter: Reporter, row: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    for line in (row["number"], row["reason"]):
-        if line:
-            reporter.show(Text(f"    {line}", style="dim"))
+    for line in filter(None, (row["number"], row["reason"])):
+        reporter.show(f"    {line}", style="dim")
 
 
 def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
+    from rich.table import Column, Table
+
     from performative.papers import catalog
 
     found = [catalog.find(name) for name in chosen]
-    grid = _grid("experiment", "place", "what", "claims")
+    names = Column("experiment", overflow="fold", no_wrap=True)  # they stay whole, to be copied and searched
+    others = (Column(name, overflow="fold") for name in ("place", "what", "claims"))
+    table = Table(names, *others, show_edge=False, pad_edge=False)
     for one in found:
-        grid.add_row(one.name, one.place, one.title, str(len(one.claims)))
-    reporter.show(grid)
+        table.add_row(one.name, one.place, one.title, str(len(one.claims)))
+    reporter.show(table)
     reporter.result(
         {"status": "completed", "experiments": [one.model_dump(mode="json") | {"paper": one.paper} for one in found]}
     )
@@ -165,7 +158,7 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
     for row in rows:
         verdict = row["verdict"] + (" (quick)" if row["quick"] else "")
         reporter.show(Text.assemble((row["key"], "bold"), "  ", (verdict, _COLORS[row["verdict"]])))
-        reporter.show(Text(f"  {row['claim']}"))
+        reporter.show(f"  {row['claim']}")
         _tell_numbers(reporter, row)
     reporter.show()
     counted = claims.count(rows)
@@ -174,12 +167,3 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
         claims.write(rows, save)
         reporter.path("file", save)
     reporter.result({"status": "completed", "count": counted, "claims": rows})
-
-
-def _grid(*columns: str) -> "Table":
-    from rich.table import Table
-
-    grid = Table(show_edge=False, pad_edge=False)
-    for i, column in enumerate(columns):
-        grid.add_column(column, overflow="fold", no_wrap=i == 0)  # names stay whole, to be copied and searched
-    return grid
