@@ -89,195 +89,167 @@ _PACKAGE, _STANDARD = Path(__file__).parents[1], Path(warnings.__file__).parent
 # One entry a message: its kind and code, when it is given, and behind ">" what to do about it.
 _INDEX = """
 # Installed packages
-warning plugin-unusable
-  An installed package offers a part, recipe or data set that cannot be imported, or whose name is taken.
+warning plugin-unusable: An installed package offers a part, recipe or data set that cannot be imported, or whose name
+  is taken.
   > Update or remove the package that is named, or ask its author for another name.
 # Audit of logs
-warning selection-by-model
-  The model decided whose outcome is in the logs (the rejected have no label), so rows with a label change with the
-  model whether or not anybody reacts.
+warning selection-by-model: The model decided whose outcome is in the logs (the rejected have no label), so rows with a
+  label change with the model whether or not anybody reacts.
   > Log everybody's features, give [decision] threshold, label a random few of the rejected, and log the chance as
   `propensity`.
-warning rows-selected-by-model
-  All rows of the logs are of people who were accepted: which people are logged changes with the model.
-  > Log everybody who applied, or give theta_<feature> and [decision] threshold, so that people whom every model
-  accepts can be compared.
-warning features-missing-by-model
-  Rows with an empty feature are dropped, and who they are changes from deployment to deployment.
+warning rows-selected-by-model: All rows of the logs are of people who were accepted: which people are logged changes
+  with the model.
+  > Log everybody who applied, or give theta_<feature> and [decision] threshold, so that people whom every model accepts
+  can be compared.
+warning features-missing-by-model: Rows with an empty feature are dropped, and who they are changes from deployment to
+  deployment.
   > Fill the feature in, or leave it out of the audit by `ignore` in audit.toml.
-warning outliers-hide-effect
-  No reaction was found, and a few rows far out make a column several times as wide as the rest, so that none could be
-  seen.
+warning outliers-hide-effect: No reaction was found, and a few rows far out make a column several times as wide as the
+  rest, so that none could be seen.
   > Check these rows, and clip the column under [clip] in audit.toml, or log it on a robust scale.
 # Points and retraining
-warning repelling-point
-  `stable_point`: of the points that were found none attracts retraining.
+warning repelling-point: `stable_point`: of the points that were found none attracts retraining.
   > Do not expect retraining to end there; `report=True` has the contraction factor, and says whether small gradient
   steps settle.
-refusal no-stable-point
-  `stable_point`, `equilibria`: the search found no root of the decoupled gradient.
+refusal no-stable-point: `stable_point`, `equilibria`: the search found no root of the decoupled gradient.
   > Give a domain or another `start`; where the reaction cancels the curvature of the loss there may be none.
-warning closed-form-disagrees
-  `stable_point`, `optimal_point`: at the point that the population names the gradient is not zero, or the risk is
-  lower elsewhere.
+warning closed-form-disagrees: `stable_point`, `optimal_point`: at the point that the population names the gradient is
+  not zero, or the risk is lower elsewhere.
   > Mend the population's `stable_point` or `optimal_point`, or give it a `quadrature` that is exact.
-refusal no-optimal-point
-  `optimal_point`: no minimizer of the performative risk was found.
+refusal no-optimal-point: `optimal_point`: no minimizer of the performative risk was found.
   > Give the problem a domain, such as `pf.Box(lo, hi)`, or other `starts`.
-warning risk-falls-far-out
-  `optimal_point`: from some starts the performative risk keeps falling far out, so the point is a local minimum and
-  there may be no global one.
+warning risk-falls-far-out: `optimal_point`: from some starts the performative risk keeps falling far out, so the point
+  is a local minimum and there may be no global one.
   > Give the problem a domain that says which models are possible.
-refusal world-never-rests
-  Points of a population whose memory does not come to rest while one model stays deployed.
+refusal world-never-rests: Points of a population whose memory does not come to rest while one model stays deployed.
   > Override `settle` where the limit is known, or follow the world by `repeated_risk_minimization` or `pf.run`.
   `Sluggish` needs a speed above 0.
-refusal settle-is-no-limit
-  Points of a population whose `settle` returns a world that `deploy` moves on.
+refusal settle-is-no-limit: Points of a population whose `settle` returns a world that `deploy` moves on.
   > Make `deploy(settle(theta), theta)` equal to `settle(theta)`, or leave `settle` out: it is then found by repeating
   `deploy`.
-refusal world-keeps-its-start
-  Points of a population whose memory ends where the first model puts it, not where the deployed one does.
+refusal world-keeps-its-start: Points of a population whose memory ends where the first model puts it, not where the
+  deployed one does.
   > Follow it from its first model by `repeated_risk_minimization` or `pf.run`.
-warning sampled-point
-  `stable_point`, `optimal_point`, `repeated_...`: the point rests on a finite number of draws, and its standard error
-  is above a thousandth.
+warning sampled-point: `stable_point`, `optimal_point`, `repeated_...`: the point rests on a finite number of draws, and
+  its standard error is above a thousandth.
   > Give `samples=` for more draws, or the population a `quadrature` that is exact; `report=True` returns the error.
-warning lower-elsewhere
-  `optimal_point`: the point is a local minimum, and a look far away found a lower risk.
+warning lower-elsewhere: `optimal_point`: the point is a local minimum, and a look far away found a lower risk.
   > Leave `starts` out, give the better model as a start, or a domain that says which models are possible.
-refusal nothing-to-retrain-to
-  `repeated_risk_minimization`: the risk on the data of a deployed model has no minimizer, or no unique one.
+refusal nothing-to-retrain-to: `repeated_risk_minimization`: the risk on the data of a deployed model has no minimizer,
+  or no unique one.
   > Give the problem a domain or the loss a penalty, or use `repeated_gradient_descent`.
 # Certificates, plans, scoreboards
-refusal no-variance
-  `plan`: the population holds outliers without a variance (`Outliers(law='cauchy')`).
+refusal no-variance: `plan`: the population holds outliers without a variance (`Outliers(law='cauchy')`).
   > Plan for the clean population, or compare settings by medians with `pf.sweep`.
 # Theory
-refusal diverging-iteration
-  `pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round multiplies an error by 1 or more, so that
-  training settles nowhere.
+refusal diverging-iteration: `pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round multiplies an error by
+  1 or more, so that training settles nowhere.
   > Take a shorter step, or `attracting=False` for the point that training runs away from.
-refusal no-fixed-point
-  `pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round leaves an error as it is; there is no fixed
-  point, or every point is one.
+refusal no-fixed-point: `pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round leaves an error as it is;
+  there is no fixed point, or every point is one.
   > Give slopes whose weighed mean is not 0.
-refusal unbounded-step
-  `pf.theory.extrapolation`: the updates cancel, so that FedExP divides by zero.
+refusal unbounded-step: `pf.theory.extrapolation`: the updates cancel, so that FedExP divides by zero.
   > Give `eps` above 0, or cap the step as `Extrapolate(cap=...)` does.
-refusal never-reached
-  `pf.theory.best_local_steps`: whatever the number of local steps, the target is not reached.
+refusal never-reached: `pf.theory.best_local_steps`: whatever the number of local steps, the target is not reached.
   > Look at `unmet` of the theorem behind it.
-refusal models-do-not-span
-  `pf.theory.exact_jacobian_error`: the past models differ in too few directions for the reaction to be learnt.
+refusal models-do-not-span: `pf.theory.exact_jacobian_error`: the past models differ in too few directions for the
+  reaction to be learnt.
   > Take a window above the number of parameters, of models that differ in all directions.
 # Privacy, samplers
-warning privacy-not-covered
-  A run with privacy= rests on what was worked out from the same people before it began: scales of features
-  (Problem.from_frame with standardize=True), a start from a fitted model, settings that pf.plan chose.
-  > Give scales that are known without these rows, standardize={feature: (mean, sd)}; start elsewhere; plan on public
-  or made-up data. Or say in words, beside epsilon, what it leaves out.
+warning privacy-not-covered: A run with privacy= rests on what was worked out from the same people before it began:
+  scales of features (Problem.from_frame with standardize=True), a start from a fitted model, settings that pf.plan
+  chose.
+  > Give scales that are known without these rows, standardize={feature: (mean, sd)}; start elsewhere; plan on public or
+  made-up data. Or say in words, beside epsilon, what it leaves out.
 # Methods
-warning memory-clip-too-small
-  `Dice`: at the stable point a client's clip cuts off more, on average, than the error memory may give back.
+warning memory-clip-too-small: `Dice`: at the stable point a client's clip cuts off more, on average, than the error
+  memory may give back.
   > Raise `memory_clip` to the number in the message; otherwise the run settles at another point.
-warning error-memory-grows
-  `Dice`: after the run the error memory of some clients is longer than chance explains.
+warning error-memory-grows: `Dice`: after the run the error memory of some clients is longer than chance explains.
   > Raise `memory_clip`; the model that the run settled at is biased.
-warning clients-react-differently
-  `PooledJacobian(alike=True)`: after the run clients' own df/dtheta differ, and go with its cost.
+warning clients-react-differently: `PooledJacobian(alike=True)`: after the run clients' own df/dtheta differ, and go
+  with its cost.
   > Use `alike=False`; with one df/dtheta for all the model settles beside the optimal point.
-warning alike-not-tested
-  `PooledJacobian(alike=True)`: the run says too little of each client's reaction to tell whether they differ.
+warning alike-not-tested: `PooledJacobian(alike=True)`: the run says too little of each client's reaction to tell
+  whether they differ.
   > Use `alike=False`, which is right either way; or silence it where you know that clients react alike.
-warning unequal-work
-  `pf.pofl`, `pf.profl` with `LocalWork`: some clients take more local steps than others and so count for more.
+warning unequal-work: `pf.pofl`, `pf.profl` with `LocalWork`: some clients take more local steps than others and so
+  count for more.
   > Give `aggregator=pf.aggregators.Nova()`; without it the run settles at the optimal point of other weights.
-warning window-too-short
-  `Performative(window=H)`: H is less than twice the number of parameters.
+warning window-too-short: `Performative(window=H)`: H is less than twice the number of parameters.
   > Raise `window` to the number in the message; df/dtheta is mostly noise until then.
-warning delayed-reaction
-  `Performative(window=H)`: the data react to a model over several spells (`Sluggish`), of which a window sees the
-  first.
-  > Use `Performative(None, term="pathwise")` where the reaction is known; else let each model stay until the data
-  have settled (`deploy=pf.Every(k)`).
-warning reaction-overlooked
-  `Performative(window=H)`: the family that it fits to the data leaves out a part of how they react, at the start by
-  more than a tenth.
+warning delayed-reaction: `Performative(window=H)`: the data react to a model over several spells (`Sluggish`), of which
+  a window sees the first.
+  > Use `Performative(None, term="pathwise")` where the reaction is known; else let each model stay until the data have
+  settled (`deploy=pf.Every(k)`).
+warning reaction-overlooked: `Performative(window=H)`: the family that it fits to the data leaves out a part of how they
+  react, at the start by more than a tenth.
   > Use `term="pathwise"` where samples move as a whole, another `family=`, `pf.profl` against outliers, and `pf.pofl`
   on the clients in the place of pooled data.
 # Tables, models, problems
-refusal field-not-static
-  A part of one's own holds a whole number in a plain field: JAX would trace it, and it could set no shape and choose
-  no code.
+refusal field-not-static: A part of one's own holds a whole number in a plain field: JAX would trace it, and it could
+  set no shape and choose no code.
   > Declare the field by `pf.whole()`, or by `pf.number()` where it is a quantity to compute with.
-warning too-few-images
-  `pf.cases.images`: a class has fewer images than all clients together were to get.
+warning too-few-images: `pf.cases.images`: a class has fewer images than all clients together were to get.
   > Ask for fewer clients or fewer images of each class; the message says how many they get.
-refusal model-of-other-columns
-  A fitted model that is to be the start knows columns that the problem lacks, or another number of them.
+refusal model-of-other-columns: A fitted model that is to be the start knows columns that the problem lacks, or another
+  number of them.
   > Fit the model on the columns of the frame that `from_frame` reads.
-refusal model-of-other-classes
-  A fitted model that is to be the start knows other classes than the problem, so its scores may point the other way.
+refusal model-of-other-classes: A fitted model that is to be the start knows other classes than the problem, so its
+  scores may point the other way.
   > Fit the model to the column that `from_frame` reads as its label, and say by `positive=` which class is 1.
-refusal model-not-linear
-  A model that is to be the start has no linear scores in the features of the problem, or has not been fitted.
+refusal model-not-linear: A model that is to be the start has no linear scores in the features of the problem, or has
+  not been fitted.
   > Give a fitted linear classifier, a Pipeline of scalers and one, or an array.
-warning model-without-names
-  A model that is to be the start was fitted on an array, so nobody can tell whether its columns are in the order of
-  the frame's.
+warning model-without-names: A model that is to be the start was fitted on an array, so nobody can tell whether its
+  columns are in the order of the frame's.
   > Fit the model on a DataFrame; its columns are then compared by name.
-warning outliers-set-the-scale
-  `from_frame`: the outermost people of a column make its standard deviation at least three times what the others' is,
-  so that scaling by it makes all others alike and hides how they react.
+warning outliers-set-the-scale: `from_frame`: the outermost people of a column make its standard deviation at least
+  three times what the others' is, so that scaling by it makes all others alike and hides how they react.
   > Use `standardize="robust"`, or cut the column at its quantiles first.
-warning columns-not-scaled
-  `from_frame(standardize=False)`: columns have values above 100, or differ a hundredfold in size.
+warning columns-not-scaled: `from_frame(standardize=False)`: columns have values above 100, or differ a hundredfold in
+  size.
   > Leave `standardize=True`, or scale the columns first: one rate cannot serve them all.
-refusal padding-without-count
-  A table holds rows of padding that no `count` leaves out: they would be trained on as if they were people.
+refusal padding-without-count: A table holds rows of padding that no `count` leaves out: they would be trained on as if
+  they were people.
   > Give the population the count that `pf.partition.tables` or `pf.tables.write` returned with the table.
 # Runs
-warning old-keyword
-  `pf.run`, `pf.sweep` and [run] of a file: an argument that has moved to `pf.Record`, `pf.Checkpoint`,
-  `clients_at_once` or `pf.callbacks.Progress`.
+warning old-keyword: `pf.run`, `pf.sweep` and [run] of a file: an argument that has moved to `pf.Record`,
+  `pf.Checkpoint`, `clients_at_once` or `pf.callbacks.Progress`.
   > Write the form that the message names; the old one still does the same.
-warning function-made-anew
-  The same lines made a loss function again and again, holding other values each time; each is compiled anew.
+warning function-made-anew: The same lines made a loss function again and again, holding other values each time; each is
+  compiled anew.
   > Define the function once, or make it an `equinox.Module` whose numbers are leaves.
-warning not-enough-memory
-  By its trace a run needs more memory than the device has left, even with one client at a time.
+warning not-enough-memory: By its trace a run needs more memory than the device has left, even with one client at a
+  time.
   > Keep tables on disk or in bytes (`pf.tables`), use smaller batches or fewer repeats, or more devices.
-refusal far-too-large
-  Data and memory of a run, or the table of a made-up case, are far larger than what the machine has left.
+refusal far-too-large: Data and memory of a run, or the table of a made-up case, are far larger than what the machine
+  has left.
   > Ask for fewer repeats, clients or rows, or keep tables on disk (`pf.tables`).
-warning batch-exceeds-table
-  `Fixed(n)` draws more rows a step, with replacement, than any client has.
+warning batch-exceeds-table: `Fixed(n)` draws more rows a step, with replacement, than any client has.
   > Use `pf.batches.Whole()` for every row once, or a smaller n.
-warning run-diverged
-  A repeat became non-finite or left the limit; `history.stopped_at` says when.
-  > Use a rate below the one in the message, which is the largest that settles near the start or the stable point in
-  the mean; or give the problem a domain.
-warning rate-too-large
-  The performative risk ended far above that of the start, and the rate is above the largest that settles there.
+warning run-diverged: A repeat became non-finite or left the limit; `history.stopped_at` says when.
+  > Use a rate below the one in the message, which is the largest that settles near the start or the stable point in the
+  mean; or give the problem a domain.
+warning rate-too-large: The performative risk ended far above that of the start, and the rate is above the largest that
+  settles there.
   > Use a rate below the one in the message, or bring the features to one scale.
-warning nonfinite-updates
-  Some clients' updates were not finite and were left out, so the others were trained on in their place.
+warning nonfinite-updates: Some clients' updates were not finite and were left out, so the others were trained on in
+  their place.
   > Find the client with `executor="loop"`, and mend its data or the loss.
 # Federation
-warning nothing-was-learned
-  A run ended with the model that it began with, or a federation's last rounds used no answer; its status is `failed`.
-  > Mend what the message names first: it is the reason that the first client gave, or what was wrong with all
-  updates.
+warning nothing-was-learned: A run ended with the model that it began with, or a federation's last rounds used no
+  answer; its status is `failed`.
+  > Mend what the message names first: it is the reason that the first client gave, or what was wrong with all updates.
 """
 
 
 def _read_index(text: str) -> dict[str, Message]:
     found = {}
     for entry in re.split(r"\n(?=\w)", re.sub(r"\n# .*", "", text))[1:]:
-        head, _, told = entry.partition("\n")
+        told, remedy = (" ".join(part.split()) for part in entry.split("\n  > "))
+        head, _, when = told.partition(": ")
         kind, code = head.split()
-        when, remedy = (" ".join(part.split()) for part in told.split("\n  > "))
         found[code] = Message(cast(Any, kind), when, remedy)
     return found
 
