@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from performative.errors import check_counts, check_number
-from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, check_inner
 from performative.facts import Uncertified, chain
 from performative.populations.base import AbstractPopulation
 from performative.theory.zheng2024.size import sample_size_terms
@@ -83,8 +83,7 @@ class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
     least: int = whole(default=10)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractEstimator):
-            raise ValueError(f"AdaptiveSize: inner must be an estimator; got {self.inner!r}.")
+        check_inner(self)
         if self.window is None:
             raise ValueError(
                 "AdaptiveSize: inner must hold a Performative with a window; nothing else knows its error."

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from performative.batches import AbstractBatch
 from performative.errors import check_counts, check_number, is_one_of
 from performative.estimators.adaptive_size import AdaptiveSize
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem, check_inner
 from performative.estimators.minibatch import count_samples
 from performative.facts import Uncertified
 from performative.types import (
@@ -70,8 +70,7 @@ class Filtered(AbstractWrapper[Memory]):
     rule: str = eqx.field(static=True, default="repaired")
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractEstimator):
-            raise ValueError(f"Filtered: inner must be an estimator; got {self.inner!r}.")
+        check_inner(self)
         if isinstance(self.inner, AdaptiveSize):
             raise ValueError("Filtered: AdaptiveSize goes outside: AdaptiveSize(Filtered(...), tolerance).")
         if not is_one_of(self.rule, "repaired", "printed"):

@@ -1,7 +1,7 @@
 """The population slot: how does client i's data react to a deployed model?"""
 
 from abc import abstractmethod
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,14 @@ class AbstractPopulation(AbstractPart, Generic[World]):
 
     Only `sample` is required: without `draw`, u is a key. Where a client's data remember past models, the `world`
     is that memory: `init` makes it, `deploy` moves it. Mark fields that differ between clients with `per_client()`.
+
+    Args:
+        features_stay: whether samples are (x, y), of which theta moves y alone
+        exact_family: whether `family` is the law of the data itself, so that f holds all of their reaction
     """
+
+    features_stay: ClassVar[bool] = False
+    exact_family: ClassVar[bool] = False
 
     @property
     def clients(self) -> int:
@@ -53,11 +60,6 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         None where theta does more (it moves shares, or stretches), or that is not known. Of the whole population.
         """
         return None
-
-    @property
-    def features_stay(self) -> bool:
-        """Whether samples are (x, y), of which theta moves y alone."""
-        return False
 
     @property
     def infinite_variance(self) -> bool:
@@ -113,11 +115,6 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         return None
 
     @property
-    def exact_family(self) -> bool:
-        """Whether `family` is the law of the data itself, so that f holds all of their reaction."""
-        return False
-
-    @property
     def clean(self) -> "AbstractPopulation":
         """The same people without outliers."""
         return self
@@ -137,7 +134,7 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         return noise, jnp.full((count,), 1.0 / count)
 
     def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
-        """`nodes` for a given world. Override it where the chances, not the samples, depend on the world."""
+        """The same for a given world. Override it where the chances, not the samples, depend on the world."""
         return self.quadrature(theta, count)
 
     def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
@@ -147,6 +144,11 @@ class AbstractPopulation(AbstractPart, Generic[World]):
     def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None
+
+
+def new_people(population: AbstractPopulation) -> tuple[int, ...]:
+    """`equal_rows` of a class whose every sample is a new person: a class declares it itself."""
+    return ()
 
 
 def equal_rows_of(population: AbstractPopulation) -> tuple[int, ...]:

@@ -1,7 +1,5 @@
 """A fixed table of rows that move with the deployed model."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,11 +10,10 @@ from performative import losses
 from performative.errors import check_finite, given
 from performative.families import Location
 from performative.partition import pad_tables
-from performative.populations.base import AbstractPopulation
 from performative.populations.gaussian import Gaussian
 from performative.populations.linear import Translation, moved
 from performative.populations.nodes import standard_nodes, with_batch
-from performative.populations.rows import as_counts, check_tables, table_nodes
+from performative.populations.rows import AbstractRows, as_counts, check_tables, real_rows, table_nodes
 from performative.populations.shifts import AbstractShift, sensitivity_of
 from performative.types import (
     ArrayLike,
@@ -36,7 +33,7 @@ from performative.types import (
 _NOISE_NODES = 16
 
 
-class Database(AbstractPopulation[None]):
+class Database(AbstractRows[None]):
     """One row of the client's table, moved by the model.
 
         Z = z_ij + s_i(theta) + noise_i xi,      j ~ Unif([m_i]),      xi ~ N(0, I)
@@ -50,6 +47,7 @@ class Database(AbstractPopulation[None]):
     """
 
     references = ("li2024clipped",)
+    equal_rows = real_rows
 
     z: Numbers = per_client(table=True)
     shift: AbstractShift | None  # type: ignore[misc]  # per_client() is a field without a default
@@ -103,13 +101,6 @@ class Database(AbstractPopulation[None]):
     @property
     def capacity(self) -> int:
         return self.z.shape[self.z.ndim - self.row_axes - 1]
-
-    @property
-    def rows(self) -> Any:
-        return self.capacity if self.count is None else self.count
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return tuple(np.unique(np.asarray(self.rows, int)).tolist())
 
     def translations(self) -> list[Translation] | None:
         slope = sensitivity_of(self.shift)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative.errors import check_finite, is_one_of, nearest
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import Translation, check_shapes, moved, widest
 from performative.populations.nodes import draw_key, standard_nodes
 from performative.types import Numbers, RowNumbers, Theta, is_concrete, per_client
@@ -29,6 +29,7 @@ class Outliers(AbstractPopulation[None]):
     """
 
     references = ()
+    equal_rows = new_people
 
     location: Numbers = per_client()
     scale: Numbers = per_client()
@@ -43,9 +44,6 @@ class Outliers(AbstractPopulation[None]):
             raise ValueError(f"Outliers: scale must be >= 0; got {self.scale}.")
         check_shapes("Outliers", self._shape(), fields)
         _ = self.clients
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return ()
 
     def translations(self) -> list[Translation]:
         return moved(0.0, self.clients)

@@ -1,5 +1,7 @@
 """Linear regression whose coefficients respond to the model."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from jaxtyping import Array, PRNGKeyArray
 from performative.errors import check_finite
 from performative.families import Slope
 from performative.losses import Ridge
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import by_client, check_shapes, divide, is_positive, react, widest
 from performative.populations.nodes import standard_nodes
 from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
@@ -33,6 +35,8 @@ class Regression(AbstractPopulation[None]):
     """
 
     references = ("izzo2021learn", "zheng2024profl")
+    features_stay = exact_family = True
+    equal_rows = new_people
 
     features_mean: Numbers = per_client()
     features_cov: Numbers = per_client()
@@ -41,9 +45,7 @@ class Regression(AbstractPopulation[None]):
     noise: Numbers = per_client()
 
     def __check_init__(self) -> None:
-        named = {
-            name: getattr(self, name) for name in ("features_mean", "features_cov", "slope", "sensitivity", "noise")
-        }
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         check_finite("Regression", **named)
         if self.clients < 1:
             raise ValueError("Regression: features_mean is empty; give one entry a client.")
@@ -56,20 +58,9 @@ class Regression(AbstractPopulation[None]):
         if is_concrete(self.features_cov):
             _check_covariance(np.asarray(self.features_cov))
 
-    def equal_rows(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def features_stay(self) -> bool:
-        return True
-
     @property
     def family(self) -> Slope:
         return Slope()
-
-    @property
-    def exact_family(self) -> bool:
-        return True
 
     def model_shape(self) -> tuple[int, ...]:
         vectors = (np.shape(self.features_mean)[1:], np.shape(self.slope)[1:])
