@@ -118,8 +118,5 @@ def _sum_block(loss: Loss, theta: Theta, z: PyTree, mask: Array, clip: Array, st
         scaled = jax.tree.map(lambda g: g * factor.astype(g.dtype).reshape((-1,) + (1,) * (g.ndim - 1)), sound)
         total = jax.tree.map(lambda g: jnp.sum(g, axis=0, dtype=jnp.int32), to_grid(scaled, step))
     return ClippedSum(
-        total,
-        weighted(here),
-        jnp.sum(mask & shortened, dtype=jnp.int32),
-        jnp.sum(mask & ~finite, dtype=jnp.int32),
+        total, weighted(here), jnp.sum(mask & shortened, dtype=jnp.int32), jnp.sum(mask & ~finite, dtype=jnp.int32)
     )

@@ -63,10 +63,5 @@ def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04, banks: 
     table = credit_table(seed, banks)
     strengths: dict[Any, float] = {f"bank {i}": strength * 2 * i / (banks - 1) for i in range(banks) if banks > 1}
     return Problem.from_frame(
-        table,
-        client="bank",
-        label="default",
-        strategic=CHANGEABLE,
-        strength=strengths or strength,
-        penalty=penalty,
+        table, client="bank", label="default", strategic=CHANGEABLE, strength=strengths or strength, penalty=penalty
     )

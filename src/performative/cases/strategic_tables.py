@@ -21,11 +21,7 @@ from performative.types import as_numbers
 
 # Columns that people can change where a rule does not let them change all: those of Jin et al. 2023, Section 4.2
 # (credit lines and loans), and, since nobody says it for Adult, what a person could report otherwise.
-_CREDIT = (
-    "RevolvingUtilizationOfUnsecuredLines",
-    "NumberOfOpenCreditLinesAndLoans",
-    "NumberRealEstateLoansOrLines",
-)
+_CREDIT = ("RevolvingUtilizationOfUnsecuredLines", "NumberOfOpenCreditLinesAndLoans", "NumberRealEstateLoansOrLines")
 _ADULT = ("education-num", "capital-gain", "capital-loss", "hours-per-week")
 # Rows in the sample of Li, Yemini and Wai 2024, which they did not publish.
 _SAMPLE = 15_776

@@ -51,12 +51,9 @@ class Builder:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    def call(
-        self, make: Callable[..., Any], table: Mapping[str, Any], key: str, *,
-        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (), free: bool = False,
-    ) -> Any:  # fmt: skip
+    def call(self, make: Callable[..., Any], table: Mapping[str, Any], key: str, **options: Any) -> Any:
         """Call `make` with a table's entries as keywords, each converted to what the signature asks for."""
-        given = self.keywords(make, table, key, rest=rest, module=module, leave_out=leave_out, free=free)
+        given = self.keywords(make, table, key, **options)
         with blame(key, given):
             return make(**given)
 
