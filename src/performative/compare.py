@@ -80,10 +80,6 @@ def compare(
     of that is 2^(1 - repeats), and the interval is infinite where that is not enough. Runs in which nothing is random
     are compared exactly.
     """
-    if not isinstance(histories, Mapping):
-        raise ValueError(
-            f"compare needs named runs, such as {{'ours': h1, 'theirs': h2}}; got {type(histories).__name__}."
-        )
     if len(histories) < 2:
         raise ValueError(f"compare needs at least two histories; got {list(histories)}.")
     if baseline is not None and baseline not in histories:

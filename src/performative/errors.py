@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -43,6 +43,24 @@ def check_number(owner: str, **values: ArrayLike) -> None:
         if np.ndim(as_array(value) if is_concrete(value) else value):
             raise ValueError(f"{owner}: {name} must be one number; got shape {np.shape(value)}.")
         check_finite(owner, **{name: value})
+
+
+# How a check says it, and what it asks for.
+_RULES: dict[str, Callable[[Any], Any]] = {
+    "must be above 0": lambda v: v > 0,
+    "must not be negative": lambda v: v >= 0,
+    "is a standard deviation and must be >= 0": lambda v: v >= 0,
+    "must lie between 0 and 1": lambda v: (v > 0) & (v < 1),
+    "must lie in [0, 1)": lambda v: (v >= 0) & (v < 1),
+    "must lie in [0, 1]": lambda v: (v >= 0) & (v <= 1),
+}
+
+
+def check_rule(owner: str, rule: str, **values: ArrayLike | None) -> None:
+    """Refuse numbers that break one of the rules; None is none, and what JAX traces cannot be looked at."""
+    for name, value in values.items():
+        if value is not None and is_concrete(value) and not np.all(_RULES[rule](np.asarray(value))):
+            raise ValueError(f"{owner}: {name} {rule}; got {value}.")
 
 
 def check_flags(owner: str, **flags: object) -> None:

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from performative._base.arguments import checked
 from performative.errors import check_counts
 from performative.facts import cites
-from performative.types import ArrayLike, Unchecked, as_array
+from performative.types import ArrayLike, as_array
 
 __all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
 
@@ -230,15 +230,14 @@ def _read_labels(owner: str, labels: ArrayLike) -> np.ndarray:
     return array
 
 
-def _check_sizes(owner: str, rows: Unchecked[int], clients: Unchecked[int], least: Unchecked[int] = 1) -> None:
+def _check_sizes(owner: str, rows: int, clients: int, least: int = 1) -> None:
     check_counts(**{f"{owner}: rows": rows, f"{owner}: clients": clients})
-    if isinstance(least, bool) or not isinstance(least, (int, np.integer)) or least < 0:
-        raise ValueError(f"{owner}: least must be a whole number of rows >= 0; got {least!r}.")
+    if least < 0:
+        raise ValueError(f"{owner}: least must be a whole number of rows >= 0; got {least}.")
     if rows < clients * least:
         raise ValueError(f"{owner}: {rows} rows are too few for {clients} clients with at least {least} each.")
 
 
-def _check_alpha(owner: str, alpha: Unchecked[float]) -> None:
-    number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
-    if not (number and np.isfinite(alpha) and alpha > 0):
-        raise ValueError(f"{owner}: alpha must be a number above 0; got {alpha!r}.")
+def _check_alpha(owner: str, alpha: float) -> None:
+    if not 0 < alpha < np.inf:
+        raise ValueError(f"{owner}: alpha must be a number above 0; got {alpha}.")

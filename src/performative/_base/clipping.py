@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from performative._base.noise import size_of
-from performative.errors import check_number
-from performative.types import Batch, Loss, Numbers, Theta, is_concrete, squared_norm
+from performative.errors import check_number, check_rule
+from performative.types import Batch, Loss, Numbers, Theta, squared_norm
 
 # Gradients of single samples that are held at once; beyond, a batch is taken in blocks.
 _BYTES = 1 << 26
@@ -17,13 +17,9 @@ _BYTES = 1 << 26
 
 def check_noise(owner: str, clip: dict[str, Numbers], noise_multiplier: Numbers) -> None:
     """Refuse a clip that is not positive or a multiplier that is negative."""
-    for name, value in clip.items():
-        check_number(owner, **{name: value})
-        if is_concrete(value) and not value > 0:
-            raise ValueError(f"{owner}: {name} must be above 0; got {value}.")
-    check_number(owner, noise_multiplier=noise_multiplier)
-    if is_concrete(noise_multiplier) and not noise_multiplier >= 0:
-        raise ValueError(f"{owner}: noise_multiplier must be >= 0; got {noise_multiplier}.")
+    check_number(owner, **clip, noise_multiplier=noise_multiplier)
+    check_rule(owner, "must be above 0", **clip)
+    check_rule(owner, "must not be negative", noise_multiplier=noise_multiplier)
 
 
 class ClippedSum(eqx.Module):

@@ -117,7 +117,7 @@ def strategic_credit(
     wanted = _SAMPLE if (paper, effect, rows) == ("pcsgd", "paper", None) else rows
     rng = np.random.default_rng(seed)
     table = table.take(_draw(rng, len(table), wanted, "strategic_credit"))
-    if isinstance(held_out, bool) or not 0 < held_out < 1:
+    if not 0 < held_out < 1:
         raise ValueError(f"strategic_credit: held_out must be a share between 0 and 1; got {held_out!r}.")
     order, cut = rng.permutation(len(table)), round(len(table) * (1 - held_out))
     train, test = table.take(order[:cut]), table.take(order[cut:])

@@ -91,7 +91,8 @@ def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fres
         size = "quick" if manifest["quick"] else "full"
         reporter.show(Text.assemble((name, "bold"), f"  {manifest['title']}, {manifest['place']}  ({size}, {when})"))
         for row in manifest["claims"]:
-            _tell_claim(reporter, row)
+            reporter.show(Text.assemble("  ", (row["verdict"], _COLORS[row["verdict"]]), f": {row['claim']}"))
+            _tell_numbers(reporter, row)
         reporter.path("in", out / name)
         reporter.show()
     result = {"status": "failed" if failed else "completed", "experiments": manifests, "failed": failed}
@@ -115,13 +116,6 @@ def _with_status(reporter: Reporter, outcomes: Any, total: int) -> Iterator[tupl
         for done, pair in enumerate(outcomes, 1):
             status.update(f"{done} of {total} done")
             yield pair
-
-
-def _tell_claim(reporter: Reporter, row: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    reporter.show(Text.assemble("  ", (row["verdict"], _COLORS[row["verdict"]]), f": {row['claim']}"))
-    _tell_numbers(reporter, row)
 
 
 def _tell_numbers(reporter: Reporter, row: dict[str, Any]) -> None:

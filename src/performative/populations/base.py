@@ -3,8 +3,10 @@
 from abc import abstractmethod
 from typing import Any, ClassVar, Generic
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from performative._base.client_axis import count_clients
@@ -12,8 +14,9 @@ from performative.facts import AbstractPart, Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.linear import Translation
 from performative.populations.nodes import draw_key
+from performative.populations.rows import table_nodes
 from performative.populations.settling import settled
-from performative.types import ArrayLike, Batch, Loss, Noise, RowNumbers, Sample, Theta, World
+from performative.types import ArrayLike, Batch, Counts, Loss, Noise, RowNumbers, Sample, Theta, World
 
 
 class AbstractPopulation(AbstractPart, Generic[World]):
@@ -144,6 +147,27 @@ class AbstractPopulation(AbstractPart, Generic[World]):
     def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None
+
+
+class AbstractRows(AbstractPopulation[World]):
+    """Data in clients' tables, of which each real row is as likely to be drawn as any other."""
+
+    count: eqx.AbstractVar[Counts | None]
+
+    @property
+    def rows(self) -> Any:
+        return self.capacity if self.count is None else self.count
+
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
+        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
+
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return table_nodes(self.capacity, self.rows)
+
+
+def real_rows(population: AbstractRows) -> tuple[int, ...]:
+    """`equal_rows` of a class that draws so: a class declares it itself."""
+    return tuple(np.unique(np.asarray(population.rows, int)).tolist())
 
 
 def new_people(population: AbstractPopulation) -> tuple[int, ...]:

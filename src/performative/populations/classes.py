@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative.errors import check_finite, check_flags
+from performative.errors import check_finite, check_flags, check_rule
 from performative.families import ClassLocation
 from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import Translation
@@ -75,8 +75,7 @@ class Classes(AbstractPopulation[None]):
                     f"Classes: {name} must be {allowed[name]} for {clients} clients and {self.classes} classes; "
                     f"got shape {np.shape(getattr(self, name))}."
                 )
-        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
-            raise ValueError(f"Classes: scale is a standard deviation and must be >= 0; got {self.scale}.")
+        check_rule("Classes", "is a standard deviation and must be >= 0", scale=self.scale)
         if is_concrete(self.share):
             share = np.asarray(self.share)
             if np.any(share < 0) or np.any(np.abs(share.sum(axis=1) - 1) > 1e-6):

@@ -7,13 +7,14 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
-from performative.errors import check_finite, given
+from performative.errors import check_finite, check_rule, given
 from performative.families import Location
 from performative.partition import pad_tables
+from performative.populations.base import AbstractRows, real_rows
 from performative.populations.gaussian import Gaussian
 from performative.populations.linear import Translation, moved
 from performative.populations.nodes import standard_nodes, with_batch
-from performative.populations.rows import AbstractRows, as_counts, check_tables, real_rows, table_nodes
+from performative.populations.rows import as_counts, check_tables, table_nodes
 from performative.populations.shifts import AbstractShift, sensitivity_of
 from performative.types import (
     ArrayLike,
@@ -25,7 +26,6 @@ from performative.types import (
     Theta,
     Unchecked,
     as_numbers,
-    is_concrete,
     per_client,
 )
 
@@ -86,8 +86,7 @@ class Database(AbstractRows[None]):
                 "Database: shift must be a shift such as pf.populations.shifts.Linear(sensitivity), or None; "
                 f"got {self.shift!r}."
             )
-        if self.noise is not None and is_concrete(self.noise) and np.any(np.asarray(self.noise) < 0):
-            raise ValueError(f"Database: noise is a standard deviation and must be >= 0; got {self.noise}.")
+        check_rule("Database", "is a standard deviation and must be >= 0", noise=self.noise)
         if self.noise is not None and np.ndim(self.noise) > 1:
             raise ValueError(f"Database: noise must be a number or one a client; got shape {np.shape(self.noise)}.")
         _ = self.clients

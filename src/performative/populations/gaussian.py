@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
-from performative.errors import check_finite
+from performative.errors import check_finite, check_rule
 from performative.families import Location
 from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import Translation, by_client, check_shapes, divide, moved, react, widest
 from performative.populations.nodes import standard_nodes
-from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
+from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, per_client
 
 
 class AbstractLocation(AbstractPopulation[None]):
@@ -48,8 +48,7 @@ class AbstractLocation(AbstractPopulation[None]):
         check_finite(owner, **fields)
         if self.clients < 1:
             raise ValueError(f"{owner}: {next(iter(fields))} is empty; give one entry a client.")
-        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
-            raise ValueError(f"{owner}: scale is a standard deviation and must be >= 0; got {self.scale}.")
+        check_rule(owner, "is a standard deviation and must be >= 0", scale=self.scale)
         check_shapes(owner, self.model_shape(), fields, matrices=("sensitivity",))
 
     @property

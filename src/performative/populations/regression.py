@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative.errors import check_finite
+from performative.errors import check_finite, check_rule
 from performative.families import Slope
 from performative.losses import Ridge
 from performative.populations.base import AbstractPopulation, new_people
@@ -51,8 +51,7 @@ class Regression(AbstractPopulation[None]):
             raise ValueError("Regression: features_mean is empty; give one entry a client.")
         if np.ndim(self.noise) > 1:
             raise ValueError(f"Regression: noise must be a number or one a client; got shape {np.shape(self.noise)}.")
-        if is_concrete(self.noise) and np.any(np.asarray(self.noise) < 0):
-            raise ValueError(f"Regression: noise is a standard deviation and must be >= 0; got {self.noise}.")
+        check_rule("Regression", "is a standard deviation and must be >= 0", noise=self.noise)
         del named["noise"]
         check_shapes("Regression", self.model_shape(), named, matrices=("features_cov", "sensitivity"))
         if is_concrete(self.features_cov):

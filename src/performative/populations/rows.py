@@ -7,24 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, PRNGKeyArray
+from jaxtyping import Array, Bool
 
 from performative._base.messages import coded
 from performative.errors import check_finite
 from performative.partition import NO_LABEL
-from performative.populations.base import AbstractPopulation
-from performative.types import (
-    AbstractTable,
-    ArrayLike,
-    Counts,
-    Noise,
-    RowNumbers,
-    Theta,
-    World,
-    as_array,
-    as_numbers,
-    is_concrete,
-)
+from performative.types import AbstractTable, ArrayLike, Counts, as_array, as_numbers, is_concrete
 
 
 def as_counts(value: ArrayLike | None) -> Any:
@@ -64,27 +52,6 @@ def table_nodes(capacity: int, rows: Array | int) -> tuple[Array, Array]:
     real = every < rows
     weight = real.astype(jnp.result_type(float))
     return jnp.where(real, every, 0), weight / jnp.sum(weight)
-
-
-class AbstractRows(AbstractPopulation[World]):
-    """Data in clients' tables, of which each real row is as likely to be drawn as any other."""
-
-    count: eqx.AbstractVar[Counts | None]
-
-    @property
-    def rows(self) -> Any:
-        return self.capacity if self.count is None else self.count
-
-    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
-        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
-
-    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return table_nodes(self.capacity, self.rows)
-
-
-def real_rows(population: AbstractRows) -> tuple[int, ...]:
-    """`equal_rows` of a class that draws so: a class declares it itself."""
-    return tuple(np.unique(np.asarray(population.rows, int)).tolist())
 
 
 def labels_in(population: eqx.Module) -> np.ndarray | None:

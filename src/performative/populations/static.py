@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
-from performative.populations.rows import AbstractRows, as_counts, as_labels, check_tables
+from performative.populations.base import AbstractRows
+from performative.populations.rows import as_counts, as_labels, check_tables
 from performative.types import Counts, Numbers, Theta, per_client
 
 

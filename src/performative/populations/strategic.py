@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from performative.errors import check_finite, check_number, is_one_of
+from performative.errors import check_finite, check_number, check_rule, is_one_of
 from performative.families import ClassLocation
+from performative.populations.base import AbstractRows, real_rows
 from performative.populations.linear import Translation, moved
-from performative.populations.rows import AbstractRows, as_counts, as_labels, check_tables, labels_in, real_rows
-from performative.types import Counts, Numbers, Theta, Unchecked, as_array, as_whole, is_concrete, number, per_client
+from performative.populations.rows import as_counts, as_labels, check_tables, labels_in
+from performative.types import Counts, Numbers, Theta, Unchecked, as_array, as_whole, number, per_client
 
 
 def _as_columns(features: Unchecked[Sequence[int] | None]) -> Any:
@@ -65,8 +66,7 @@ class Strategic(AbstractRows[None]):
         check_tables("Strategic", self.count, x=self.x, y=self.y)
         check_finite("Strategic", strength=self.strength)
         check_number("Strategic", floor=self.floor)
-        if is_concrete(self.floor) and not self.floor > 0:
-            raise ValueError(f"Strategic: floor must be above 0; got {self.floor}.")
+        check_rule("Strategic", "must be above 0", floor=self.floor)
         self._check_strength()
         _ = self.clients
 

@@ -9,31 +9,12 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from performative._base.forwarding import hands_on
-from performative.errors import check_finite
+from performative.errors import check_finite, check_rule
 from performative.facts import Uncertified, declared
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.linear import Translation, mixed
 from performative.populations.nodes import in_turn
-from performative.types import (
-    ArrayLike,
-    Loss,
-    Noise,
-    Numbers,
-    RowNumbers,
-    Sample,
-    Theta,
-    World,
-    is_concrete,
-    per_client,
-)
-
-
-def _check_range(owner: str, name: str, value: Numbers, lo: float, hi: float, closed: bool) -> None:
-    check_finite(owner, **{name: value})
-    if is_concrete(value):
-        v = np.asarray(value)
-        if not (np.all(v >= lo) and np.all(v <= hi if closed else v < hi)):
-            raise ValueError(f"{owner}: {name} must lie in [{lo:g}, {hi:g}{']' if closed else ')'}; got {value}.")
+from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Theta, World, per_client
 
 
 def _check_inside(owner: str, **parts: object) -> None:
@@ -72,7 +53,8 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
 
     def __check_init__(self) -> None:
         _check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
-        _check_range("Contaminated", "fraction", self.fraction, 0.0, 1.0, closed=False)
+        check_finite("Contaminated", fraction=self.fraction)
+        check_rule("Contaminated", "must lie in [0, 1)", fraction=self.fraction)
         _ = self.clients
 
     def equal_rows(self) -> tuple[int, ...]:
@@ -155,7 +137,8 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
 
     def __check_init__(self) -> None:
         _check_inside("Sluggish", inner=self.inner)
-        _check_range("Sluggish", "speed", self.speed, 0.0, 1.0, closed=True)
+        check_finite("Sluggish", speed=self.speed)
+        check_rule("Sluggish", "must lie in [0, 1]", speed=self.speed)
         _ = self.clients
 
     def equal_rows(self) -> tuple[int, ...]:

@@ -17,7 +17,8 @@ from performative.live.sources.publish import Publisher
 from performative.live.sources.readers import Reader
 from performative.live.sources.rows import NEWER, OLDER, Rows
 from performative.live.telling import Sayable
-from performative.populations.rows import AbstractRows, as_counts, as_labels, check_tables, labels_in
+from performative.populations.base import AbstractRows
+from performative.populations.rows import as_counts, as_labels, check_tables, labels_in
 from performative.types import Counts, Noise, Numbers, Sample, Theta, as_whole, per_client
 
 
