@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from performative._base.messages import coded
+from performative._base.messages import refused
 from performative.types import ArrayLike, Theta, as_array, is_concrete
 
 
@@ -89,13 +89,11 @@ def check_fields(part: PyTree) -> None:
             else:
                 break
         if field is not None:
-            raise ValueError(
-                coded(
-                    "field-not-static",
-                    f"{type(owner).__name__}: {field} = {leaf} is a whole number in a plain field, which JAX traces. "
-                    f"Declare it {field}: int = pf.whole() where it sets a shape or chooses code, or = pf.number() "
-                    "where it is a quantity.",
-                )
+            raise refused(
+                "field-not-static",
+                f"{type(owner).__name__}: {field} = {leaf} is a whole number in a plain field, which JAX traces. "
+                f"Declare it {field}: int = pf.whole() where it sets a shape or chooses code, or = pf.number() "
+                "where it is a quantity.",
             )
 
 
@@ -105,7 +103,7 @@ def check_room(owner: str, numbers: int, **counts: int) -> None:
     if 8 * numbers > room:
         asked = ", ".join(f"{name}={count}" for name, count in counts.items())
         text = f"{owner}: {asked} would take {8 * numbers / 2**30:,.0f} GiB; this machine has {room / 2**30:,.0f} GiB."
-        raise ValueError(coded("far-too-large", text))
+        raise refused("far-too-large", text)
 
 
 def check_like(owner: str, got: PyTree, theta: Theta) -> None:

@@ -94,7 +94,8 @@ def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, Py
 
     leaves, structure = jax.tree_util.tree_flatten_with_path(population)
     taken = [take(path, leaf) for path, leaf in leaves]
-    return structure.unflatten([rows for rows, _ in taken]), structure.unflatten([axis for _, axis in taken])
+    rows, axes = zip(*taken, strict=True) if taken else ((), ())
+    return jax.tree.unflatten(structure, rows), jax.tree.unflatten(structure, axes)
 
 
 def take_rows(memory: PyTree, ids: Int[Array, " K"]) -> PyTree:

@@ -38,6 +38,11 @@ def coded(code: str, text: str) -> str:
     return f"{text} [{code}]"
 
 
+def refused(code: str, text: str) -> ValueError:
+    """A refusal of what a user handed in, to be raised."""
+    return ValueError(coded(code, text))
+
+
 def code_of(message: object) -> str | None:
     """The code at the end of a warning's or a refusal's text, None where it has none."""
     found = re.search(r"\[([a-z0-9-]+)\]$", str(message))

@@ -150,7 +150,7 @@ def failing(
     except (*failed, *bad) as error:
         details |= {name: getattr(error, name) for name in ("file", "row", "column") if hasattr(error, name)}
         code = Exit.FAILED if isinstance(error, failed) else Exit.BAD_INPUT
-        raise Failure(str(error), code, **details) from error
+        raise Failure(str(error), code, None, **details) from error
 
 
 def check_out(out: Path, what: str, *endings: str) -> None:
