@@ -101,9 +101,7 @@ def compare(
             raise ValueError(f"compare: {run!r} has no finite final {metric!r} in every repeat; leave it out.")
     ends = {name: int(h.rounds[-1]) for name, h in histories.items()}
     if len(set(ends.values())) > 1:
-        raise ValueError(
-            f"compare holds final values against each other, so all runs must end at one round; got {ends}."
-        )
+        raise ValueError(f"compare takes final values, so all runs must end at one round; got {ends}.")
     pairs = list(itertools.combinations(values, 2))
     if baseline is not None:
         pairs = [(name, baseline) for name in values if name != baseline]

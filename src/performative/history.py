@@ -33,7 +33,7 @@ class History:
         risk_rounds: the rounds at which risks were measured, [points]; the start is not among them
         risks: decoupled_risk, performative_risk and risk_spread (between clients), [repeats, points]
         weights: p_i, [N]
-        participation: mean weight that each client really had, [repeats, N], to hold against `weights`; None where
+        participation: mean weight that each client really had, [repeats, N], to compare with `weights`; None where
             everyone always takes part
         stopped_at: the round at which a repeat became non-finite or passed the limit, -1 where it did not, [repeats]
         meta: algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" where a callback

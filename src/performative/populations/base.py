@@ -155,6 +155,10 @@ class AbstractRows(AbstractPopulation[World]):
     count: eqx.AbstractVar[Counts | None]
 
     @property
+    @abstractmethod
+    def capacity(self) -> int: ...
+
+    @property
     def rows(self) -> Any:
         return self.capacity if self.count is None else self.count
 

@@ -1,4 +1,4 @@
-"""Demand that answers to prices."""
+"""Demand that reacts to prices."""
 
 from typing import Any
 
