@@ -1,6 +1,6 @@
 """`performative reproduce NAME...`."""
 
-from collections.abc import Iterator
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,6 +64,7 @@ def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
 
 
 def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fresh: bool, jobs: int | None) -> None:
+    import jax
     from rich.text import Text
 
     from performative.data.download import DownloadError
@@ -80,42 +81,31 @@ def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fres
         with failing((DownloadError, NotHereError)), reporter.errors.status(chosen[0]):
             outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
     else:
-        outcomes = reproduce_all(chosen, quick, out, fresh, jobs or _side_by_side())
-    for name, manifest in _with_status(reporter, outcomes, len(chosen)):
-        if isinstance(manifest, str):
-            failed[name] = manifest
-            reporter.show(Text.assemble((f"{name}: ", "bold"), ("failed: ", "bold red"), manifest))
-            continue
-        manifests.append(manifest)
-        when = f"{manifest['seconds']:.0f} s" if manifest["new"] else f"done before, {manifest['finished']}"
-        size = "quick" if manifest["quick"] else "full"
-        reporter.show(Text.assemble((name, "bold"), f"  {manifest['title']}, {manifest['place']}  ({size}, {when})"))
-        for row in manifest["claims"]:
-            reporter.show(Text.assemble("  ", (row["verdict"], _COLORS[row["verdict"]]), f": {row['claim']}"))
-            _tell_numbers(reporter, row)
-        reporter.path("in", out / name)
-        reporter.show()
+        # A process for each core; one where there is a GPU, which they would have to share.
+        cores = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+        outcomes = reproduce_all(chosen, quick, out, fresh, jobs or cores)
+    with reporter.errors.status(f"0 of {len(chosen)} done") as status:
+        for done, (name, manifest) in enumerate(outcomes, 1):
+            status.update(f"{done} of {len(chosen)} done")
+            if isinstance(manifest, str):
+                failed[name] = manifest
+                reporter.show(Text.assemble((f"{name}: ", "bold"), ("failed: ", "bold red"), manifest))
+                continue
+            manifests.append(manifest)
+            when = f"{manifest['seconds']:.0f} s" if manifest["new"] else f"done before, {manifest['finished']}"
+            size = "quick" if manifest["quick"] else "full"
+            reporter.show(
+                Text.assemble((name, "bold"), f"  {manifest['title']}, {manifest['place']}  ({size}, {when})")
+            )
+            for row in manifest["claims"]:
+                reporter.show(Text.assemble("  ", (row["verdict"], _COLORS[row["verdict"]]), f": {row['claim']}"))
+                _tell_numbers(reporter, row)
+            reporter.path("in", out / name)
+            reporter.show()
     result = {"status": "failed" if failed else "completed", "experiments": manifests, "failed": failed}
     if failed:
         raise Failure(f"{len(failed)} of {len(chosen)} failed: {', '.join(failed)}.", Exit.FAILED, result)
     reporter.result(result)
-
-
-def _side_by_side() -> int:
-    """A process for each core; one where there is a GPU, which they would have to share."""
-    import os
-
-    import jax
-
-    return (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
-
-
-def _with_status(reporter: Reporter, outcomes: Any, total: int) -> Iterator[tuple[str, Any]]:
-    """The same, with a line that says how many are done."""
-    with reporter.errors.status(f"0 of {total} done") as status:
-        for done, pair in enumerate(outcomes, 1):
-            status.update(f"{done} of {total} done")
-            yield pair
 
 
 def _tell_numbers(reporter: Reporter, row: dict[str, Any]) -> None:

@@ -1,9 +1,8 @@
 """The population slot: how does client i's data react to a deployed model?"""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +15,7 @@ from performative.populations.linear import Translation
 from performative.populations.nodes import draw_key
 from performative.populations.rows import table_nodes
 from performative.populations.settling import settled
-from performative.types import ArrayLike, Batch, Counts, Loss, Noise, RowNumbers, Sample, Theta, World
+from performative.types import ArrayLike, Batch, Loss, Noise, RowNumbers, Sample, Theta, World
 
 
 class AbstractPopulation(AbstractPart, Generic[World]):
@@ -152,7 +151,10 @@ class AbstractPopulation(AbstractPart, Generic[World]):
 class AbstractRows(AbstractPopulation[World]):
     """Data in clients' tables, of which each real row is as likely to be drawn as any other."""
 
-    count: eqx.AbstractVar[Counts | None]
+    if TYPE_CHECKING:  # a field of the classes below; as an AbstractVar it would be their first argument to a checker
+
+        @property
+        def count(self) -> Any: ...
 
     @property
     @abstractmethod

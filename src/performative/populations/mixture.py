@@ -110,7 +110,7 @@ class Mixture(AbstractPopulation[Worlds]):
     def sample(self, noise: Noise, world: Worlds, theta: Theta) -> Sample:
         _, each = noise
         samples = [g.sample(u, own, theta) for g, u, own in zip(self.groups, each, world, strict=True)]
-        looks = [jax.tree.map(_look, z) for z in samples]
+        looks = [jax.tree.map(lambda z: f"{jnp.result_type(z)}{list(jnp.shape(z))}", sample) for sample in samples]
         for k, look in enumerate(looks):
             if look != looks[0]:
                 raise ValueError(
@@ -169,7 +169,3 @@ class Mixture(AbstractPopulation[Worlds]):
             return None
         ends = np.stack([level, level - slope * A / B])
         return (A, B) if np.all((ends >= 0) & (ends <= 1)) else None
-
-
-def _look(leaf: Array) -> str:
-    return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
