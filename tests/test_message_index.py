@@ -16,13 +16,17 @@ PAGE = TESTS.parent / "docs" / "messages.md"
 
 
 def given():
-    """Codes that the package gives: the first argument of `warn(...)` and `coded(...)`, with their place."""
+    """Codes that the package gives: the first argument of `warn`, `coded` and `refused`, with their place."""
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
                 first = node.args[0] if node.args else None
-                if name in ("warn", "coded") and isinstance(first, ast.Constant) and isinstance(first.value, str):
+                if (
+                    name in ("warn", "coded", "refused")
+                    and isinstance(first, ast.Constant)
+                    and isinstance(first.value, str)
+                ):
                     yield first.value, f"{path.relative_to(SOURCE)}:{node.lineno}"
 
 

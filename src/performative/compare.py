@@ -80,10 +80,6 @@ def compare(
     of that is 2^(1 - repeats), and the interval is infinite where that is not enough. Runs in which nothing is random
     are compared exactly.
     """
-    if not isinstance(histories, Mapping):
-        raise ValueError(
-            f"compare needs named runs, such as {{'ours': h1, 'theirs': h2}}; got {type(histories).__name__}."
-        )
     if len(histories) < 2:
         raise ValueError(f"compare needs at least two histories; got {list(histories)}.")
     if baseline is not None and baseline not in histories:
@@ -105,9 +101,7 @@ def compare(
             raise ValueError(f"compare: {run!r} has no finite final {metric!r} in every repeat; leave it out.")
     ends = {name: int(h.rounds[-1]) for name, h in histories.items()}
     if len(set(ends.values())) > 1:
-        raise ValueError(
-            f"compare holds final values against each other, so all runs must end at one round; got {ends}."
-        )
+        raise ValueError(f"compare takes final values, so all runs must end at one round; got {ends}.")
     pairs = list(itertools.combinations(values, 2))
     if baseline is not None:
         pairs = [(name, baseline) for name in values if name != baseline]

@@ -33,7 +33,7 @@ class History:
         risk_rounds: the rounds at which risks were measured, [points]; the start is not among them
         risks: decoupled_risk, performative_risk and risk_spread (between clients), [repeats, points]
         weights: p_i, [N]
-        participation: mean weight that each client really had, [repeats, N], to hold against `weights`; None where
+        participation: mean weight that each client really had, [repeats, N], to compare with `weights`; None where
             everyone always takes part
         stopped_at: the round at which a repeat became non-finite or passed the limit, -1 where it did not, [repeats]
         meta: algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" where a callback
@@ -77,9 +77,9 @@ class History:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A recorded quantity by name."""
-        for shelf in (self.records, self.risks) if isinstance(name, str) else ():
-            if (name := new_record(name)) in shelf:
-                return shelf[name]
+        for recorded in (self.records, self.risks) if isinstance(name, str) else ():
+            if (name := new_record(name)) in recorded:
+                return recorded[name]
         raise KeyError(f"no {name!r} was recorded; a name is one of {sorted([*self.records, *self.risks])}.")
 
     def __repr__(self) -> str:
@@ -143,15 +143,15 @@ class History:
             names = [name.removeprefix("theta.") for name in thetas]
         several = dict(zip(names, thetas.values(), strict=True))
 
-        def shelf(*dims: str) -> dict[str, np.ndarray]:
+        def along(*dims: str) -> dict[str, np.ndarray]:
             return {n: a.to_numpy() for n, a in arrays.items() if a.dims == dims and n not in thetas}
 
         return cls(
             theta=thetas.get("theta", several),
             rounds=data["round"].to_numpy(),
-            records=shelf("repeat", "round"),
+            records=along("repeat", "round"),
             risk_rounds=data["risk_round"].to_numpy(),
-            risks=shelf("repeat", "risk_round"),
+            risks=along("repeat", "risk_round"),
             weights=arrays["weights"].to_numpy(),
             participation=arrays["participation"].to_numpy() if "participation" in arrays else None,
             stopped_at=arrays["stopped_at"].to_numpy(),

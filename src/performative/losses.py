@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from performative._base.checks import check_finite, check_number, given
+from performative._base.checks import check_finite, check_number, check_rule, given
 from performative.facts import AbstractPart, states
-from performative.types import ArrayLike, Numbers, Sample, Theta, Unchecked, is_concrete, number, squared_norm, whole
+from performative.types import ArrayLike, Numbers, Sample, Theta, Unchecked, number, squared_norm, whole
 
 __all__ = [
     "CrossEntropy",
@@ -92,8 +92,7 @@ def zero_one(theta: Theta, z: Sample) -> Float[Array, ""]:
 
 def _check_penalty(owner: str, penalty: Numbers) -> None:
     check_number(owner, penalty=penalty)
-    if is_concrete(penalty) and penalty < 0:
-        raise ValueError(f"{owner}: penalty must not be negative; got {penalty}.")
+    check_rule(owner, "must not be negative", penalty=penalty)
 
 
 class Quadratic(AbstractLoss):
@@ -151,8 +150,7 @@ class Logistic(AbstractLoss):
         check_finite("logistic", **given(class_weight=self.class_weight))
         if self.class_weight is not None and np.shape(self.class_weight) != (2,):
             raise ValueError(f"logistic: class_weight must be (w_0, w_1); got shape {np.shape(self.class_weight)}.")
-        if self.class_weight is not None and is_concrete(self.class_weight) and np.any(self.class_weight < 0):
-            raise ValueError(f"logistic: class_weight must not be negative; got {self.class_weight}.")
+        check_rule("logistic", "must not be negative", class_weight=self.class_weight)
         if not (self.intercept is None or (type(self.intercept) is int and self.intercept >= 0)):
             raise ValueError(f"logistic: intercept must be a column number of x, or None; got {self.intercept!r}.")
 

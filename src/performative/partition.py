@@ -13,7 +13,7 @@ from jaxtyping import Int
 from performative._base.arguments import checked
 from performative._base.checks import check_counts
 from performative.facts import cites
-from performative.types import ArrayLike, Unchecked, as_array
+from performative.types import ArrayLike, as_array
 
 __all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
 
@@ -112,9 +112,7 @@ def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int
 def counts_of(labels: ArrayLike, parts: Sequence[ArrayLike]) -> Int[np.ndarray, "N C"]:
     """How many rows of each label (in sorted order) each client holds."""
     kinds, kind = np.unique(_read_labels("counts_of", labels), return_inverse=True)
-    hands = [_read_part("counts_of", client, part, len(kind)) for client, part in enumerate(parts)]
-    if not hands:
-        raise ValueError("counts_of: parts must hold the row numbers of at least one client; got none.")
+    hands = _read_parts("counts_of", parts, len(kind))
     return np.stack([np.bincount(kind[hand], minlength=len(kinds)) for hand in hands])
 
 
@@ -140,9 +138,7 @@ def tables(
     x, y = as_array(x), as_array(y)
     if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
         raise ValueError(f"tables: x and y must have one row per person; got shapes {x.shape} and {y.shape}.")
-    hands = [_read_part("tables", client, part, len(x)) for client, part in enumerate(parts)]
-    if not hands:
-        raise ValueError("tables: parts must hold the row numbers of at least one client; got none.")
+    hands = _read_parts("tables", parts, len(x))
     rows, count = pad_tables([x[hand] for hand in hands])
     labels, _ = pad_tables([y[hand] for hand in hands], labels=True)
     return rows, labels, count
@@ -168,20 +164,23 @@ def _blank(dtype: np.dtype, labels: bool) -> tuple[np.dtype, Any]:
     return dtype, np.nan if dtype.kind in "fcO" else np.zeros((), dtype)[()]
 
 
-def _read_part(owner: str, client: int, part: ArrayLike, rows: int) -> np.ndarray:
-    """Row numbers: whole, at least one, and each in the table."""
-    hand = as_array(part)
-    if hand.ndim != 1 or not hand.size or hand.dtype.kind not in "iu":
-        raise ValueError(
-            f"{owner}: parts[{client}] must hold the numbers of one row or more; got {hand.dtype} of shape "
-            f"{hand.shape}."
-        )
-    if hand.min() < 0 or hand.max() >= rows:
-        raise ValueError(
-            f"{owner}: parts[{client}] holds row numbers from {hand.min()} to {hand.max()}, but there are rows "
-            f"0..{rows - 1}; give the table that the parts were made for."
-        )
-    return hand
+def _read_parts(owner: str, parts: Sequence[ArrayLike], rows: int) -> list[np.ndarray]:
+    """Row numbers: whole, at least one a client, and each in the table."""
+    hands = [as_array(part) for part in parts]
+    if not hands:
+        raise ValueError(f"{owner}: parts must hold the row numbers of at least one client; got none.")
+    for client, hand in enumerate(hands):
+        if hand.ndim != 1 or not hand.size or hand.dtype.kind not in "iu":
+            raise ValueError(
+                f"{owner}: parts[{client}] must hold the numbers of one row or more; got {hand.dtype} of shape "
+                f"{hand.shape}."
+            )
+        if hand.min() < 0 or hand.max() >= rows:
+            raise ValueError(
+                f"{owner}: parts[{client}] holds row numbers from {hand.min()} to {hand.max()}, but there are rows "
+                f"0..{rows - 1}; give the table that the parts were made for."
+            )
+    return hands
 
 
 def _rows_by_label(labels: np.ndarray) -> tuple[np.ndarray, Parts]:
@@ -231,15 +230,14 @@ def _read_labels(owner: str, labels: ArrayLike) -> np.ndarray:
     return array
 
 
-def _check_sizes(owner: str, rows: Unchecked[int], clients: Unchecked[int], least: Unchecked[int] = 1) -> None:
+def _check_sizes(owner: str, rows: int, clients: int, least: int = 1) -> None:
     check_counts(**{f"{owner}: rows": rows, f"{owner}: clients": clients})
-    if isinstance(least, bool) or not isinstance(least, (int, np.integer)) or least < 0:
-        raise ValueError(f"{owner}: least must be a whole number of rows >= 0; got {least!r}.")
+    if least < 0:
+        raise ValueError(f"{owner}: least must be a whole number of rows >= 0; got {least}.")
     if rows < clients * least:
         raise ValueError(f"{owner}: {rows} rows are too few for {clients} clients with at least {least} each.")
 
 
-def _check_alpha(owner: str, alpha: Unchecked[float]) -> None:
-    number = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
-    if not (number and np.isfinite(alpha) and alpha > 0):
-        raise ValueError(f"{owner}: alpha must be a number above 0; got {alpha!r}.")
+def _check_alpha(owner: str, alpha: float) -> None:
+    if not 0 < alpha < np.inf:
+        raise ValueError(f"{owner}: alpha must be a number above 0; got {alpha}.")

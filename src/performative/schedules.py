@@ -68,11 +68,7 @@ def harmonic(scale: ArrayLike, offset: ArrayLike) -> Harmonic:
 
 @checked
 def theorem(
-    assumptions: Assumptions,
-    local_steps: int,
-    scheme: str = "full",
-    k: int | None = None,
-    printed: bool = False,
+    assumptions: Assumptions, local_steps: int, scheme: str = "full", k: int | None = None, printed: bool = False
 ) -> Harmonic:
     """The step that a convergence theorem of P-FedAvg allows: eta(t) = 2 / (mu_tilde (t + gamma)).
 

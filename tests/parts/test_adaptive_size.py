@@ -122,11 +122,11 @@ def test_a_run_counts_what_it_used():
         (lambda: AdaptiveSize(Minibatch(), 1.0), "inner must hold a Performative with a window"),
         (lambda: AdaptiveSize(Performative(None, term="pathwise"), 1.0), "inner must hold a Performative with a win"),
         (lambda: AdaptiveSize(Filtered(Minibatch()), 1.0), "inner must hold a Performative with a window"),
-        (lambda: AdaptiveSize(Performative(3), 0.0), "tolerance must be positive; got 0"),
+        (lambda: AdaptiveSize(Performative(3), 0.0), "tolerance must be above 0; got 0"),
         (lambda: AdaptiveSize(Performative(3), np.inf), "tolerance must be finite"),
         (lambda: AdaptiveSize(Performative(3), 1.0, confidence=1.0), "confidence must lie between 0 and 1; got 1"),
         (lambda: AdaptiveSize(Performative(3), 1.0, least=0), "least must be a whole number >= 1; got 0"),
-        (lambda: pf.profl(0.1, window=3, tolerance=-1.0), "tolerance must be positive"),
+        (lambda: pf.profl(0.1, window=3, tolerance=-1.0), "tolerance must be above 0"),
     ],
 )
 def test_slips_are_named(make, words):

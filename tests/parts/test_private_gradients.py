@@ -260,7 +260,7 @@ def test_the_memory_clip_that_is_needed():
     ("make", "words"),
     [
         (lambda: Clipped(0.0, 1.0), "clip must be above 0"),
-        (lambda: Clipped(1.0, -1.0), "noise_multiplier must be >= 0"),
+        (lambda: Clipped(1.0, -1.0), "noise_multiplier must not be negative"),
         (lambda: Clipped(np.nan, 1.0), "clip"),
         (lambda: Clipped(1.0, 1.0, block=0), "block"),
         (lambda: Dice(1.0, 0.0, 1.0), "memory_clip must be above 0"),

@@ -337,7 +337,7 @@ BAD = {
     ),
     r"Outliers: there is no law 'gauss'": lambda: Outliers(0.0, 1.0, "gauss"),
     r"Outliers: there is no law 'laplac'. Did you mean 'laplace'": lambda: Outliers(0.0, 1.0, "laplac"),
-    r"Outliers: scale must be >= 0": lambda: Outliers(0.0, -1.0),
+    r"Outliers: scale must not be negative": lambda: Outliers(0.0, -1.0),
     r"Outliers: location must be finite": lambda: Outliers([0.0, np.nan], 1.0),
 }
 

@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from performative._base.messages import coded
+from performative._base.messages import refused
 from performative.types import ArrayLike, Theta, as_array, is_concrete
 
 __all__ = [
@@ -67,6 +67,24 @@ def check_number(owner: str, **values: ArrayLike) -> None:
         check_finite(owner, **{name: value})
 
 
+# How a check says it, and what it asks for.
+_RULES: dict[str, Callable[[Any], Any]] = {
+    "must be above 0": lambda v: v > 0,
+    "must not be negative": lambda v: v >= 0,
+    "is a standard deviation and must be >= 0": lambda v: v >= 0,
+    "must lie between 0 and 1": lambda v: (v > 0) & (v < 1),
+    "must lie in [0, 1)": lambda v: (v >= 0) & (v < 1),
+    "must lie in [0, 1]": lambda v: (v >= 0) & (v <= 1),
+}
+
+
+def check_rule(owner: str, rule: str, **values: ArrayLike | None) -> None:
+    """Refuse numbers that break one of the rules; None is none, and what JAX traces cannot be looked at."""
+    for name, value in values.items():
+        if value is not None and is_concrete(value) and not np.all(_RULES[rule](np.asarray(value))):
+            raise ValueError(f"{owner}: {name} {rule}; got {value}.")
+
+
 def check_flags(owner: str, **flags: object) -> None:
     """Refuse what is neither True nor False: of other values nobody can tell what was meant."""
     for name, value in flags.items():
@@ -93,13 +111,11 @@ def check_fields(part: PyTree) -> None:
             else:
                 break
         if field is not None:
-            raise ValueError(
-                coded(
-                    "field-not-static",
-                    f"{type(owner).__name__}: {field} = {leaf} is a whole number in a plain field, which JAX traces. "
-                    f"Declare it {field}: int = pf.whole() where it sets a shape or chooses code, or = pf.number() "
-                    "where it is a quantity.",
-                )
+            raise refused(
+                "field-not-static",
+                f"{type(owner).__name__}: {field} = {leaf} is a whole number in a plain field, which JAX traces. "
+                f"Declare it {field}: int = pf.whole() where it sets a shape or chooses code, or = pf.number() "
+                "where it is a quantity.",
             )
 
 
@@ -109,7 +125,7 @@ def check_room(owner: str, numbers: int, **counts: int) -> None:
     if 8 * numbers > room:
         asked = ", ".join(f"{name}={count}" for name, count in counts.items())
         text = f"{owner}: {asked} would take {8 * numbers / 2**30:,.0f} GiB; this machine has {room / 2**30:,.0f} GiB."
-        raise ValueError(coded("far-too-large", text))
+        raise refused("far-too-large", text)
 
 
 def check_like(owner: str, got: PyTree, theta: Theta) -> None:

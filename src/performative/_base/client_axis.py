@@ -40,8 +40,10 @@ class TableRow(eqx.Module):
         return self.table.dtype
 
 
-def _marks(root: Any, path: tuple[Any, ...]) -> dict[str, Any]:
-    """Metadata of the per-client field on the way to a leaf, {} where there is none."""
+def _marks(root: Any, path: tuple[Any, ...], leaf: PyTree) -> dict[str, Any]:
+    """Metadata of the per-client field on the way to a leaf with rows, {} where there is none."""
+    if getattr(leaf, "ndim", 0) < 1:
+        return {}
     node = root
     for step in path:
         if isinstance(step, jax.tree_util.GetAttrKey):
@@ -62,19 +64,16 @@ def _marks(root: Any, path: tuple[Any, ...]) -> dict[str, Any]:
 
 def client_axes(population: PyTree) -> PyTree:
     """0 for leaves with a client axis, None for the rest, in the population's own structure."""
-
-    def axis(path: tuple[Any, ...], leaf: PyTree) -> int | None:
-        has_rows = getattr(leaf, "ndim", 0) >= 1 and bool(_marks(population, path))
-        return 0 if has_rows else None
-
-    return jax.tree_util.tree_map_with_path(axis, population)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: 0 if _marks(population, path, leaf) else None, population
+    )
 
 
 def count_clients(population: PyTree) -> int:
     """N, from the leading axis of the per-client leaves; 1 where every number is shared."""
     sizes: dict[str, int] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(population):
-        if getattr(leaf, "ndim", 0) >= 1 and _marks(population, path):
+        if _marks(population, path, leaf):
             sizes[jax.tree_util.keystr(path).lstrip(".")] = leaf.shape[0]
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
@@ -109,24 +108,18 @@ def map_clients(function: Callable[..., Any], population: PyTree, clients: int, 
 def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, PyTree]:
     """Rows `ids` of a population (one row for a single id), and the axes to map over. Past the end, the last row."""
 
-    def take(path: tuple[Any, ...], leaf: PyTree) -> Any:
-        marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
+    def take(path: tuple[Any, ...], leaf: PyTree) -> tuple[Any, Any]:
+        marks = _marks(population, path, leaf)
         if not marks:
-            return leaf
+            return leaf, None
         if marks["table"] and leaf.ndim > 1:  # one number a client is no table: tables on disk keep such
-            return TableRow(leaf, jnp.minimum(ids, leaf.shape[0] - 1))
-        return jnp.take(leaf, ids, axis=0, mode="clip")
+            return TableRow(leaf, jnp.minimum(ids, leaf.shape[0] - 1)), TableRow(None, 0)
+        return jnp.take(leaf, ids, axis=0, mode="clip"), 0
 
-    def axis(path: tuple[Any, ...], leaf: PyTree) -> Any:
-        marks = _marks(population, path) if getattr(leaf, "ndim", 0) >= 1 else {}
-        if not marks:
-            return None
-        return TableRow(None, 0) if marks["table"] and leaf.ndim > 1 else 0
-
-    return (
-        jax.tree_util.tree_map_with_path(take, population),
-        jax.tree_util.tree_map_with_path(axis, population),
-    )
+    leaves, structure = jax.tree_util.tree_flatten_with_path(population)
+    taken = [take(path, leaf) for path, leaf in leaves]
+    rows, axes = zip(*taken, strict=True) if taken else ((), ())
+    return jax.tree.unflatten(structure, rows), jax.tree.unflatten(structure, axes)
 
 
 def take_rows(memory: PyTree, ids: Int[Array, " K"]) -> PyTree:

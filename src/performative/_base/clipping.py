@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from performative._base.checks import check_number
+from performative._base.checks import check_number, check_rule
 from performative._base.noise import size_of
-from performative.types import Batch, Loss, Numbers, Theta, is_concrete, squared_norm
+from performative.types import Batch, Loss, Numbers, Theta, squared_norm
 
 # Gradients of single samples that are held at once; beyond, a batch is taken in blocks.
 _BYTES = 1 << 26
@@ -17,13 +17,9 @@ _BYTES = 1 << 26
 
 def check_noise(owner: str, clip: dict[str, Numbers], noise_multiplier: Numbers) -> None:
     """Refuse a clip that is not positive or a multiplier that is negative."""
-    for name, value in clip.items():
-        check_number(owner, **{name: value})
-        if is_concrete(value) and not value > 0:
-            raise ValueError(f"{owner}: {name} must be above 0; got {value}.")
-    check_number(owner, noise_multiplier=noise_multiplier)
-    if is_concrete(noise_multiplier) and not noise_multiplier >= 0:
-        raise ValueError(f"{owner}: noise_multiplier must be >= 0; got {noise_multiplier}.")
+    check_number(owner, **clip, noise_multiplier=noise_multiplier)
+    check_rule(owner, "must be above 0", **clip)
+    check_rule(owner, "must not be negative", noise_multiplier=noise_multiplier)
 
 
 class ClippedSum(eqx.Module):
@@ -118,8 +114,5 @@ def _sum_block(loss: Loss, theta: Theta, z: PyTree, mask: Array, clip: Array, st
         scaled = jax.tree.map(lambda g: g * factor.astype(g.dtype).reshape((-1,) + (1,) * (g.ndim - 1)), sound)
         total = jax.tree.map(lambda g: jnp.sum(g, axis=0, dtype=jnp.int32), to_grid(scaled, step))
     return ClippedSum(
-        total,
-        weighted(here),
-        jnp.sum(mask & shortened, dtype=jnp.int32),
-        jnp.sum(mask & ~finite, dtype=jnp.int32),
+        total, weighted(here), jnp.sum(mask & shortened, dtype=jnp.int32), jnp.sum(mask & ~finite, dtype=jnp.int32)
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 
 class PerformativeWarning(UserWarning):
@@ -36,6 +36,11 @@ def coded(code: str, text: str) -> str:
     if code not in MESSAGES:
         raise KeyError(f"the message {code!r} is not in performative._base.messages.MESSAGES.")
     return f"{text} [{code}]"
+
+
+def refused(code: str, text: str) -> ValueError:
+    """A refusal of what a user handed in, to be raised."""
+    return ValueError(coded(code, text))
 
 
 def code_of(message: object) -> str | None:
@@ -86,290 +91,175 @@ def _is_ours(frame: Any) -> bool:
 
 _PACKAGE, _STANDARD = Path(__file__).parents[1], Path(warnings.__file__).parent
 
-MESSAGES: dict[str, Message] = {
-    # Installed packages
-    "plugin-unusable": Message(
-        "warning",
-        "An installed package offers a part, recipe or data set that cannot be imported, or whose name is taken.",
-        "Update or remove the package that is named, or ask its author for another name.",
-    ),
-    # Audit of logs
-    "selection-by-model": Message(
-        "warning",
-        "The model decided whose outcome is in the logs (the rejected have no label), so rows with a label change with "
-        "the model whether or not anybody reacts.",
-        "Log everybody's features, give [decision] threshold, label a random few of the rejected, and log the chance "
-        "as `propensity`.",
-    ),
-    "rows-selected-by-model": Message(
-        "warning",
-        "All rows of the logs are of people who were accepted: which people are logged changes with the model.",
-        "Log everybody who applied, or give theta_<feature> and [decision] threshold, so that people whom every model "
-        "accepts can be compared.",
-    ),
-    "features-missing-by-model": Message(
-        "warning",
-        "Rows with an empty feature are dropped, and who they are changes from deployment to deployment.",
-        "Fill the feature in, or leave it out of the audit by `ignore` in audit.toml.",
-    ),
-    "outliers-hide-effect": Message(
-        "warning",
-        "No reaction was found, and a few rows far out make a column several times as wide as the rest, so that none "
-        "could be seen.",
-        "Check these rows, and clip the column under [clip] in audit.toml, or log it on a robust scale.",
-    ),
-    # Points and retraining
-    "repelling-point": Message(
-        "warning",
-        "`stable_point`: of the points that were found none attracts retraining.",
-        "Do not expect retraining to end there; `report=True` has the contraction factor, and says whether small"
-        " gradient steps settle.",
-    ),
-    "no-stable-point": Message(
-        "refusal",
-        "`stable_point`, `equilibria`: the search found no root of the decoupled gradient.",
-        "Give a domain or another `start`; where the reaction cancels the curvature of the loss there may be none.",
-    ),
-    "closed-form-disagrees": Message(
-        "warning",
-        "`stable_point`, `optimal_point`: at the point that the population names the gradient is not zero, or the risk"
-        " is lower elsewhere.",
-        "Mend the population's `stable_point` or `optimal_point`, or give it `nodes` that are exact.",
-    ),
-    "no-optimal-point": Message(
-        "refusal",
-        "`optimal_point`: no minimizer of the performative risk was found.",
-        "Give the problem a domain, such as `pf.Box(lo, hi)`, or other `starts`.",
-    ),
-    "risk-falls-far-out": Message(
-        "warning",
-        "`optimal_point`: from some starts the performative risk keeps falling far out, so the point is a local"
-        " minimum and there may be no global one.",
-        "Give the problem a domain that says which models are possible.",
-    ),
-    "world-never-rests": Message(
-        "refusal",
-        "Points of a population whose memory does not come to rest while one model stays deployed.",
-        "Override `settle` where the limit is known, or follow the world by `repeated_risk_minimization` or `pf.run`."
-        " `Sluggish` needs a speed above 0.",
-    ),
-    "settle-is-no-limit": Message(
-        "refusal",
-        "Points of a population whose `settle` returns a world that `deploy` moves on.",
-        "Make `deploy(settle(theta), theta)` equal to `settle(theta)`, or leave `settle` out: it is then found by"
-        " repeating `deploy`.",
-    ),
-    "world-keeps-its-start": Message(
-        "refusal",
-        "Points of a population whose memory ends where the first model puts it, not where the deployed one does.",
-        "Follow it from its first model by `repeated_risk_minimization` or `pf.run`.",
-    ),
-    "sampled-point": Message(
-        "warning",
-        "`stable_point`, `optimal_point`, `repeated_...`: the point rests on a finite number of draws, and its standard"
-        " error is above a thousandth.",
-        "Give `samples=` for more draws, or the population `nodes` that are exact; `report=True` returns the error.",
-    ),
-    "lower-elsewhere": Message(
-        "warning",
-        "`optimal_point`: the point is a local minimum, and a look far away found a lower risk.",
-        "Leave `starts` out, give the better model as a start, or a domain that says which models are possible.",
-    ),
-    "nothing-to-retrain-to": Message(
-        "refusal",
-        "`repeated_risk_minimization`: the risk on the data of a deployed model has no minimizer, or no unique one.",
-        "Give the problem a domain or the loss a penalty, or use `repeated_gradient_descent`.",
-    ),
-    # Certificates, plans, scoreboards
-    "no-variance": Message(
-        "refusal",
-        "`plan`: the population holds outliers without a variance (`Outliers(law='cauchy')`).",
-        "Plan for the clean population, or compare settings by medians with `pf.sweep`.",
-    ),
-    # Theory
-    "diverging-iteration": Message(
-        "refusal",
-        "`pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round multiplies an error by 1 or more, so that"
-        " training settles nowhere.",
-        "Take a shorter step, or `attracting=False` for the point that training runs away from.",
-    ),
-    "no-fixed-point": Message(
-        "refusal",
-        "`pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round leaves an error as it is; there is no"
-        " fixed point, or every point is one.",
-        "Give slopes whose weighed mean is not 0.",
-    ),
-    "unbounded-step": Message(
-        "refusal",
-        "`pf.theory.extrapolation`: the updates cancel, so that FedExP divides by zero.",
-        "Give `eps` above 0, or cap the step as `Extrapolate(cap=...)` does.",
-    ),
-    "never-reached": Message(
-        "refusal",
-        "`pf.theory.best_local_steps`: whatever the number of local steps, the target is not reached.",
-        "Look at `unmet` of the theorem behind it.",
-    ),
-    "models-do-not-span": Message(
-        "refusal",
-        "`pf.theory.exact_jacobian_error`: the past models differ in too few directions for the reaction to be learnt.",
-        "Take a window above the number of parameters, of models that differ in all directions.",
-    ),
-    # Privacy, samplers
-    "privacy-not-covered": Message(
-        "warning",
-        "A run with privacy= rests on what was worked out from the same people before it began: scales of features "
-        "(Problem.from_frame with standardize=True), a start from a fitted model, settings that pf.plan chose.",
-        "Give scales that are known without these rows, standardize={feature: (mean, sd)}; start elsewhere; plan on "
-        "public or made-up data. Or say in words, beside epsilon, what it leaves out.",
-    ),
-    # Methods
-    "memory-clip-too-small": Message(
-        "warning",
-        "`Dice`: at the stable point a client's clip cuts off more, on average, than the error memory may give back.",
-        "Raise `memory_clip` to the number in the message; otherwise the run settles at another point.",
-    ),
-    "error-memory-grows": Message(
-        "warning",
-        "`Dice`: after the run the error memory of some clients is longer than chance explains.",
-        "Raise `memory_clip`; the model that the run settled at is biased.",
-    ),
-    "clients-react-differently": Message(
-        "warning",
-        "`PooledJacobian(alike=True)`: after the run clients' own df/dtheta differ, and go with its cost.",
-        "Use `alike=False`; with one df/dtheta for all the model settles beside the optimal point.",
-    ),
-    "alike-not-tested": Message(
-        "warning",
-        "`PooledJacobian(alike=True)`: the run says too little of each client's reaction to tell whether they differ.",
-        "Use `alike=False`, which is right either way; or silence it where you know that clients react alike.",
-    ),
-    "unequal-work": Message(
-        "warning",
-        "`pf.pofl`, `pf.profl` with `LocalWork`: some clients take more local steps than others and so count for more.",
-        "Give `aggregator=pf.aggregators.Nova()`; without it the run settles at the optimal point of other weights.",
-    ),
-    "window-too-short": Message(
-        "warning",
-        "`Performative(window=H)`: H is less than twice the number of parameters.",
-        "Raise `window` to the number in the message; df/dtheta is mostly noise until then.",
-    ),
-    "delayed-reaction": Message(
-        "warning",
-        "`Performative(window=H)`: the data react to a model over several spells (`Sluggish`), of which a window sees"
-        " the first.",
-        'Use `Performative(None, term="pathwise")` where the reaction is known; else let each model stay until the data'
-        " have settled (`deploy=pf.Every(k)`).",
-    ),
-    "reaction-overlooked": Message(
-        "warning",
-        "`Performative(window=H)`: the family that it fits to the data leaves out a part of how they react, at the"
-        " start by more than a tenth.",
-        'Use `term="pathwise"` where samples move as a whole, another `family=`, `pf.profl` against outliers, and'
-        " `pf.pofl` on the clients in the place of pooled data.",
-    ),
-    # Tables, models, problems
-    "field-not-static": Message(
-        "refusal",
-        "A part of one's own holds a whole number in a plain field: JAX would trace it, and it could set no shape and"
-        " choose no code.",
-        "Declare the field by `pf.whole()`, or by `pf.number()` where it is a quantity to compute with.",
-    ),
-    "too-few-images": Message(
-        "warning",
-        "`pf.cases.images`: a class has fewer images than all clients together were to get.",
-        "Ask for fewer clients or fewer images of each class; the message says how many they get.",
-    ),
-    "model-of-other-columns": Message(
-        "refusal",
-        "A fitted model that is to be the start knows columns that the problem lacks, or another number of them.",
-        "Fit the model on the columns of the frame that `from_frame` reads.",
-    ),
-    "model-of-other-classes": Message(
-        "refusal",
-        "A fitted model that is to be the start knows other classes than the problem, so its scores may point the"
-        " other way.",
-        "Fit the model to the column that `from_frame` reads as its label, and say by `positive=` which class is 1.",
-    ),
-    "model-not-linear": Message(
-        "refusal",
-        "A model that is to be the start has no linear scores in the features of the problem, or has not been fitted.",
-        "Give a fitted linear classifier, a Pipeline of scalers and one, or an array.",
-    ),
-    "model-without-names": Message(
-        "warning",
-        "A model that is to be the start was fitted on an array, so nobody can tell whether its columns are in the"
-        " order of the frame's.",
-        "Fit the model on a DataFrame; its columns are then compared by name.",
-    ),
-    "outliers-set-the-scale": Message(
-        "warning",
-        "`from_frame`: the outermost people of a column make its standard deviation at least three times what the"
-        " others' is, so that scaling by it makes all others alike and hides how they react.",
-        'Use `standardize="robust"`, or cut the column at its quantiles first.',
-    ),
-    "columns-not-scaled": Message(
-        "warning",
-        "`from_frame(standardize=False)`: columns have values above 100, or differ a hundredfold in size.",
-        "Leave `standardize=True`, or scale the columns first: one rate cannot serve them all.",
-    ),
-    "padding-without-count": Message(
-        "refusal",
-        "A table holds rows of padding that no `count` leaves out: they would be trained on as if they were people.",
-        "Give the population the count that `pf.partition.tables` or `pf.tables.write` returned with the table.",
-    ),
-    # Runs
-    "old-keyword": Message(
-        "warning",
-        "`pf.run`, `pf.sweep` and [run] of a file: an argument that has moved to `pf.Record`, `pf.Checkpoint`,"
-        " `clients_at_once` or `pf.callbacks.Progress`.",
-        "Write the form that the message names; the old one still does the same.",
-    ),
-    "function-made-anew": Message(
-        "warning",
-        "The same lines made a loss function again and again, holding other values each time; each is compiled anew.",
-        "Define the function once, or make it an `equinox.Module` whose numbers are leaves.",
-    ),
-    "not-enough-memory": Message(
-        "warning",
-        "By its trace a run needs more memory than the device has left, even with one client at a time.",
-        "Keep tables on disk or in bytes (`pf.tables`), use smaller batches or fewer repeats, or more devices.",
-    ),
-    "far-too-large": Message(
-        "refusal",
-        "Data and memory of a run, or the table of a made-up case, are far larger than what the machine has left.",
-        "Ask for fewer repeats, clients or rows, or keep tables on disk (`pf.tables`).",
-    ),
-    "batch-exceeds-table": Message(
-        "warning",
-        "`Fixed(n)` draws more rows a step, with replacement, than any client has.",
-        "Use `pf.batches.Whole()` for every row once, or a smaller n.",
-    ),
-    "run-diverged": Message(
-        "warning",
-        "A repeat became non-finite or left the limit; `history.stopped_at` says when.",
-        "Use a rate below the one in the message, which is the largest that settles near the start or the stable point"
-        " in the mean; or give the problem a domain.",
-    ),
-    "rate-too-large": Message(
-        "warning",
-        "The performative risk ended far above that of the start, and the rate is above the largest that settles"
-        " there.",
-        "Use a rate below the one in the message, or bring the features to one scale.",
-    ),
-    "nonfinite-updates": Message(
-        "warning",
-        "Some clients' updates were not finite and were left out, so the others were trained on in their place.",
-        'Find the client with `executor="loop"`, and mend its data or the loss.',
-    ),
-    # Federation
-    "nothing-was-learned": Message(
-        "warning",
-        "A run ended with the model that it began with, or a federation's last rounds used no answer; its status is"
-        " `failed`.",
-        "Mend what the message names first: it is the reason that the first client gave, or what was wrong with all"
-        " updates.",
-    ),
-}
+# One entry a message: its kind and code, when it is given, and behind ">" what to do about it.
+_INDEX = """
+# Installed packages
+warning plugin-unusable: An installed package offers a part, recipe or data set that cannot be imported, or whose name
+  is taken.
+  > Update or remove the package that is named, or ask its author for another name.
+# Audit of logs
+warning selection-by-model: The model decided whose outcome is in the logs (the rejected have no label), so rows with a
+  label change with the model whether or not anybody reacts.
+  > Log everybody's features, give [decision] threshold, label a random few of the rejected, and log the chance as
+  `propensity`.
+warning rows-selected-by-model: All rows of the logs are of people who were accepted: which people are logged changes
+  with the model.
+  > Log everybody who applied, or give theta_<feature> and [decision] threshold, so that people whom every model accepts
+  can be compared.
+warning features-missing-by-model: Rows with an empty feature are dropped, and who they are changes from deployment to
+  deployment.
+  > Fill the feature in, or leave it out of the audit by `ignore` in audit.toml.
+warning outliers-hide-effect: No reaction was found, and a few rows far out make a column several times as wide as the
+  rest, so that none could be seen.
+  > Check these rows, and clip the column under [clip] in audit.toml, or log it on a robust scale.
+# Points and retraining
+warning repelling-point: `stable_point`: of the points that were found none attracts retraining.
+  > Do not expect retraining to end there; `report=True` has the contraction factor, and says whether small gradient
+  steps settle.
+refusal no-stable-point: `stable_point`, `equilibria`: the search found no root of the decoupled gradient.
+  > Give a domain or another `start`; where the reaction cancels the curvature of the loss there may be none.
+warning closed-form-disagrees: `stable_point`, `optimal_point`: at the point that the population names the gradient is
+  not zero, or the risk is lower elsewhere.
+  > Mend the population's `stable_point` or `optimal_point`, or give it a `quadrature` that is exact.
+refusal no-optimal-point: `optimal_point`: no minimizer of the performative risk was found.
+  > Give the problem a domain, such as `pf.Box(lo, hi)`, or other `starts`.
+warning risk-falls-far-out: `optimal_point`: from some starts the performative risk keeps falling far out, so the point
+  is a local minimum and there may be no global one.
+  > Give the problem a domain that says which models are possible.
+refusal world-never-rests: Points of a population whose memory does not come to rest while one model stays deployed.
+  > Override `settle` where the limit is known, or follow the world by `repeated_risk_minimization` or `pf.run`.
+  `Sluggish` needs a speed above 0.
+refusal settle-is-no-limit: Points of a population whose `settle` returns a world that `deploy` moves on.
+  > Make `deploy(settle(theta), theta)` equal to `settle(theta)`, or leave `settle` out: it is then found by repeating
+  `deploy`.
+refusal world-keeps-its-start: Points of a population whose memory ends where the first model puts it, not where the
+  deployed one does.
+  > Follow it from its first model by `repeated_risk_minimization` or `pf.run`.
+warning sampled-point: `stable_point`, `optimal_point`, `repeated_...`: the point rests on a finite number of draws, and
+  its standard error is above a thousandth.
+  > Give `samples=` for more draws, or the population a `quadrature` that is exact; `report=True` returns the error.
+warning lower-elsewhere: `optimal_point`: the point is a local minimum, and a look far away found a lower risk.
+  > Leave `starts` out, give the better model as a start, or a domain that says which models are possible.
+refusal nothing-to-retrain-to: `repeated_risk_minimization`: the risk on the data of a deployed model has no minimizer,
+  or no unique one.
+  > Give the problem a domain or the loss a penalty, or use `repeated_gradient_descent`.
+# Certificates, plans, scoreboards
+refusal no-variance: `plan`: the population holds outliers without a variance (`Outliers(law='cauchy')`).
+  > Plan for the clean population, or compare settings by medians with `pf.sweep`.
+# Theory
+refusal diverging-iteration: `pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round multiplies an error by
+  1 or more, so that training settles nowhere.
+  > Take a shorter step, or `attracting=False` for the point that training runs away from.
+refusal no-fixed-point: `pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round leaves an error as it is;
+  there is no fixed point, or every point is one.
+  > Give slopes whose weighed mean is not 0.
+refusal unbounded-step: `pf.theory.extrapolation`: the updates cancel, so that FedExP divides by zero.
+  > Give `eps` above 0, or cap the step as `Extrapolate(cap=...)` does.
+refusal never-reached: `pf.theory.best_local_steps`: whatever the number of local steps, the target is not reached.
+  > Look at `unmet` of the theorem behind it.
+refusal models-do-not-span: `pf.theory.exact_jacobian_error`: the past models differ in too few directions for the
+  reaction to be learnt.
+  > Take a window above the number of parameters, of models that differ in all directions.
+# Privacy, samplers
+warning privacy-not-covered: A run with privacy= rests on what was worked out from the same people before it began:
+  scales of features (Problem.from_frame with standardize=True), a start from a fitted model, settings that pf.plan
+  chose.
+  > Give scales that are known without these rows, standardize={feature: (mean, sd)}; start elsewhere; plan on public or
+  made-up data. Or say in words, beside epsilon, what it leaves out.
+# Methods
+warning memory-clip-too-small: `Dice`: at the stable point a client's clip cuts off more, on average, than the error
+  memory may give back.
+  > Raise `memory_clip` to the number in the message; otherwise the run settles at another point.
+warning error-memory-grows: `Dice`: after the run the error memory of some clients is longer than chance explains.
+  > Raise `memory_clip`; the model that the run settled at is biased.
+warning clients-react-differently: `PooledJacobian(alike=True)`: after the run clients' own df/dtheta differ, and go
+  with its cost.
+  > Use `alike=False`; with one df/dtheta for all the model settles beside the optimal point.
+warning alike-not-tested: `PooledJacobian(alike=True)`: the run says too little of each client's reaction to tell
+  whether they differ.
+  > Use `alike=False`, which is right either way; or silence it where you know that clients react alike.
+warning unequal-work: `pf.pofl`, `pf.profl` with `LocalWork`: some clients take more local steps than others and so
+  count for more.
+  > Give `aggregator=pf.aggregators.Nova()`; without it the run settles at the optimal point of other weights.
+warning window-too-short: `Performative(window=H)`: H is less than twice the number of parameters.
+  > Raise `window` to the number in the message; df/dtheta is mostly noise until then.
+warning delayed-reaction: `Performative(window=H)`: the data react to a model over several spells (`Sluggish`), of which
+  a window sees the first.
+  > Use `Performative(None, term="pathwise")` where the reaction is known; else let each model stay until the data have
+  settled (`deploy=pf.Every(k)`).
+warning reaction-overlooked: `Performative(window=H)`: the family that it fits to the data leaves out a part of how they
+  react, at the start by more than a tenth.
+  > Use `term="pathwise"` where samples move as a whole, another `family=`, `pf.profl` against outliers, and `pf.pofl`
+  on the clients in the place of pooled data.
+# Tables, models, problems
+refusal field-not-static: A part of one's own holds a whole number in a plain field: JAX would trace it, and it could
+  set no shape and choose no code.
+  > Declare the field by `pf.whole()`, or by `pf.number()` where it is a quantity to compute with.
+warning too-few-images: `pf.cases.images`: a class has fewer images than all clients together were to get.
+  > Ask for fewer clients or fewer images of each class; the message says how many they get.
+refusal model-of-other-columns: A fitted model that is to be the start knows columns that the problem lacks, or another
+  number of them.
+  > Fit the model on the columns of the frame that `from_frame` reads.
+refusal model-of-other-classes: A fitted model that is to be the start knows other classes than the problem, so its
+  scores may point the other way.
+  > Fit the model to the column that `from_frame` reads as its label, and say by `positive=` which class is 1.
+refusal model-not-linear: A model that is to be the start has no linear scores in the features of the problem, or has
+  not been fitted.
+  > Give a fitted linear classifier, a Pipeline of scalers and one, or an array.
+warning model-without-names: A model that is to be the start was fitted on an array, so nobody can tell whether its
+  columns are in the order of the frame's.
+  > Fit the model on a DataFrame; its columns are then compared by name.
+warning outliers-set-the-scale: `from_frame`: the outermost people of a column make its standard deviation at least
+  three times what the others' is, so that scaling by it makes all others alike and hides how they react.
+  > Use `standardize="robust"`, or cut the column at its quantiles first.
+warning columns-not-scaled: `from_frame(standardize=False)`: columns have values above 100, or differ a hundredfold in
+  size.
+  > Leave `standardize=True`, or scale the columns first: one rate cannot serve them all.
+refusal padding-without-count: A table holds rows of padding that no `count` leaves out: they would be trained on as if
+  they were people.
+  > Give the population the count that `pf.partition.tables` or `pf.tables.write` returned with the table.
+# Runs
+warning old-keyword: `pf.run`, `pf.sweep` and [run] of a file: an argument that has moved to `pf.Record`,
+  `pf.Checkpoint`, `clients_at_once` or `pf.callbacks.Progress`.
+  > Write the form that the message names; the old one still does the same.
+warning function-made-anew: The same lines made a loss function again and again, holding other values each time; each is
+  compiled anew.
+  > Define the function once, or make it an `equinox.Module` whose numbers are leaves.
+warning not-enough-memory: By its trace a run needs more memory than the device has left, even with one client at a
+  time.
+  > Keep tables on disk or in bytes (`pf.tables`), use smaller batches or fewer repeats, or more devices.
+refusal far-too-large: Data and memory of a run, or the table of a made-up case, are far larger than what the machine
+  has left.
+  > Ask for fewer repeats, clients or rows, or keep tables on disk (`pf.tables`).
+warning batch-exceeds-table: `Fixed(n)` draws more rows a step, with replacement, than any client has.
+  > Use `pf.batches.Whole()` for every row once, or a smaller n.
+warning run-diverged: A repeat became non-finite or left the limit; `history.stopped_at` says when.
+  > Use a rate below the one in the message, which is the largest that settles near the start or the stable point in the
+  mean; or give the problem a domain.
+warning rate-too-large: The performative risk ended far above that of the start, and the rate is above the largest that
+  settles there.
+  > Use a rate below the one in the message, or bring the features to one scale.
+warning nonfinite-updates: Some clients' updates were not finite and were left out, so the others were trained on in
+  their place.
+  > Find the client with `executor="loop"`, and mend its data or the loss.
+# Federation
+warning nothing-was-learned: A run ended with the model that it began with, or a federation's last rounds used no
+  answer; its status is `failed`.
+  > Mend what the message names first: it is the reason that the first client gave, or what was wrong with all updates.
+"""
+
+
+def _read_index(text: str) -> dict[str, Message]:
+    found = {}
+    for entry in re.split(r"\n(?=\w)", re.sub(r"\n# .*", "", text))[1:]:
+        told, remedy = (" ".join(part.split()) for part in entry.split("\n  > "))
+        head, _, when = told.partition(": ")
+        kind, code = head.split()
+        found[code] = Message(cast(Any, kind), when, remedy)
+    return found
+
+
+MESSAGES = _read_index(_INDEX)
 
 
 def page() -> str:

@@ -117,11 +117,10 @@ class Experience(eqx.Module):
 
         w_t = max(4 / (t + 3), pace),      mean <- mean + w_t (row_t - mean),      likewise for the moments
 
-    Row t is the model that was deployed at the client's t-th step, the f-hat under it, and s, how the risk answers to
-    f. With pace = 0 row s has a
-    weight in proportion to s^3: the first steps, taken far away, are soon forgotten, while the rows that count become
-    more for as long as the run lasts. A model owes nothing to the chance in the f-hat under it, so least squares over
-    rows is consistent.
+    Row t is the model that was deployed at the client's t-th step, the f-hat under it, and s, how the risk follows
+    f. With pace = 0 row s has a weight in proportion to s^3: the first steps, taken far away, are soon forgotten, while
+    the rows that count become more for as long as the run lasts. A model owes nothing to the chance in the f-hat under
+    it, so least squares over rows is consistent.
     """
 
     count: Int[Array, "..."]

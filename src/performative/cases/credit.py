@@ -52,21 +52,16 @@ def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
 
 @checked
 def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04, banks: int = 10) -> Problem:
-    """Banks that score loan applicants who answer to the score; made up, strong, and quick to solve.
+    """Banks that score loan applicants who react to the score; made up, strong, and quick to solve.
 
         x = x_bar - strength_i theta   on utilization, debt ratio, open lines and new enquiries
 
     `strength` is the mean over banks: of ten, bank i's applicants go 2i/9 times as far, so those of bank 0 do not
     react at all and those of the last bank react twice as much as the mean. One model cannot make up for both, so
-    the stable point (retrain until nothing changes) and the optimal point (foresee the answer) differ.
+    the stable point (retrain until nothing changes) and the optimal point (foresee the reaction) differ.
     """
     table = credit_table(seed, banks)
     strengths: dict[Any, float] = {f"bank {i}": strength * 2 * i / (banks - 1) for i in range(banks) if banks > 1}
     return Problem.from_frame(
-        table,
-        client="bank",
-        label="default",
-        strategic=CHANGEABLE,
-        strength=strengths or strength,
-        penalty=penalty,
+        table, client="bank", label="default", strategic=CHANGEABLE, strength=strengths or strength, penalty=penalty
     )

@@ -21,11 +21,7 @@ from performative.types import as_numbers
 
 # Columns that people can change where a rule does not let them change all: those of Jin et al. 2023, Section 4.2
 # (credit lines and loans), and, since nobody says it for Adult, what a person could report otherwise.
-_CREDIT = (
-    "RevolvingUtilizationOfUnsecuredLines",
-    "NumberOfOpenCreditLinesAndLoans",
-    "NumberRealEstateLoansOrLines",
-)
+_CREDIT = ("RevolvingUtilizationOfUnsecuredLines", "NumberOfOpenCreditLinesAndLoans", "NumberRealEstateLoansOrLines")
 _ADULT = ("education-num", "capital-gain", "capital-loss", "hours-per-week")
 # Rows in the sample of Li, Yemini and Wai 2024, which they did not publish.
 _SAMPLE = 15_776
@@ -121,7 +117,7 @@ def strategic_credit(
     wanted = _SAMPLE if (paper, effect, rows) == ("pcsgd", "paper", None) else rows
     rng = np.random.default_rng(seed)
     table = table.take(_draw(rng, len(table), wanted, "strategic_credit"))
-    if isinstance(held_out, bool) or not 0 < held_out < 1:
+    if not 0 < held_out < 1:
         raise ValueError(f"strategic_credit: held_out must be a share between 0 and 1; got {held_out!r}.")
     order, cut = rng.permutation(len(table)), round(len(table) * (1 - held_out))
     train, test = table.take(order[:cut]), table.take(order[cut:])

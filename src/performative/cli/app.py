@@ -33,10 +33,18 @@ def _say_json(value: bool) -> bool:
 
 
 def _say_version(value: bool) -> bool:
-    if value:
-        _print_version(before["json"])
-        raise typer.Exit(Exit.FINE)
-    return value
+    if not value:
+        return value
+    import json
+    import platform
+    from importlib.metadata import version
+
+    from performative._version import __version__
+
+    names = {name: version(name) for name in ("jax", "equinox")}
+    told = {"performative": __version__, "python": platform.python_version(), **names}
+    typer.echo(json.dumps(told) if before["json"] else f"performative {__version__}")
+    raise typer.Exit(Exit.FINE)
 
 
 @app.callback(no_args_is_help=True)
@@ -52,17 +60,3 @@ def top(
 def main() -> None:
     """Entry point of the `performative` command."""
     app()
-
-
-def _print_version(as_json: bool) -> None:
-    import json
-    import platform
-    from importlib.metadata import version
-
-    from performative._version import __version__
-
-    if as_json:
-        names = {name: version(name) for name in ("jax", "equinox")}
-        typer.echo(json.dumps({"performative": __version__, "python": platform.python_version(), **names}))
-    else:
-        typer.echo(f"performative {__version__}")

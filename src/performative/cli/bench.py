@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, reporting
+from performative.cli.output import Exit, Failure, Json, failing, grid, reporting
 
 # Of a benchmark's numbers, those that the table shows; --json prints all.
 _COLUMNS = {
@@ -25,27 +25,23 @@ def bench(
     """Time this library against hand-written programs for the same work, in one run."""
     with reporting(as_json) as reporter:
         from performative._base.checks import nearest
-        from performative.cli.benchmarks import find_benchmarks, run_benchmarks, usual
-        from performative.report.section import Table
+        from performative.cli.benchmarks import LONG, find_benchmarks
 
-        try:
+        with failing((), (FileNotFoundError,)):
             known = find_benchmarks()
-        except FileNotFoundError as error:
-            raise Failure(str(error), Exit.FAILED) from error
         for name in names or []:
             if name not in known:
                 raise Failure(f"there is no benchmark {name!r}.{nearest(name, known)}", Exit.BAD_INPUT)
         rows = []
-        for name in names or usual(known):
+        for name in names or [name for name in known if name not in LONG]:
             with reporter.errors.status(f"benchmark {name}"):
-                rows += run_benchmarks([name])
+                rows.append(known[name]())
         columns = [name for name in _COLUMNS if any(name in row for row in rows)]
-        cells = [[row["benchmark"], *(_short(row.get(name)) for name in columns)] for row in rows]
-        reporter.show(Table(("benchmark", *(_COLUMNS[name] for name in columns)), cells).terminal())
+        table = grid("benchmark", *(_COLUMNS[name] for name in columns))
+        for row in rows:
+            numbers = (row.get(name) for name in columns)
+            table.add_row(row["benchmark"], *("" if number is None else f"{number:.3g}" for number in numbers))
+        reporter.show(table)
         for note in dict.fromkeys(row["note"] for row in rows if row.get("note")):
             reporter.show(note)
         reporter.result({"status": "completed", "benchmarks": rows})
-
-
-def _short(number: float | None) -> str:
-    return "" if number is None else f"{number:.3g}"

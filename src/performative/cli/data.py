@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Json, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, failing, reporting
 
 data = typer.Typer(
     name="data",
@@ -33,18 +33,9 @@ def list_sets(as_json: Json = False) -> None:
             complete = place is not None and has_files(entry, place.folder, whole=True)
             part = ", a part" if place and not complete else ""
             grid.add_row(name, " x ".join(f"{n:,}" for n in entry.shape), entry.license, where + part)
-            rows.append(
-                {
-                    "name": name,
-                    "title": entry.title,
-                    "shape": list(entry.shape),
-                    "license": entry.license,
-                    "source": entry.source,
-                    "where": where,
-                    "complete": complete,
-                    "path": str(place.folder) if place else None,
-                }
-            )
+            told = {key: getattr(entry, key) for key in ("title", "shape", "license", "source")}
+            path = str(place.folder) if place else None
+            rows.append({"name": name, **told, "where": where, "complete": complete, "path": path})
         reporter.show(grid)
         reporter.result({"status": "completed", "sets": rows})
 
@@ -54,31 +45,21 @@ def get_set(name: Annotated[str, typer.Argument(help="The data set.")], as_json:
     """Get a data set, check it, and print the folder that holds it. What is here already is not downloaded."""
     with reporting(as_json) as reporter:
         from performative import data as sets
+        from performative.data.catalog import data_set
 
-        _check_name(name)
+        with failing():
+            data_set(name)
         if name not in sets.DATA_SETS:
             raise Failure(f"{name} comes from an installed package; load it with that package.", Exit.BAD_INPUT)
-        try:
+        with failing((sets.NotHereError,), (sets.ChecksumError, sets.DownloadError)):
             place = sets.get(name)
             # Loading is what checks the files.
             table = getattr(sets, name)(**({"split": "all"} if name in _SPLIT else {}))
-        except sets.NotHereError as error:
-            raise Failure(str(error), Exit.BAD_INPUT) from error
-        except (sets.ChecksumError, sets.DownloadError) as error:
-            raise Failure(str(error), Exit.FAILED) from error
         reporter.path("path", place.folder)
         if not table.complete:
             reporter.show(f"a part: {len(table):,} of {sets.DATA_SETS[name].shape[0]:,} rows.")
-        reporter.result(
-            {
-                "status": "completed",
-                "name": name,
-                "where": place.kind,
-                "path": str(place.folder),
-                "rows": len(table),
-                "complete": table.complete,
-            }
-        )
+        told = {"name": name, "where": place.kind, "path": str(place.folder)}
+        reporter.result({"status": "completed", **told, "rows": len(table), "complete": table.complete})
 
 
 @data.command("path", epilog=EXIT_CODES)
@@ -93,7 +74,6 @@ def show_path(
         if name is None:
             folder, where = cache_folder(), "cache"
         else:
-            _check_name(name)
             place = _find(name)
             if place is None:
                 raise Failure(f"{name} is not here; `performative data get {name}` gets it.", Exit.FAILED)
@@ -105,19 +85,8 @@ def show_path(
 _SPLIT = ("adult", "fashion_mnist", "cifar10")
 
 
-def _check_name(name: str) -> None:
-    from performative.data.catalog import data_set
-
-    try:
-        data_set(name)
-    except ValueError as error:
-        raise Failure(str(error), Exit.BAD_INPUT) from error
-
-
 def _find(name: str) -> Any:
     from performative.data import NotHereError, find
 
-    try:
+    with failing((ValueError, NotHereError)):
         return find(name)
-    except NotHereError as error:
-        raise Failure(str(error), Exit.BAD_INPUT) from error

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, reporting
+from performative.cli.output import Json, check_folder, reporting
 
 
 def demo(
@@ -15,13 +15,12 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds and seeds.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Ten made-up banks score applicants who answer to the score: solved and drawn in under a minute."""
+    """Ten made-up banks score applicants who react to the score: solved and drawn in under a minute."""
     with reporting(as_json) as reporter:
         from performative.cli.demonstration import run_demo, write_demo
         from performative.cli.demonstration.words import WORDS, terminal_tables
 
-        if out.exists() and not out.is_dir():
-            raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
+        check_folder(out)
         outcome = run_demo(quick=quick)
         paths = write_demo(outcome, out)
         for thing in terminal_tables(outcome):

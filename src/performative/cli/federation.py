@@ -1,12 +1,13 @@
 """`performative federation`: the same parts on a network."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, failing, reporting
 
 federation = typer.Typer(
     name="federation",
@@ -31,10 +32,8 @@ def init(
 
         if clients < 1:
             raise Failure(f"--clients must be a whole number >= 1; got {clients}.", Exit.BAD_INPUT)
-        try:
+        with failing((FileExistsError,)):
             files = write_app(folder, clients)
-        except FileExistsError as error:
-            raise Failure(str(error), Exit.BAD_INPUT) from error
         for path in files:
             reporter.path("wrote ", path)
         reporter.show(f"Next: performative federation up --app {folder}, then run, status, down.")
@@ -51,18 +50,15 @@ def up(
 
     Called again, it starts whatever has died and leaves the rest alone.
     """
-    with reporting(as_json) as reporter:
-        from performative.live import app as apps
-
-        with _honest():
-            made = apps.load_app(app)
-            if clients not in (None, made.clients):
-                raise Failure(
-                    f"--clients {clients}: the problem in {app} has {made.clients} clients; each needs a node.",
-                    Exit.BAD_INPUT,
-                )
-            with reporter.errors.status("starting"):
-                running = apps.up(app, made)
+    with _using(as_json) as (reporter, apps):
+        made = apps.load_app(app)
+        if clients not in (None, made.clients):
+            raise Failure(
+                f"--clients {clients}: the problem in {app} has {made.clients} clients; each needs a node.",
+                Exit.BAD_INPUT,
+            )
+        with reporter.errors.status("starting"):
+            running = apps.up(app, made)
         reporter.show(f"{made.clients} clients are online; they found the server at 127.0.0.1:{running['port']}.")
         reporter.result({"status": "completed", **running})
 
@@ -71,18 +67,13 @@ def up(
 def run(
     app: App = _HERE,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was cut off.")] = False,
-    new: Annotated[bool, typer.Option("--new", help="Put the last run's books aside and start another.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Put the last run's records aside and start another.")] = False,
     rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run the rounds, wait for the end, and say how it ended. Ends with code 1 where the run failed or diverged."""
-    with reporting(as_json) as reporter:
-        from performative.live import app as apps
-
-        _check_rounds(rounds)
-        with _honest():
-            result = apps.run(app, resume=resume, new=new, rounds=rounds, tell=_teller(reporter))
-        _show_result(reporter, result)
+    with _using(as_json) as (reporter, apps):
+        _follow(reporter, rounds, lambda **how: apps.run(app, resume=resume, new=new, **how))
 
 
 @federation.command(epilog=EXIT_CODES)
@@ -91,14 +82,9 @@ def rehearse(
     rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the same app in this process, without a network: for finding faults. Its books are not kept."""
-    with reporting(as_json) as reporter:
-        from performative.live import app as apps
-
-        _check_rounds(rounds)
-        with _honest():
-            result = apps.rehearse_app(app, rounds=rounds, tell=_teller(reporter))
-        _show_result(reporter, result)
+    """Run the same app in this process, without a network: for finding faults. Its records are not kept."""
+    with _using(as_json) as (reporter, apps):
+        _follow(reporter, rounds, lambda **how: apps.rehearse_app(app, **how))
 
 
 @federation.command(epilog=EXIT_CODES)
@@ -107,11 +93,8 @@ def status(app: App = _HERE, as_json: Json = False) -> None:
 
     Ends with code 1 where the last run failed or diverged.
     """
-    with reporting(as_json) as reporter:
-        from performative.live import app as apps
-
-        with _honest():
-            found = apps.status(app)
+    with _using(as_json) as (reporter, apps):
+        found = apps.status(app)
         for line in apps.status_lines(found):
             reporter.show(line)
         state = (found["run"] or {}).get("state")
@@ -128,52 +111,36 @@ def rollback(
     as_json: Json = False,
 ) -> None:
     """Make an earlier model the current one. The next round deploys it, under a new version."""
-    with reporting(as_json) as reporter:
-        from performative.live import app as apps
-
-        with _honest():
-            at = apps.roll_back(app, version)
+    with _using(as_json) as (reporter, apps):
+        at = apps.roll_back(app, version)
         reporter.show(f"The model of version {version} is current again; round {at + 1} will deploy it.")
         reporter.result({"status": "completed", "version": version, "round": at})
 
 
 @federation.command(epilog=EXIT_CODES)
 def down(app: App = _HERE, as_json: Json = False) -> None:
-    """Stop all processes of the federation. Books, models, keys and memories stay."""
-    with reporting(as_json) as reporter:
-        from performative.live import app as apps
-
-        with _honest():
-            ended = apps.down(app)
+    """Stop all processes of the federation. Records, models, keys and memories stay."""
+    with _using(as_json) as (reporter, apps):
+        ended = apps.down(app)
         reporter.show(f"{len(ended)} processes were stopped." if ended else "Nothing was running.")
         reporter.result({"status": "completed", "stopped": ended})
 
 
-class _honest:
-    """What is wrong with an app or a site, as one line and the right code."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        from performative.config.errors import ConfigError
+@contextmanager
+def _using(as_json: bool) -> Iterator[tuple[Reporter, Any]]:
+    """The commands' body: what is wrong with an app or a site becomes one line and the right code."""
+    with reporting(as_json) as reporter:
+        from performative.live import app as apps
         from performative.live.loopback.commands import FederationError
 
-        if isinstance(error, (FederationError, ModuleNotFoundError)):
-            raise Failure(str(error), Exit.FAILED) from error
-        if isinstance(error, (ValueError, FileNotFoundError)) and not isinstance(error, ConfigError):
-            raise Failure(str(error), Exit.BAD_INPUT) from error
+        with failing((ValueError, FileNotFoundError), (FederationError, ModuleNotFoundError)):
+            yield reporter, apps
 
 
-def _check_rounds(rounds: int | None) -> None:
+def _follow(reporter: Reporter, rounds: int | None, run: Callable[..., dict[str, Any]]) -> None:
+    """Run, with a line for each round, and say how it ended."""
     if rounds is not None and rounds < 1:
         raise Failure(f"--rounds must be a whole number >= 1; got {rounds}.", Exit.BAD_INPUT)
-
-
-def _teller(reporter: Reporter) -> Any:
-    """A line for each round."""
 
     def tell(told: dict[str, Any]) -> None:
         lost = [f"{told[name]} {name}" for name in ("rejected", "missing") if told.get(name)]
@@ -186,10 +153,7 @@ def _teller(reporter: Reporter) -> Any:
             markup=False,
         )
 
-    return tell
-
-
-def _show_result(reporter: Reporter, result: dict[str, Any]) -> None:
+    result = run(rounds=rounds, tell=tell)
     if result["status"] != "completed":
         raise Failure(result["why"], Exit.FAILED, {k: v for k, v in result.items() if k != "why"})
     for line in result.pop("lines"):

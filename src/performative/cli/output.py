@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -48,8 +49,8 @@ class Reporter:
         self.errors = plain_console(stderr=True)
         self.people = self.errors if as_json else plain_console()
 
-    def show(self, *things: Any) -> None:
-        self.people.print(*things)
+    def show(self, *things: Any, style: str | None = None) -> None:
+        self.people.print(*things, style=style)
 
     def path(self, label: str, path: Any) -> None:
         """A path on a line of its own, never wrapped, so that it can be copied."""
@@ -83,6 +84,16 @@ def plain_console(stderr: bool = False) -> Any:
 def show_controls(text: str) -> str:
     """Control and direction-changing characters as visible symbols, line ends and tabs apart."""
     return text.translate(_VISIBLE)
+
+
+def grid(*columns: str, **options: Any) -> Any:
+    """A table for people: names first, numbers behind."""
+    from rich.table import Table
+
+    made = Table(show_edge=False, pad_edge=False, **options)
+    for i, column in enumerate(columns):
+        made.add_column(column, justify="right" if i else "left")
+    return made
 
 
 # U+2400 shows the C0 controls; the rest (C1, bidirectional overrides) becomes the replacement character.
@@ -124,6 +135,38 @@ def reporting(as_json: bool) -> Iterator[Reporter]:
     about = {"message": problem.message, **{k: v for k, v in problem.details.items() if v}}
     reporter.result({"status": "error", **(problem.result or {}), "error": about})
     raise typer.Exit(int(problem.code))
+
+
+@contextmanager
+def failing(
+    bad: tuple[type[Exception], ...] = (ValueError,), failed: tuple[type[Exception], ...] = (), **details: str
+) -> Iterator[None]:
+    """What may go wrong, as one line and the right code: `bad` input, or work that `failed`."""
+    from performative.config.errors import ConfigError
+
+    try:
+        yield
+    except (Failure, ConfigError):  # they say more
+        raise
+    except (*failed, *bad) as error:
+        details |= {name: getattr(error, name) for name in ("file", "row", "column") if hasattr(error, name)}
+        code = Exit.FAILED if isinstance(error, failed) else Exit.BAD_INPUT
+        raise Failure(str(error), code, None, **details) from error
+
+
+def check_out(out: Path, what: str, *endings: str) -> None:
+    """Refuse, before anything runs, a file that could not be written after it."""
+    if out.suffix not in endings:
+        raise Failure(f"--out {out}: {what}; give a name that ends in {endings[0]}.", Exit.BAD_INPUT)
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        wrong = "this is a folder" if out.is_dir() else f"there is no folder {out.absolute().parent}"
+        raise Failure(f"--out {out}: {wrong}.", Exit.BAD_INPUT)
+
+
+def check_folder(out: Path) -> None:
+    """The same for a folder of files."""
+    if out.exists() and not out.is_dir():
+        raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
 
 
 @contextmanager

@@ -3,12 +3,11 @@
 import dataclasses
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, failing, reporting
 
 privacy = typer.Typer(
     name="privacy",
@@ -61,12 +60,10 @@ def spent(
             raise Failure(f"give a file, or all of the numbers; missing: {', '.join(missing)}.", Exit.BAD_INPUT)
         from performative.privacy.spending import spent as ask
 
-        with _bad_input():
+        with failing():
             found = ask(noise, steps, delta, batch=_batch(sampling, batch, rows), rows=rows)
         reporter.show(f"epsilon = {found.epsilon:.4g} at delta = {delta:g}")
-        reporter.show(_how(sampling, found))
-        reporter.result({"status": "completed", "sampling": sampling.value, "noise_multiplier": noise, "steps": steps}
-                        | vars(found))  # fmt: skip
+        _tell_spent(reporter, sampling, noise, steps, found)
 
 
 @privacy.command(epilog=EXIT_CODES)
@@ -84,14 +81,12 @@ def calibrate(
         from performative.privacy.spending import calibrate as ask
         from performative.privacy.spending import spent as check
 
-        with _bad_input():
+        with failing():
             how = {"batch": _batch(sampling, batch, rows), "rows": rows}
             noise = ask(epsilon, delta, steps, **how)
             found = check(noise, steps, delta, **how)
         reporter.show(f"noise multiplier {noise:.4g}: epsilon = {found.epsilon:.4g} at delta = {delta:g}")
-        reporter.show(_how(sampling, found))
-        reporter.result({"status": "completed", "noise_multiplier": noise, "sampling": sampling.value, "steps": steps}
-                        | vars(found))  # fmt: skip
+        _tell_spent(reporter, sampling, noise, steps, found)
 
 
 @privacy.command("audit", hidden=True, deprecated=True, epilog=EXIT_CODES)
@@ -116,14 +111,10 @@ def attack(
     An alarm (a bound above the claim) ends with code 1. No alarm is no proof.
     """
     with reporting(as_json) as reporter:
-        from performative.config import load_experiment
         from performative.privacy.attack import estimate_epsilon
 
-        experiment = load_experiment(file)
-        promise: Any = experiment.options.get("privacy")
-        if delta is None and promise is None:
-            raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
-        with _bad_input(), reporter.errors.status("attacking"):
+        experiment, promise = _load(file, delta)
+        with failing(), reporter.errors.status("attacking"):
             if claimed is None and promise is not None and promise.conservative:
                 from performative.privacy.ledger import Ledger
 
@@ -145,22 +136,31 @@ def attack(
         reporter.result({"status": "completed", **told})
 
 
-def _how(sampling: Sampler, found: Any) -> str:
+def _tell_spent(reporter: Reporter, sampling: Sampler, noise: float, steps: int, found: Any) -> None:
     neighbors = found.neighbors.replace("_", " ")
-    return f"{sampling.value} sampling, neighbors: {neighbors}; by {found.method}. {found.note}".rstrip()
+    reporter.show(f"{sampling.value} sampling, neighbors: {neighbors}; by {found.method}. {found.note}".rstrip())
+    given = {"sampling": sampling.value, "noise_multiplier": noise, "steps": steps}
+    reporter.result({"status": "completed", **given, **vars(found)})
+
+
+def _load(file: Path, delta: float | None) -> tuple[Any, Any]:
+    """The experiment of a file and what it promises, None where `delta` is given instead."""
+    from performative.config import load_experiment
+
+    experiment = load_experiment(file)
+    promise = experiment.options.get("privacy")
+    if delta is None and promise is None:
+        raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
+    return experiment, promise
 
 
 def _tell_file(reporter: Reporter, file: Path, delta: float | None) -> None:
     from performative.cli.summary import privacy_lines
-    from performative.config import load_experiment
     from performative.privacy.ledger import Ledger
     from performative.privacy.promise import Privacy
 
-    experiment = load_experiment(file)
-    promise: Any = experiment.options.get("privacy")
-    if delta is None and promise is None:
-        raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
-    with _bad_input():
+    experiment, promise = _load(file, delta)
+    with failing():
         if delta is not None:
             promise = Privacy(delta) if promise is None else dataclasses.replace(promise, delta=delta)
         ledger = Ledger(promise, experiment.problem, experiment.algorithm)
@@ -190,16 +190,3 @@ def _batch(sampling: Sampler, size: int | None, rows: int | None) -> Any:
     if sampling is Sampler.UNIFORM:
         return batches.Uniform(size)
     return batches.Fixed(size) if sampling is Sampler.REPLACEMENT else batches.Shuffled(size)
-
-
-class _bad_input:
-    """A ValueError inside is the user's, and said as it is."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, ValueError):
-            raise Failure(str(error), Exit.BAD_INPUT) from error

@@ -1,11 +1,11 @@
 """`performative report PATH`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, reporting
+from performative.cli.output import Exit, Failure, Json, check_out, failing, reporting
 
 
 def report(
@@ -25,26 +25,22 @@ def report(
     (deployments.csv and data.csv, or Parquet) are audited as `performative audit` does with its usual settings.
     """
     with reporting(as_json) as reporter:
-        from performative.audit.schema import LogError
+        from performative.audit.report import audit_logs
         from performative.report import write
 
-        _check(path, out)
-        logs = path.is_dir() and _holds_logs(path)
+        _check(path)
+        check_out(out, "the page is HTML", ".html", ".htm")
+        logs = any((path / f"deployments.{kind}").is_file() for kind in ("csv", "parquet"))
         kind = "run" if path.is_file() else "audit" if logs else "gallery"
-        try:
-            with reporter.errors.status("reading and drawing"):
-                write(_audit(path) if logs else path, out, title)
-        except LogError as error:
-            raise Failure(str(error), Exit.BAD_INPUT, file=error.file, row=error.row, column=error.column) from error
-        except ValueError as error:
-            raise Failure(str(error), Exit.BAD_INPUT, file=str(path)) from error
+        with failing(file=str(path)), reporter.errors.status("reading and drawing"):
+            write(audit_logs(path) if logs else path, out, title)
         reporter.path("page", out)
         size = out.stat().st_size
         reporter.result({"status": "completed", "kind": kind, "path": str(path), "out": str(out), "bytes": size})
 
 
-def _check(path: Path, out: Path) -> None:
-    """Refuse, before anything is read, what cannot be read or written."""
+def _check(path: Path) -> None:
+    """Refuse what no page can be made from."""
     if not path.exists():
         raise Failure(f"{path}: there is no such file or folder.", Exit.BAD_INPUT)
     if path.suffix == ".json":
@@ -54,18 +50,3 @@ def _check(path: Path, out: Path) -> None:
         )
     if path.is_file() and path.suffix != ".nc":
         raise Failure(f"{path}: give a history that ends in .nc, or a folder of results or of logs.", Exit.BAD_INPUT)
-    if out.suffix not in (".html", ".htm"):
-        raise Failure(f"--out {out}: the page is HTML; give a name that ends in .html.", Exit.BAD_INPUT)
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        what = "this is a folder" if out.is_dir() else f"there is no folder {out.absolute().parent}"
-        raise Failure(f"--out {out}: {what}.", Exit.BAD_INPUT)
-
-
-def _holds_logs(folder: Path) -> bool:
-    return any((folder / f"deployments.{kind}").is_file() for kind in ("csv", "parquet"))
-
-
-def _audit(folder: Path) -> Any:
-    from performative.audit.report import audit_logs
-
-    return audit_logs(folder)

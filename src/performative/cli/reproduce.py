@@ -1,15 +1,12 @@
 """`performative reproduce NAME...`."""
 
-from collections.abc import Iterator
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, Reporter, reporting
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from performative.cli.output import Exit, Failure, Json, Reporter, failing, reporting
 
 _COLORS = {
     "reproduced": "green",
@@ -67,15 +64,14 @@ def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
 
     if sum((bool(given), paper is not None, everything and paper is None)) != 1:
         raise Failure("give names of experiments, --paper NAME or --all; --list shows them.", Exit.BAD_INPUT)
-    try:
+    with failing():
         for name in given:
             catalog.find(name)
         return list(dict.fromkeys(given)) or catalog.names(paper)
-    except ValueError as error:
-        raise Failure(str(error), Exit.BAD_INPUT) from error
 
 
 def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fresh: bool, jobs: int | None) -> None:
+    import jax
     from rich.text import Text
 
     from performative.data.download import DownloadError
@@ -89,72 +85,53 @@ def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fres
     except OSError as error:
         raise Failure(f"--out {out}: no folder can be made there ({error.strerror}).", Exit.BAD_INPUT) from error
     if len(chosen) == 1:  # here, so that --debug shows where it fails
-        try:
-            with reporter.errors.status(chosen[0]):
-                outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
-        except (DownloadError, NotHereError) as error:
-            raise Failure(str(error), Exit.BAD_INPUT) from error
+        with failing((DownloadError, NotHereError)), reporter.errors.status(chosen[0]):
+            outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
     else:
-        outcomes = reproduce_all(chosen, quick, out, fresh, jobs or _side_by_side())
-    for name, manifest in _with_status(reporter, outcomes, len(chosen)):
-        if isinstance(manifest, str):
-            failed[name] = manifest
-            reporter.show(Text.assemble((f"{name}: ", "bold"), ("failed: ", "bold red"), manifest))
-            continue
-        manifests.append(manifest)
-        when = f"{manifest['seconds']:.0f} s" if manifest["new"] else f"done before, {manifest['finished']}"
-        size = "quick" if manifest["quick"] else "full"
-        reporter.show(Text.assemble((name, "bold"), f"  {manifest['title']}, {manifest['place']}  ({size}, {when})"))
-        for row in manifest["claims"]:
-            _tell_claim(reporter, row)
-        reporter.path("in", out / name)
-        reporter.show()
+        # A process for each core; one where there is a GPU, which they would have to share.
+        cores = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+        outcomes = reproduce_all(chosen, quick, out, fresh, jobs or cores)
+    with reporter.errors.status(f"0 of {len(chosen)} done") as status:
+        for done, (name, manifest) in enumerate(outcomes, 1):
+            status.update(f"{done} of {len(chosen)} done")
+            if isinstance(manifest, str):
+                failed[name] = manifest
+                reporter.show(Text.assemble((f"{name}: ", "bold"), ("failed: ", "bold red"), manifest))
+                continue
+            manifests.append(manifest)
+            when = f"{manifest['seconds']:.0f} s" if manifest["new"] else f"done before, {manifest['finished']}"
+            size = "quick" if manifest["quick"] else "full"
+            reporter.show(
+                Text.assemble((name, "bold"), f"  {manifest['title']}, {manifest['place']}  ({size}, {when})")
+            )
+            for row in manifest["claims"]:
+                reporter.show(Text.assemble("  ", (row["verdict"], _COLORS[row["verdict"]]), f": {row['claim']}"))
+                _tell_numbers(reporter, row)
+            reporter.path("in", out / name)
+            reporter.show()
     result = {"status": "failed" if failed else "completed", "experiments": manifests, "failed": failed}
     if failed:
         raise Failure(f"{len(failed)} of {len(chosen)} failed: {', '.join(failed)}.", Exit.FAILED, result)
     reporter.result(result)
 
 
-def _side_by_side() -> int:
-    """A process for each core; one where there is a GPU, which they would have to share."""
-    import os
-
-    import jax
-
-    return (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
-
-
-def _with_status(reporter: Reporter, outcomes: Any, total: int) -> Iterator[tuple[str, Any]]:
-    """The same, with a line that says how many are done."""
-    with reporter.errors.status(f"0 of {total} done") as status:
-        for done, pair in enumerate(outcomes, 1):
-            status.update(f"{done} of {total} done")
-            yield pair
-
-
-def _tell_claim(reporter: Reporter, row: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    reporter.show(Text.assemble("  ", (row["verdict"], _COLORS[row["verdict"]]), f": {row['claim']}"))
-    _tell_numbers(reporter, row)
-
-
 def _tell_numbers(reporter: Reporter, row: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    for line in (row["number"], row["reason"]):
-        if line:
-            reporter.show(Text(f"    {line}", style="dim"))
+    for line in filter(None, (row["number"], row["reason"])):
+        reporter.show(f"    {line}", style="dim")
 
 
 def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
+    from rich.table import Column, Table
+
     from performative.papers import catalog
 
     found = [catalog.find(name) for name in chosen]
-    grid = _grid("experiment", "place", "what", "claims")
+    names = Column("experiment", overflow="fold", no_wrap=True)  # they stay whole, to be copied and searched
+    others = (Column(name, overflow="fold") for name in ("place", "what", "claims"))
+    table = Table(names, *others, show_edge=False, pad_edge=False)
     for one in found:
-        grid.add_row(one.name, one.place, one.title, str(len(one.claims)))
-    reporter.show(grid)
+        table.add_row(one.name, one.place, one.title, str(len(one.claims)))
+    reporter.show(table)
     reporter.result(
         {"status": "completed", "experiments": [one.model_dump(mode="json") | {"paper": one.paper} for one in found]}
     )
@@ -171,7 +148,7 @@ def _tell_ledger(reporter: Reporter, paper: str | None, out: Path, save: Path | 
     for row in rows:
         verdict = row["verdict"] + (" (quick)" if row["quick"] else "")
         reporter.show(Text.assemble((row["key"], "bold"), "  ", (verdict, _COLORS[row["verdict"]])))
-        reporter.show(Text(f"  {row['claim']}"))
+        reporter.show(f"  {row['claim']}")
         _tell_numbers(reporter, row)
     reporter.show()
     counted = {}
@@ -207,12 +184,3 @@ def _check_paper(paper: str | None) -> None:
 
     if paper is not None and paper not in catalog.papers():
         raise Failure(f"there is no paper {paper!r}; there are {', '.join(catalog.papers())}.", Exit.BAD_INPUT)
-
-
-def _grid(*columns: str) -> "Table":
-    from rich.table import Table
-
-    grid = Table(show_edge=False, pad_edge=False)
-    for i, column in enumerate(columns):
-        grid.add_column(column, overflow="fold", no_wrap=i == 0)  # names stay whole, to be copied and searched
-    return grid

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, reporting
+from performative.cli.output import Exit, Failure, Json, check_out, reporting
 
 
 def run(
@@ -29,11 +29,10 @@ def run(
         overrides = {"rounds": rounds, "repeats": repeats, "seed": seed, "checkpoint": checkpoint}
         experiment = load_experiment(file, overrides)
         if out is not None:
-            _check_out(out)
+            check_out(out, "the history is NetCDF", ".nc")
         if resume and experiment.options.get("checkpoint") is None:
             raise Failure(
-                f"--resume: {file} names no folder to go on from; give run.checkpoint or --checkpoint.",
-                Exit.BAD_INPUT,
+                f"--resume: {file} names no folder to go on from; give run.checkpoint or --checkpoint.", Exit.BAD_INPUT
             )
         history = experiment.run(resume=resume)
         result = {"file": str(file), "title": experiment.title, **summary.summarize(history), "out": None}
@@ -56,12 +55,3 @@ def run(
                 {name: value for name, value in result.items() if name != "status"} | {"status": "diverged"},
             )
         reporter.result(result)
-
-
-def _check_out(out: Path) -> None:
-    """Refuse, before anything runs, what could not be written after it."""
-    if out.suffix != ".nc":
-        raise Failure(f"--out {out}: the history is NetCDF; give a name that ends in .nc.", Exit.BAD_INPUT)
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        what = "this is a folder" if out.is_dir() else f"there is no folder {out.absolute().parent}"
-        raise Failure(f"--out {out}: {what}.", Exit.BAD_INPUT)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from performative.cli.output import grid
 from performative.plotting import LABELS
 
 if TYPE_CHECKING:
@@ -44,19 +45,15 @@ def summarize(history: "History") -> dict[str, Any]:
 
 def table(summary: dict[str, Any], title: str) -> Any:
     """The same for people."""
-    from rich.table import Table
-
-    grid = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
-    grid.add_column(f"after {summary['rounds']} rounds")
-    grid.add_column("mean", justify="right")
-    grid.add_column(f"95 % interval ({summary['repeats']} repeats)", justify="right")
+    columns = f"after {summary['rounds']} rounds", "mean", f"95 % interval ({summary['repeats']} repeats)"
+    made = grid(*columns, title=title, title_justify="left", title_style="bold")
     own = {name: facts["label"] or name.replace("_", " ") for name, facts in summary.get("metrics", {}).items()}
     labels = _SHOWN | own
     for name in [n for n in labels if n in summary["final"]]:
         value = summary["final"][name]
         interval = "" if value["low"] is None else f"{value['low']:.4g} .. {value['high']:.4g}"
-        grid.add_row(labels[name], f"{value['mean']:.4g}", interval)
-    return grid
+        made.add_row(labels[name], f"{value['mean']:.4g}", interval)
+    return made
 
 
 def footer(summary: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base import plugins
 from performative._base.checks import nearest
 from performative._engine.metrics import is_own
 from performative.config import registry
@@ -51,12 +52,9 @@ class Builder:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    def call(
-        self, make: Callable[..., Any], table: Mapping[str, Any], key: str, *,
-        rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (), free: bool = False,
-    ) -> Any:  # fmt: skip
+    def call(self, make: Callable[..., Any], table: Mapping[str, Any], key: str, **options: Any) -> Any:
         """Call `make` with a table's entries as keywords, each converted to what the signature asks for."""
-        given = self.keywords(make, table, key, rest=rest, module=module, leave_out=leave_out, free=free)
+        given = self.keywords(make, table, key, **options)
         with blame(key, given):
             return make(**given)
 
@@ -148,11 +146,12 @@ class Builder:
             raise ConfigError(f"no part can stand here; got {name!r}.", key)
         # Where a short factory makes the class of the same name, only the factory is worth suggesting.
         worth = [n for n in known if n.lower() == n or n.lower() not in known]
-        raise ConfigError(f"there is no {_slot(module)} {name!r}.{nearest(name, worth)}", key)
+        slot = next(slot for slot, where in SLOTS.items() if where == module)
+        raise ConfigError(f"there is no {slot} {name!r}.{nearest(name, worth)}", key)
 
     def _metrics(self, value: Any, key: str) -> dict[str, Any]:
         """{recorded name: metric}, from a list of names, or from a table that gives them names of its own."""
-        known = registry.metrics()
+        known = plugins.load("metrics")
         if isinstance(value, dict):
             return {name: self._offered(entry, known, "metric", f"{key}.{name}")[1] for name, entry in value.items()}
         if not isinstance(value, list):
@@ -202,10 +201,6 @@ class Builder:
             raise ConfigError(f"there is no file {path}.", f"{key}.file")
         with blame(f"{key}.file"):
             return np.load(path, allow_pickle=False)
-
-
-def _slot(module: str) -> str:
-    return next(slot for slot, where in SLOTS.items() if where == module)
 
 
 def _is_factory(make: Callable[..., Any], module: str) -> bool:

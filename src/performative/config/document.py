@@ -127,7 +127,10 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
     problem = read_problem(builder, document["problem"])
     if document["federation"] is not None:  # a model that a network carries is deployed once a round
         document["algorithm"].setdefault("deploy", "round")
-    algorithm = _algorithm(builder, document["algorithm"])
+    known, name = recipes(), document["algorithm"].pop("recipe")
+    if name not in known:
+        raise ConfigError(f"there is no recipe {name!r}.{nearest(name, known)}", "algorithm.recipe")
+    algorithm = builder.call(known[name], document["algorithm"], "algorithm", rest=Algorithm)
     table, record, folder = _records(document["run"])
     options = builder.keywords(run, table, "run", leave_out=_NOT_IN_RUN)
     options["record"] = builder.call(Record, record, "run.record")
@@ -217,15 +220,6 @@ def check_header(path: Path) -> None:
     twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
     if twice:
         raise ValueError(f"{path.name}: column {twice[0]!r} occurs twice; keep one.")
-
-
-def _algorithm(builder: Builder, table: dict[str, Any]) -> Algorithm:
-    known = recipes()
-    name = table["recipe"]
-    if name not in known:
-        raise ConfigError(f"there is no recipe {name!r}.{nearest(name, known)}", "algorithm.recipe")
-    given = {key: value for key, value in table.items() if key != "recipe"}
-    return builder.call(known[name], given, "algorithm", rest=Algorithm)
 
 
 def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) -> None:

@@ -82,14 +82,9 @@ def _public(module: str) -> dict[str, Any]:
     return {name: getattr(here, name) for name in listed if not name.startswith(("_", "as_"))}
 
 
-def _bases(module: str) -> tuple[type, ...]:
-    """What parts of a slot module are: its abstract classes."""
-    return tuple(thing for name, thing in _public(module).items() if name.startswith("Abstract"))
-
-
 def _offered(module: str) -> dict[str, Any]:
-    """Parts of installed packages that belong to a slot module."""
-    bases = _bases(module)
+    """Parts of installed packages that belong to a slot module, by its abstract classes."""
+    bases = tuple(thing for name, thing in _public(module).items() if name.startswith("Abstract"))
     made = {name: (thing, _makes(thing)) for name, thing in plugins.load("parts").items()}
     return {name: thing for name, (thing, result) in made.items() if result and issubclass(result, bases)}
 
@@ -124,11 +119,6 @@ def recipes() -> dict[str, Callable[..., Any]]:
 
     own = {name: make for name, make in parts("recipes", (Algorithm,)).items() if make is not Algorithm}
     return plugins.add_to(own, "recipes")
-
-
-def metrics() -> dict[str, Any]:
-    """Numbers that installed packages offer."""
-    return plugins.load("metrics")
 
 
 def callbacks() -> dict[str, Any]:

@@ -44,7 +44,18 @@ class DataSet:
 
 
 _UCI = "CC BY 4.0 according to UCI; the files state none"
-_WITH = "bundled with scikit-learn (BSD-3-Clause)"
+_FASHION = (
+    File("train-images-idx3-ubyte", 47_040_016, ("c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",)),
+    File("train-labels-idx1-ubyte", 60_008, ("bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",)),
+    File("t10k-images-idx3-ubyte", 7_840_016, ("5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",)),
+    File("t10k-labels-idx1-ubyte", 10_008, ("0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",)),
+)
+
+
+def _bundled(name: str, title: str, shape: tuple[int, ...], source: str, license: str = _UCI) -> DataSet:
+    source = f"{source}; bundled with scikit-learn (BSD-3-Clause)"
+    return DataSet(name, title, shape, license, source, "scikit-learn")
+
 
 _SETS = (
     DataSet(
@@ -92,28 +103,7 @@ _SETS = (
         source="zalandoresearch/fashion-mnist (H. Xiao, K. Rasul, R. Vollgraf, 2017)",
         by="openml",
         folder="fashion_mnist",
-        files=(
-            File(
-                "train-images-idx3-ubyte",
-                47_040_016,
-                ("c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",),
-            ),
-            File(
-                "train-labels-idx1-ubyte",
-                60_008,
-                ("bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",),
-            ),
-            File(
-                "t10k-images-idx3-ubyte",
-                7_840_016,
-                ("5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",),
-            ),
-            File(
-                "t10k-labels-idx1-ubyte",
-                10_008,
-                ("0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",),
-            ),
-        ),
+        files=_FASHION,
         openml=40996,
     ),
     DataSet(
@@ -126,31 +116,21 @@ _SETS = (
         folder="cifar10",
         openml=40927,
     ),
-    DataSet(
-        "digits",
-        "Handwritten digits",
-        (1_797, 64),
-        _UCI,
-        f"UCI, E. Alpaydin, C. Kaynak, 1998; {_WITH}",
-        "scikit-learn",
-    ),
-    DataSet(
+    _bundled("digits", "Handwritten digits", (1_797, 64), "UCI, E. Alpaydin, C. Kaynak, 1998"),
+    _bundled(
         "breast_cancer",
         "Breast Cancer Wisconsin (Diagnostic)",
         (569, 30),
-        _UCI,
-        f"UCI, W. Wolberg, O. Mangasarian, N. Street, W. Street, 1995; {_WITH}",
-        "scikit-learn",
+        "UCI, W. Wolberg, O. Mangasarian, N. Street, W. Street, 1995",
     ),
-    DataSet("iris", "Iris", (150, 4), _UCI, f"UCI, R. A. Fisher, 1936; {_WITH}", "scikit-learn"),
-    DataSet("wine", "Wine", (178, 13), _UCI, f"UCI, S. Aeberhard, M. Forina, 1991; {_WITH}", "scikit-learn"),
-    DataSet(
+    _bundled("iris", "Iris", (150, 4), "UCI, R. A. Fisher, 1936"),
+    _bundled("wine", "Wine", (178, 13), "UCI, S. Aeberhard, M. Forina, 1991"),
+    _bundled(
         "diabetes",
         "Diabetes progression",
         (442, 10),
+        "B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, Least Angle Regression, 2004",
         "none stated",
-        f"B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, Least Angle Regression, 2004; {_WITH}",
-        "scikit-learn",
     ),
 )
 DATA_SETS = {entry.name: entry for entry in _SETS}

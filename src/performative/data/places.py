@@ -48,7 +48,9 @@ def find(name: str, path: str | Path | None = None) -> Place | None:
     """
     entry = data_set(name)
     if not entry.downloaded:
-        return Place(_bundled_folder(), "bundled")
+        import sklearn.datasets
+
+        return Place(Path(sklearn.datasets.__file__).parent / "data", "bundled")
     for label, root in (("path", path), (VARIABLE, os.environ.get(VARIABLE) or None)):
         if root is None:
             continue
@@ -157,9 +159,3 @@ def _inside(entry: DataSet, root: Path) -> Path | None:
         if has_files(entry, folder):
             return folder
     return None
-
-
-def _bundled_folder() -> Path:
-    import sklearn.datasets
-
-    return Path(sklearn.datasets.__file__).parent / "data"

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative._base.arguments import checked
+from performative._base.checks import check_counts
 from performative._base.client_axis import map_clients, slice_client
 from performative._engine.clock import Clock
 from performative._engine.prepare import check_fit, on_device, read_theta

@@ -5,25 +5,12 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from performative._base.checks import check_counts, check_number
-from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative._base.checks import check_counts, check_number, check_rule
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, check_inner
 from performative.facts import Uncertified, chain
 from performative.populations.base import AbstractPopulation
 from performative.theory.zheng2024.size import sample_size_terms
-from performative.types import (
-    Batch,
-    Estimate,
-    Local,
-    Loss,
-    Memory,
-    Noise,
-    Numbers,
-    Theta,
-    Upload,
-    is_concrete,
-    number,
-    whole,
-)
+from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Numbers, Theta, Upload, number, whole
 
 _FACTS = ("loss", "gradient", "jacobian", "reach", "spread", "ready")
 
@@ -83,18 +70,15 @@ class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
     least: int = whole(default=10)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractEstimator):
-            raise ValueError(f"AdaptiveSize: inner must be an estimator; got {self.inner!r}.")
+        check_inner(self)
         if self.window is None:
             raise ValueError(
                 "AdaptiveSize: inner must hold a Performative with a window; nothing else knows its error."
             )
         check_counts(**{"AdaptiveSize: least": self.least})
         check_number("AdaptiveSize", tolerance=self.tolerance, confidence=self.confidence, curvature=self.curvature)
-        if is_concrete(self.tolerance) and not self.tolerance > 0:
-            raise ValueError(f"AdaptiveSize: tolerance must be positive; got {self.tolerance}.")
-        if is_concrete(self.confidence) and not 0 < self.confidence < 1:
-            raise ValueError(f"AdaptiveSize: confidence must lie between 0 and 1; got {self.confidence}.")
+        check_rule("AdaptiveSize", "must be above 0", tolerance=self.tolerance)
+        check_rule("AdaptiveSize", "must lie between 0 and 1", confidence=self.confidence)
 
     def bound(self) -> None:
         raise Uncertified("AdaptiveSize chooses how many samples to draw by looking at the data")

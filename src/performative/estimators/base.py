@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from performative._base.forwarding import hands_on
 from performative.batches import AbstractBatch
 from performative.facts import AbstractPart, Bound, Uncertified, declared
 from performative.populations.base import AbstractPopulation
@@ -95,35 +96,17 @@ def bound_of(estimator: AbstractEstimator) -> Bound:
     return found
 
 
+@hands_on("grid_noise", "init", "draw", "finish", "unit_start", "step_response", "check", "check_point", "review")
 class AbstractWrapper(AbstractEstimator[Memory]):
     """An estimator around another one, whose memory and randomness it hands on unless it says otherwise."""
 
     inner: eqx.AbstractVar[AbstractEstimator]
 
-    @property
-    def grid_noise(self) -> bool:
-        return self.inner.grid_noise
 
-    def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Memory:
-        return self.inner.init(theta, population, loss)
-
-    def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
-        return self.inner.draw(key, steps, theta)
-
-    def finish(self, upload: Upload, local: Local, memory: Memory) -> tuple[dict[str, PyTree], Memory]:
-        return self.inner.finish(upload, local, memory)
-
-    def unit_start(self) -> PyTree:
-        return self.inner.unit_start()
-
-    def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
-        return self.inner.step_response(gone, carry)
-
-    def check(self, problem: Problem, theta: Theta, batch: AbstractBatch) -> None:
-        self.inner.check(problem, theta, batch)
-
-    def check_point(self, problem: Problem, stable: Theta) -> None:
-        self.inner.check_point(problem, stable)
-
-    def review(self, memory: Memory) -> list[str]:
-        return self.inner.review(memory)
+def check_inner(wrapper: AbstractWrapper) -> None:
+    """Refuse what is no estimator in the place of one."""
+    if not isinstance(wrapper.inner, AbstractEstimator):
+        raise ValueError(
+            f"{type(wrapper).__name__}: inner must be an estimator such as pf.estimators.Minibatch(); "
+            f"got {wrapper.inner!r}."
+        )

@@ -21,6 +21,10 @@ class AbstractPrivate(AbstractEstimator[Memory]):
     noise_multiplier: eqx.AbstractVar[Numbers]
     block: eqx.AbstractVar[int | None]
 
+    def __check_init__(self) -> None:
+        if self.block is not None:
+            check_counts(**{f"{type(self).__name__}: block": self.block})
+
     @property
     def grid_noise(self) -> bool:
         return True
@@ -82,8 +86,6 @@ class Clipped(AbstractPrivate[None]):
 
     def __check_init__(self) -> None:
         check_noise("Clipped", {"clip": self.clip}, self.noise_multiplier)
-        if self.block is not None:
-            check_counts(**{"Clipped: block": self.block})
 
     def bound(self) -> Bound:
         return Bound(self.clip, self.noise_multiplier, owner="Clipped")

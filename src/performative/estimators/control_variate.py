@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, check_inner
 from performative.estimators.preconditioned import Preconditioned, all_finite
 from performative.facts import chain
 from performative.populations.base import AbstractPopulation
@@ -40,10 +40,7 @@ class ControlVariate(AbstractWrapper[Control[Memory]]):
     inner: AbstractEstimator[Memory]
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractEstimator):
-            raise ValueError(
-                f"ControlVariate: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}."
-            )
+        check_inner(self)
         for part in chain(self.inner):
             if isinstance(part, Preconditioned):
                 raise ValueError(

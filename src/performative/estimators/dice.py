@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from performative._base.checks import check_counts
 from performative._base.client_axis import client_axes
 from performative._base.clipping import check_noise, clip_factor, safe_norm
 from performative._base.messages import coded, warn
@@ -50,8 +49,6 @@ class Dice(AbstractPrivate[DiceMemory]):
 
     def __check_init__(self) -> None:
         check_noise("Dice", {"clip": self.clip, "memory_clip": self.memory_clip}, self.noise_multiplier)
-        if self.block is not None:
-            check_counts(**{"Dice: block": self.block})
 
     def bound(self) -> Bound:
         return Bound(self.clip, self.noise_multiplier, self.memory_clip, owner="Dice")

@@ -37,7 +37,7 @@ def _each_client(
 
 
 def late_part(problem: Problem, theta: Theta) -> float:
-    """Which part of the data's answer to another model is still to come after one spell under it; 0 without memory."""
+    """How much of the data's reaction to another model is still to come after a spell under it; 0 without memory."""
     loss = problem.loss
 
     def one(population: AbstractPopulation, key: Array) -> tuple[Array, Array]:

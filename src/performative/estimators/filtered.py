@@ -8,25 +8,13 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from performative._base.checks import check_counts, check_number, is_one_of
+from performative._base.checks import check_counts, check_number, check_rule, is_one_of
 from performative.batches import AbstractBatch
 from performative.estimators.adaptive_size import AdaptiveSize
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem, check_inner
 from performative.estimators.minibatch import count_samples
 from performative.facts import Uncertified
-from performative.types import (
-    Batch,
-    Estimate,
-    Local,
-    Memory,
-    Noise,
-    Numbers,
-    Theta,
-    is_concrete,
-    masked_mean,
-    number,
-    whole,
-)
+from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, masked_mean, number, whole
 
 _BISECTIONS = 12
 _POWER_STEPS = 30
@@ -70,20 +58,15 @@ class Filtered(AbstractWrapper[Memory]):
     rule: str = eqx.field(static=True, default="repaired")
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractEstimator):
-            raise ValueError(f"Filtered: inner must be an estimator; got {self.inner!r}.")
+        check_inner(self)
         if isinstance(self.inner, AdaptiveSize):
             raise ValueError("Filtered: AdaptiveSize goes outside: AdaptiveSize(Filtered(...), tolerance).")
         if not is_one_of(self.rule, "repaired", "printed"):
             raise ValueError(f'Filtered: rule must be "repaired" or "printed"; got {self.rule!r}.')
         check_counts(**{"Filtered: segments": self.segments, "Filtered: passes": self.passes})
         check_number("Filtered", sparse=self.sparse, change=self.change, margin=self.margin)
-        if is_concrete(self.margin) and self.margin < 0:
-            raise ValueError(f"Filtered: margin must not be negative; got {self.margin}.")
-        for name in ("sparse", "change"):
-            value = getattr(self, name)
-            if is_concrete(value) and not 0 < value < 1:
-                raise ValueError(f"Filtered: {name} must lie between 0 and 1; got {value}.")
+        check_rule("Filtered", "must not be negative", margin=self.margin)
+        check_rule("Filtered", "must lie between 0 and 1", sparse=self.sparse, change=self.change)
 
     def bound(self) -> None:
         raise Uncertified("Filtered leaves samples out by looking at the others, so one person can move many")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from performative._base.checks import check_flags
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of, check_inner
 from performative.facts import Bound
 from performative.optimizers import AbstractOptimizer, as_optimizer
 from performative.populations.base import AbstractPopulation
@@ -45,10 +45,7 @@ class Preconditioned(AbstractWrapper[Optimized[Memory]]):
     reset: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractEstimator):
-            raise ValueError(
-                f"Preconditioned: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}."
-            )
+        check_inner(self)
         check_flags("Preconditioned", reset=self.reset)
 
     def bound(self) -> Bound:

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from performative._base.checks import check_number
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of
+from performative._base.checks import check_number, check_rule
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of, check_inner
 from performative.facts import Bound
-from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, is_concrete, number
+from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, number
 
 
 class Prox(AbstractWrapper[Memory]):
@@ -25,11 +25,9 @@ class Prox(AbstractWrapper[Memory]):
     mu: Numbers = number()
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractEstimator):
-            raise ValueError(f"Prox: inner must be an estimator such as pf.estimators.Minibatch(); got {self.inner!r}.")
+        check_inner(self)
         check_number("Prox", mu=self.mu)
-        if is_concrete(self.mu) and not self.mu >= 0:
-            raise ValueError(f"Prox: mu must not be negative; got {self.mu}.")
+        check_rule("Prox", "must not be negative", mu=self.mu)
 
     def bound(self) -> Bound:
         return bound_of(self.inner)  # what is done to a noisy direction looks at no data

@@ -1,10 +1,11 @@
 """The population slot: how does client i's data react to a deployed model?"""
 
 from abc import abstractmethod
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from performative._base.client_axis import count_clients
@@ -12,6 +13,7 @@ from performative.facts import AbstractPart, Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.linear import Translation
 from performative.populations.nodes import draw_key
+from performative.populations.rows import table_nodes
 from performative.populations.settling import settled
 from performative.types import ArrayLike, Batch, Loss, Noise, RowNumbers, Sample, Theta, World
 
@@ -23,7 +25,14 @@ class AbstractPopulation(AbstractPart, Generic[World]):
 
     Only `sample` is required: without `draw`, u is a key. Where a client's data remember past models, the `world`
     is that memory: `init` makes it, `deploy` moves it. Mark fields that differ between clients with `per_client()`.
+
+    Args:
+        features_stay: whether samples are (x, y), of which theta moves y alone
+        exact_family: whether `family` is the law of the data itself, so that f holds all of their reaction
     """
+
+    features_stay: ClassVar[bool] = False
+    exact_family: ClassVar[bool] = False
 
     @property
     def clients(self) -> int:
@@ -53,11 +62,6 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         None where theta does more (it moves shares, or stretches), or that is not known. Of the whole population.
         """
         return None
-
-    @property
-    def features_stay(self) -> bool:
-        """Whether samples are (x, y), of which theta moves y alone."""
-        return False
 
     @property
     def infinite_variance(self) -> bool:
@@ -113,11 +117,6 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         return None
 
     @property
-    def exact_family(self) -> bool:
-        """Whether `family` is the law of the data itself, so that f holds all of their reaction."""
-        return False
-
-    @property
     def clean(self) -> "AbstractPopulation":
         """The same people without outliers."""
         return self
@@ -137,7 +136,7 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         return noise, jnp.full((count,), 1.0 / count)
 
     def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Float[Array, " n"]]:
-        """`nodes` for a given world. Override it where the chances, not the samples, depend on the world."""
+        """The same for a given world. Override it where the chances, not the samples, depend on the world."""
         return self.quadrature(theta, count)
 
     def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
@@ -147,6 +146,39 @@ class AbstractPopulation(AbstractPart, Generic[World]):
     def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None
+
+
+class AbstractRows(AbstractPopulation[World]):
+    """Data in clients' tables, of which each real row is as likely to be drawn as any other."""
+
+    if TYPE_CHECKING:  # a field of the classes below; as an AbstractVar it would be their first argument to a checker
+
+        @property
+        def count(self) -> Any: ...
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int: ...
+
+    @property
+    def rows(self) -> Any:
+        return self.capacity if self.count is None else self.count
+
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
+        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
+
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return table_nodes(self.capacity, self.rows)
+
+
+def real_rows(population: AbstractRows) -> tuple[int, ...]:
+    """`equal_rows` of a class that draws so: a class declares it itself."""
+    return tuple(np.unique(np.asarray(population.rows, int)).tolist())
+
+
+def new_people(population: AbstractPopulation) -> tuple[int, ...]:
+    """`equal_rows` of a class whose every sample is a new person: a class declares it itself."""
+    return ()
 
 
 def equal_rows_of(population: AbstractPopulation) -> tuple[int, ...]:

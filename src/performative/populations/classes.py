@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative._base.checks import check_finite, check_flags
+from performative._base.checks import check_finite, check_flags, check_rule
 from performative.families import ClassLocation
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import Translation
 from performative.populations.nodes import standard_nodes
 from performative.populations.shares import pick
@@ -30,6 +30,8 @@ class Classes(AbstractPopulation[None]):
     """
 
     references = ("zheng2024profl",)
+    exact_family = True
+    equal_rows = new_people
 
     mean: Numbers = per_client()
     sensitivity: Numbers = per_client()
@@ -73,15 +75,11 @@ class Classes(AbstractPopulation[None]):
                     f"Classes: {name} must be {allowed[name]} for {clients} clients and {self.classes} classes; "
                     f"got shape {np.shape(getattr(self, name))}."
                 )
-        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
-            raise ValueError(f"Classes: scale is a standard deviation and must be >= 0; got {self.scale}.")
+        check_rule("Classes", "is a standard deviation and must be >= 0", scale=self.scale)
         if is_concrete(self.share):
             share = np.asarray(self.share)
             if np.any(share < 0) or np.any(np.abs(share.sum(axis=1) - 1) > 1e-6):
                 raise ValueError("Classes: share must be >= 0 and sum to one over the classes.")
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return ()
 
     def translations(self) -> list[Translation]:
         moves = np.broadcast_to(np.asarray(self.sensitivity, np.float64), (self.clients, self.classes))
@@ -100,10 +98,6 @@ class Classes(AbstractPopulation[None]):
     @property
     def family(self) -> ClassLocation:
         return ClassLocation(self.classes)
-
-    @property
-    def exact_family(self) -> bool:
-        return True
 
     def model_shape(self) -> tuple[int, ...]:
         return (self.mean.shape[-1] + self.intercept,)

@@ -1,7 +1,5 @@
 """A fixed table of rows that move with the deployed model."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,10 +7,10 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
-from performative._base.checks import check_finite, given
+from performative._base.checks import check_finite, check_rule, given
 from performative.families import Location
 from performative.partition import pad_tables
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractRows, real_rows
 from performative.populations.gaussian import Gaussian
 from performative.populations.linear import Translation, moved
 from performative.populations.nodes import standard_nodes, with_batch
@@ -28,7 +26,6 @@ from performative.types import (
     Theta,
     Unchecked,
     as_numbers,
-    is_concrete,
     per_client,
 )
 
@@ -36,7 +33,7 @@ from performative.types import (
 _NOISE_NODES = 16
 
 
-class Database(AbstractPopulation[None]):
+class Database(AbstractRows[None]):
     """One row of the client's table, moved by the model.
 
         Z = z_ij + s_i(theta) + noise_i xi,      j ~ Unif([m_i]),      xi ~ N(0, I)
@@ -50,6 +47,7 @@ class Database(AbstractPopulation[None]):
     """
 
     references = ("li2024clipped",)
+    equal_rows = real_rows
 
     z: Numbers = per_client(table=True)
     shift: AbstractShift | None  # type: ignore[misc]  # per_client() is a field without a default
@@ -88,8 +86,7 @@ class Database(AbstractPopulation[None]):
                 "Database: shift must be a shift such as pf.populations.shifts.Linear(sensitivity), or None; "
                 f"got {self.shift!r}."
             )
-        if self.noise is not None and is_concrete(self.noise) and np.any(np.asarray(self.noise) < 0):
-            raise ValueError(f"Database: noise is a standard deviation and must be >= 0; got {self.noise}.")
+        check_rule("Database", "is a standard deviation and must be >= 0", noise=self.noise)
         if self.noise is not None and np.ndim(self.noise) > 1:
             raise ValueError(f"Database: noise must be a number or one a client; got shape {np.shape(self.noise)}.")
         _ = self.clients
@@ -103,13 +100,6 @@ class Database(AbstractPopulation[None]):
     @property
     def capacity(self) -> int:
         return self.z.shape[self.z.ndim - self.row_axes - 1]
-
-    @property
-    def rows(self) -> Any:
-        return self.capacity if self.count is None else self.count
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return tuple(np.unique(np.asarray(self.rows, int)).tolist())
 
     def translations(self) -> list[Translation] | None:
         slope = sensitivity_of(self.shift)

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from performative import losses
-from performative._base.checks import check_finite
+from performative._base.checks import check_finite, check_rule
 from performative.families import Location
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import Translation, by_client, check_shapes, divide, moved, react, widest
 from performative.populations.nodes import standard_nodes
-from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
+from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, per_client
 
 
 class AbstractLocation(AbstractPopulation[None]):
@@ -26,6 +26,8 @@ class AbstractLocation(AbstractPopulation[None]):
 
     `level` is a number, [N] or [N, d]; `slope` may be [N, d, d] too: a linear map. The first field is the level.
     """
+
+    exact_family = True
 
     sensitivity: eqx.AbstractVar[Numbers]
     scale: eqx.AbstractVar[Numbers]
@@ -46,17 +48,12 @@ class AbstractLocation(AbstractPopulation[None]):
         check_finite(owner, **fields)
         if self.clients < 1:
             raise ValueError(f"{owner}: {next(iter(fields))} is empty; give one entry a client.")
-        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
-            raise ValueError(f"{owner}: scale is a standard deviation and must be >= 0; got {self.scale}.")
+        check_rule(owner, "is a standard deviation and must be >= 0", scale=self.scale)
         check_shapes(owner, self.model_shape(), fields, matrices=("sensitivity",))
 
     @property
     def family(self) -> Location:
         return Location()
-
-    @property
-    def exact_family(self) -> bool:
-        return True
 
     def model_shape(self) -> tuple[int, ...]:
         # A matrix maps theta to a shift of the same length, so one of its axes is enough.
@@ -108,6 +105,11 @@ class AbstractLocation(AbstractPopulation[None]):
         return p, by_client(self.level, clients, shape), by_client(self.slope, clients, shape)
 
 
+def follow_slope(location: AbstractLocation) -> list[Translation]:
+    """`translations` of a class that adds nothing to the place: a class declares it itself."""
+    return moved(location.slope, location.clients)
+
+
 class Gaussian(AbstractLocation):
     """A location that follows the model.
 
@@ -119,16 +121,11 @@ class Gaussian(AbstractLocation):
     """
 
     references = ("jin2024performative",)
+    equal_rows, translations = new_people, follow_slope
 
     mean: Numbers = per_client()
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return ()
-
-    def translations(self) -> list[Translation]:
-        return moved(self.slope, self.clients)
 
     @property
     def level(self) -> Any:

@@ -14,6 +14,7 @@ from performative.families import Proportions
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.gaussian import AbstractLocation
 from performative.populations.linear import Translation, by_client, mixed
+from performative.populations.nodes import in_turn
 from performative.populations.shares import AbstractShare, Linear, pick
 from performative.types import ArrayLike, Loss, Noise, RowNumbers, Sample, Theta
 
@@ -33,7 +34,7 @@ class Mixture(AbstractPopulation[Worlds]):
     `groups` is a tuple of K populations with samples of one structure and shape, which may react themselves;
     `share` gives nu: a module of `populations.shares`, or your own `AbstractShare`. One uniform number picks the group,
     so that a sample jumps where theta moves the shares: its derivative misses that (`smooth` is False), the
-    expectations of `nodes` do not. `family` sees the shares only, not what groups do by themselves.
+    expectations of `quadrature` do not. `family` sees the shares only, not what groups do by themselves.
     Zheng et al. 2024, Section 5, contribution dynamics.
     With `negative_revenue`, a number theta, two groups with fixed normal demands a_0, a_1 and `Linear` shares, the mean
     demand is A + B theta: theta_PS = -A / B and, where B < 0, theta_PO = -A / (2 B). None where theta_PS would lie
@@ -109,7 +110,7 @@ class Mixture(AbstractPopulation[Worlds]):
     def sample(self, noise: Noise, world: Worlds, theta: Theta) -> Sample:
         _, each = noise
         samples = [g.sample(u, own, theta) for g, u, own in zip(self.groups, each, world, strict=True)]
-        looks = [jax.tree.map(_look, z) for z in samples]
+        looks = [jax.tree.map(lambda z: f"{jnp.result_type(z)}{list(jnp.shape(z))}", sample) for sample in samples]
         for k, look in enumerate(looks):
             if look != looks[0]:
                 raise ValueError(
@@ -134,18 +135,10 @@ class Mixture(AbstractPopulation[Worlds]):
 
     def _weigh(self, each: list[tuple[Noise, Array]], theta: Theta) -> tuple[Noise, Array]:
         """Every group's nodes in turn, weighed by its share: exact where theirs are, and smooth in theta."""
-        share, sizes = self.share(theta), [len(weight) for _, weight in each]
-        which = jnp.concatenate([jnp.full((n,), -1.0 - k) for k, n in enumerate(sizes)])
-
-        def stretch(k: int, leaf: Array) -> Array:
-            """A group's own nodes where it is named; where others are, any node will do."""
-            before, after = sum(sizes[:k]), sum(sizes[k + 1 :])
-            spare = [jnp.repeat(leaf[:1], n, axis=0) for n in (before, after)]
-            return jnp.concatenate([spare[0], leaf, spare[1]])
-
-        noise = tuple(jax.tree.map(lambda leaf, k=k: stretch(k, leaf), own) for k, (own, _) in enumerate(each))
+        share = self.share(theta)
+        which = jnp.concatenate([jnp.full(weight.shape, -1.0 - k) for k, (_, weight) in enumerate(each)])
         weights = [share[k].astype(weight.dtype) * weight for k, (_, weight) in enumerate(each)]
-        return (which, noise), jnp.concatenate(weights)
+        return (which, in_turn(each)), jnp.concatenate(weights)
 
     def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         line = self._mean_demand(loss, weights)
@@ -176,7 +169,3 @@ class Mixture(AbstractPopulation[Worlds]):
             return None
         ends = np.stack([level, level - slope * A / B])
         return (A, B) if np.all((ends >= 0) & (ends <= 1)) else None
-
-
-def _look(leaf: Array) -> str:
-    return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"

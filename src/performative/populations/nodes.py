@@ -1,11 +1,14 @@
 """Rules by which expectations over normal data are taken, and which of several sets of draws they use."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
+
+from performative.types import Noise
 
 # Sets of draws that an expectation can be taken over; what they disagree by is the error of one.
 BATCHES = 8
@@ -71,6 +74,20 @@ def standard_nodes(shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
     else:
         found = _standard(size, count, 0)
     return jnp.asarray(found[0]).reshape(-1, *shape), jnp.asarray(found[1])
+
+
+def in_turn(groups: Sequence[tuple[Noise, Array]]) -> tuple[Noise, ...]:
+    """Randomness of several groups, given with its weights, for samples of one after the other.
+
+    Each group has its own nodes where it is picked; where others are, any will do.
+    """
+    sizes = [len(weight) for _, weight in groups]
+
+    def stretch(k: int, leaf: Array) -> Array:
+        before, after = (jnp.repeat(leaf[:1], n, axis=0) for n in (sum(sizes[:k]), sum(sizes[k + 1 :])))
+        return jnp.concatenate([before, leaf, after])
+
+    return tuple(jax.tree.map(lambda leaf, k=k: stretch(k, leaf), own) for k, (own, _) in enumerate(groups))
 
 
 def _standard(size: int, count: int, batch: int) -> tuple[np.ndarray, np.ndarray]:

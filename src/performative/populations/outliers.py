@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative._base.checks import check_finite, is_one_of, nearest
-from performative.populations.base import AbstractPopulation
+from performative._base.checks import check_finite, check_rule, is_one_of, nearest
+from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import Translation, check_shapes, moved, widest
 from performative.populations.nodes import draw_key, standard_nodes
-from performative.types import Numbers, RowNumbers, Theta, is_concrete, per_client
+from performative.types import Numbers, RowNumbers, Theta, per_client
 
 _LAWS = ("normal", "uniform", "laplace", "cauchy", "student3")
 
@@ -29,6 +29,7 @@ class Outliers(AbstractPopulation[None]):
     """
 
     references = ()
+    equal_rows = new_people
 
     location: Numbers = per_client()
     scale: Numbers = per_client()
@@ -39,13 +40,9 @@ class Outliers(AbstractPopulation[None]):
             raise ValueError(f"Outliers: there is no law {self.law!r}.{nearest(str(self.law), _LAWS)}")
         fields = {"location": self.location, "scale": self.scale}
         check_finite("Outliers", **fields)
-        if is_concrete(self.scale) and np.any(np.asarray(self.scale) < 0):
-            raise ValueError(f"Outliers: scale must be >= 0; got {self.scale}.")
+        check_rule("Outliers", "must not be negative", scale=self.scale)
         check_shapes("Outliers", self._shape(), fields)
         _ = self.clients
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return ()
 
     def translations(self) -> list[Translation]:
         return moved(0.0, self.clients)

@@ -1,5 +1,6 @@
 """All clients' data in one place."""
 
+import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -24,6 +25,8 @@ class Pooled(AbstractWrapper[PyTree]):
     What a central learner sees. Points and risks are those of the federation; what is lost is who is whose.
     """
 
+    exact_family = False
+
     inner: AbstractPopulation = eqx.field(metadata={"per_client": False})
     weights: Numbers = number()
 
@@ -35,10 +38,6 @@ class Pooled(AbstractWrapper[PyTree]):
     @property
     def rows(self) -> None:
         return None
-
-    @property
-    def exact_family(self) -> bool:
-        return False
 
     def translations(self) -> list[Translation] | None:
         inside = declared(self.inner, "translations")
@@ -59,9 +58,7 @@ class Pooled(AbstractWrapper[PyTree]):
         return self._each(lambda mine: mine.settle(theta, loss))
 
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
-        size = 1
-        for length in shape:
-            size *= length
+        size = math.prod(shape)
         key_who, key_what = jax.random.split(key)
         edges = jnp.cumsum(self.weights)
         spot = jax.random.uniform(key_who, (size,), edges.dtype) * edges[-1]

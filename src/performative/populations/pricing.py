@@ -1,12 +1,13 @@
-"""Demand that answers to prices."""
+"""Demand that reacts to prices."""
 
 from typing import Any
 
 import numpy as np
 
 from performative import losses
-from performative.populations.gaussian import AbstractLocation
-from performative.populations.linear import Translation, divide, is_positive, moved
+from performative.populations.base import new_people
+from performative.populations.gaussian import AbstractLocation, follow_slope
+from performative.populations.linear import divide, is_positive
 from performative.types import ArrayLike, Loss, Numbers, Theta, per_client
 
 
@@ -23,16 +24,11 @@ class Pricing(AbstractLocation):
     """
 
     references = ("zheng2024profl",)
+    equal_rows, translations = new_people, follow_slope
 
     demand: Numbers = per_client()
     sensitivity: Numbers = per_client()
     scale: Numbers = per_client()
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return ()
-
-    def translations(self) -> list[Translation]:
-        return moved(self.slope, self.clients)
 
     @property
     def level(self) -> Any:

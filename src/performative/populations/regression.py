@@ -1,14 +1,16 @@
 """Linear regression whose coefficients respond to the model."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from performative._base.checks import check_finite
+from performative._base.checks import check_finite, check_rule
 from performative.families import Slope
 from performative.losses import Ridge
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractPopulation, new_people
 from performative.populations.linear import by_client, check_shapes, divide, is_positive, react, widest
 from performative.populations.nodes import standard_nodes
 from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
@@ -33,6 +35,8 @@ class Regression(AbstractPopulation[None]):
     """
 
     references = ("izzo2021learn", "zheng2024profl")
+    features_stay = exact_family = True
+    equal_rows = new_people
 
     features_mean: Numbers = per_client()
     features_cov: Numbers = per_client()
@@ -41,35 +45,21 @@ class Regression(AbstractPopulation[None]):
     noise: Numbers = per_client()
 
     def __check_init__(self) -> None:
-        named = {
-            name: getattr(self, name) for name in ("features_mean", "features_cov", "slope", "sensitivity", "noise")
-        }
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         check_finite("Regression", **named)
         if self.clients < 1:
             raise ValueError("Regression: features_mean is empty; give one entry a client.")
         if np.ndim(self.noise) > 1:
             raise ValueError(f"Regression: noise must be a number or one a client; got shape {np.shape(self.noise)}.")
-        if is_concrete(self.noise) and np.any(np.asarray(self.noise) < 0):
-            raise ValueError(f"Regression: noise is a standard deviation and must be >= 0; got {self.noise}.")
+        check_rule("Regression", "is a standard deviation and must be >= 0", noise=self.noise)
         del named["noise"]
         check_shapes("Regression", self.model_shape(), named, matrices=("features_cov", "sensitivity"))
         if is_concrete(self.features_cov):
             _check_covariance(np.asarray(self.features_cov))
 
-    def equal_rows(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def features_stay(self) -> bool:
-        return True
-
     @property
     def family(self) -> Slope:
         return Slope()
-
-    @property
-    def exact_family(self) -> bool:
-        return True
 
     def model_shape(self) -> tuple[int, ...]:
         vectors = (np.shape(self.features_mean)[1:], np.shape(self.slope)[1:])

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from performative._base.checks import check_finite
-from performative._base.messages import coded
+from performative._base.messages import refused
 from performative.partition import NO_LABEL
 from performative.types import AbstractTable, ArrayLike, Counts, as_array, as_numbers, is_concrete
 
@@ -138,22 +138,18 @@ def _check_padding(owner: str, name: str, padding: np.ndarray, real: np.ndarray 
     held = (~padding).sum(axis=1)
     if real is None:
         shorter = int(np.sum(padding.any(axis=1)))
-        raise ValueError(
-            coded(
-                "padding-without-count",
-                f"{owner}: {name} ends in padding: {shorter} of {len(held)} clients have fewer than "
-                f"{padding.shape[1]} rows (client {int(np.argmin(held))} has {held.min()}). Give count=, how many rows "
-                "are real, as pf.partition.tables and pf.tables.write return it.",
-            )
+        raise refused(
+            "padding-without-count",
+            f"{owner}: {name} ends in padding: {shorter} of {len(held)} clients have fewer than "
+            f"{padding.shape[1]} rows (client {int(np.argmin(held))} has {held.min()}). Give count=, how many rows "
+            "are real, as pf.partition.tables and pf.tables.write return it.",
         )
     over = np.flatnonzero((real & padding).any(axis=1))
     if len(over):
         client = int(over[0])
         said = int(np.broadcast_to(real, padding.shape)[client].sum())
-        raise ValueError(
-            coded(
-                "padding-without-count",
-                f"{owner}: count[{client}] = {said}, but {name} has {held[client]} real rows of client {client} and "
-                "padding after them. Give the count that came with the table.",
-            )
+        raise refused(
+            "padding-without-count",
+            f"{owner}: count[{client}] = {said}, but {name} has {held[client]} real rows of client {client} and "
+            "padding after them. Give the count that came with the table.",
         )

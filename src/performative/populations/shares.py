@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from performative._base.checks import check_rule
 from performative.facts import AbstractPart
 from performative.populations.columns import as_columns, check_columns, check_numbers, check_sum, check_theta
 from performative.types import Numbers, Theta, is_concrete, per_client
@@ -169,11 +170,9 @@ class Losses(AbstractShare):
         check_columns("Losses", slope=self.slope)
         if len(self.slope.entries) != 2:
             raise ValueError(f"Losses: slope must hold two groups; got {len(self.slope.entries)}.")
-        for name in ("second_moment", "noise", "offset"):
-            value = getattr(self, name)
-            check_numbers("Losses", **{name: value})
-            if is_concrete(value) and np.any(np.asarray(value) < 0):
-                raise ValueError(f"Losses: {name} must not be negative; got {value}.")
+        numbers = {"second_moment": self.second_moment, "noise": self.noise, "offset": self.offset}
+        check_numbers("Losses", **numbers)
+        check_rule("Losses", "must not be negative", **numbers)
 
     @property
     def groups(self) -> int:

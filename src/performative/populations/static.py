@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
-from performative.populations.base import AbstractPopulation
-from performative.populations.rows import as_counts, as_labels, check_tables, table_nodes
-from performative.types import Counts, Noise, Numbers, RowNumbers, Theta, per_client
+from performative.populations.base import AbstractRows
+from performative.populations.rows import as_counts, as_labels, check_tables
+from performative.types import Counts, Numbers, Theta, per_client
 
 
-class Static(AbstractPopulation[None]):
+class Static(AbstractRows[None]):
     """A row of the client's table, drawn evenly, whatever is deployed: the ordinary federation.
 
         z = (x_ij, y_ij),      j ~ Unif([m_i])
@@ -40,15 +38,5 @@ class Static(AbstractPopulation[None]):
     def capacity(self) -> int:
         return self.y.shape[-1]
 
-    @property
-    def rows(self) -> Any:
-        return self.capacity if self.count is None else self.count
-
-    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
-        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
-
     def sample(self, noise: Array, world: None, theta: Theta) -> tuple[Array, Array]:
         return self.x[noise], self.y[noise]
-
-    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
-        return table_nodes(self.capacity, self.rows)

@@ -4,29 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int
 
-from performative._base.checks import check_finite, check_number, is_one_of
+from performative._base.checks import check_finite, check_number, check_rule, is_one_of
 from performative.families import ClassLocation
-from performative.populations.base import AbstractPopulation
+from performative.populations.base import AbstractRows, real_rows
 from performative.populations.linear import Translation, moved
-from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
-from performative.types import (
-    Counts,
-    Noise,
-    Numbers,
-    RowNumbers,
-    Theta,
-    Unchecked,
-    as_array,
-    as_whole,
-    is_concrete,
-    number,
-    per_client,
-)
+from performative.populations.rows import as_counts, as_labels, check_tables, labels_in
+from performative.types import Counts, Numbers, Theta, Unchecked, as_array, as_whole, number, per_client
 
 
 def _as_columns(features: Unchecked[Sequence[int] | None]) -> Any:
@@ -36,7 +23,7 @@ def _as_columns(features: Unchecked[Sequence[int] | None]) -> Any:
     return tuple(map(as_whole, features))
 
 
-class Strategic(AbstractPopulation[None]):
+class Strategic(AbstractRows[None]):
     """Best response to a linear model on some features; the labels stay.
 
         "linear":  x = x_bar - strength_i * theta  on `features`               (Perdomo et al. 2020; Jin et al. 2024)
@@ -49,6 +36,7 @@ class Strategic(AbstractPopulation[None]):
     """
 
     references = ("hardt2016strategic", "perdomo2020performative")
+    equal_rows = real_rows
 
     x: Numbers = per_client(table=True)
     y: Any = per_client(table=True, converter=as_labels)
@@ -78,8 +66,7 @@ class Strategic(AbstractPopulation[None]):
         check_tables("Strategic", self.count, x=self.x, y=self.y)
         check_finite("Strategic", strength=self.strength)
         check_number("Strategic", floor=self.floor)
-        if is_concrete(self.floor) and not self.floor > 0:
-            raise ValueError(f"Strategic: floor must be above 0; got {self.floor}.")
+        check_rule("Strategic", "must be above 0", floor=self.floor)
         self._check_strength()
         _ = self.clients
 
@@ -97,13 +84,6 @@ class Strategic(AbstractPopulation[None]):
     @property
     def capacity(self) -> int:
         return self.x.shape[-2]
-
-    @property
-    def rows(self) -> Any:
-        return self.capacity if self.count is None else self.count
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return tuple(np.unique(np.asarray(self.rows, int)).tolist())
 
     def translations(self) -> list[Translation] | None:
         """x - strength_{i,y} theta on the columns that people can change; the labels stay."""
@@ -130,9 +110,6 @@ class Strategic(AbstractPopulation[None]):
     def model_shape(self) -> tuple[int, ...]:
         return (self.x.shape[-1],)
 
-    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
-        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
-
     def sample(self, noise: Array, world: None, theta: Theta) -> tuple[Array, Array]:
         x, y = self.x[noise], self.y[noise]
         strength = self.strength if self.strength.ndim == 0 else jnp.where(y > 0, self.strength[1], self.strength[0])
@@ -147,6 +124,3 @@ class Strategic(AbstractPopulation[None]):
 
     def group(self, noise: Array, world: None, theta: Theta) -> Int[Array, ""] | None:
         return None if self.group_count is None else self.y[noise]
-
-    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
-        return table_nodes(self.capacity, self.rows)

@@ -1,7 +1,6 @@
 """Populations made of other populations."""
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,32 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from performative._base.checks import check_finite
+from performative._base.checks import check_finite, check_rule
+from performative._base.forwarding import hands_on
 from performative.facts import Uncertified, declared
-from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.linear import Translation, mixed
-from performative.types import (
-    ArrayLike,
-    Loss,
-    Noise,
-    Numbers,
-    RowNumbers,
-    Sample,
-    Theta,
-    World,
-    is_concrete,
-    per_client,
-)
-
-
-def _check_range(name: str, value: Numbers, lo: float, hi: float, closed: bool) -> None:
-    owner, parameter = name.split(": ")
-    check_finite(owner, **{parameter: value})
-    if is_concrete(value):
-        v = np.asarray(value)
-        if not (np.all(v >= lo) and np.all(v <= hi if closed else v < hi)):
-            raise ValueError(f"{name} must lie in [{lo:g}, {hi:g}{']' if closed else ')'}; got {value}.")
+from performative.populations.nodes import in_turn
+from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Theta, World, per_client
 
 
 def _check_inside(owner: str, **parts: object) -> None:
@@ -43,42 +23,16 @@ def _check_inside(owner: str, **parts: object) -> None:
             raise ValueError(f"{owner}: {name} must be a population; got {part!r}.")
 
 
+@hands_on("capacity", "rows", "smooth", "group_count", "family", "exact_family", "model_shape")
 class AbstractWrapper(AbstractPopulation[World]):
     """A population around another one, whose tables and model it shares."""
 
     inner: eqx.AbstractVar[AbstractPopulation]
 
     @property
-    def capacity(self) -> int | None:
-        return self.inner.capacity
-
-    @property
-    def rows(self) -> Any:
-        return self.inner.rows
-
-    @property
-    def smooth(self) -> bool:
-        return self.inner.smooth
-
-    @property
-    def group_count(self) -> int | None:
-        return self.inner.group_count
-
-    @property
-    def family(self) -> AbstractFamily | None:
-        return self.inner.family
-
-    @property
-    def exact_family(self) -> bool:
-        return self.inner.exact_family
-
-    @property
     def clean(self) -> AbstractPopulation:
         inside = self.inner.clean
         return self if inside is self.inner else dataclasses.replace(self, inner=inside)
-
-    def model_shape(self) -> tuple[int, ...] | None:
-        return self.inner.model_shape()
 
 
 class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
@@ -91,6 +45,7 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
     """
 
     references = ("huber1964robust",)
+    exact_family = False
 
     inner: AbstractPopulation[World]
     fraction: Numbers = per_client()
@@ -98,7 +53,8 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
 
     def __check_init__(self) -> None:
         _check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
-        _check_range("Contaminated: fraction", self.fraction, 0.0, 1.0, closed=False)
+        check_finite("Contaminated", fraction=self.fraction)
+        check_rule("Contaminated", "must lie in [0, 1)", fraction=self.fraction)
         _ = self.clients
 
     def equal_rows(self) -> tuple[int, ...]:
@@ -110,10 +66,6 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
         fraction = np.broadcast_to(np.asarray(self.fraction, np.float64), self.clients)
         inside = [declared(part, "translations") for part in (self.inner, self.outlier)]
         return mixed([1.0 - fraction, fraction], inside)
-
-    @property
-    def exact_family(self) -> bool:
-        return False
 
     @property
     def clean(self) -> AbstractPopulation:
@@ -134,11 +86,7 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         key_which, key_inner, key_outlier = jax.random.split(key, 3)
         which = jax.random.uniform(key_which, shape)
-        return (
-            which,
-            self.inner.draw(key_inner, shape, theta, rows),
-            self.outlier.draw(key_outlier, shape, theta),
-        )
+        return (which, self.inner.draw(key_inner, shape, theta, rows), self.outlier.draw(key_outlier, shape, theta))
 
     def sample(self, noise: Noise, world: tuple[World, PyTree], theta: Theta) -> Sample:
         which, inner, outlier = noise
@@ -162,22 +110,14 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
         return self._mix(clean, self.outlier.quadrature_within(world[1], theta, count))
 
     def _mix(self, inside: tuple[Noise, Array], outside: tuple[Noise, Array]) -> tuple[Noise, Array]:
-        (clean, w_clean), (dirty, w_dirty) = inside, outside
-        n, k = len(w_clean), len(w_dirty)
+        clean, dirty = inside[1], outside[1]
         # `which` below 0 always picks the outlier and above 1 the inner: the mixture is exact, not sampled.
-        which = jnp.concatenate([jnp.full((n,), 2.0), jnp.full((k,), -1.0)])
-
-        def both(first: Array, second: Array, lead: bool) -> Array:
-            pad = first[:1] if lead else second[:1]
-            fill = jnp.repeat(pad, k if lead else n, axis=0)
-            return jnp.concatenate([first, fill] if lead else [fill, second])
-
-        inner = jax.tree.map(lambda a: both(a, a, True), clean)
-        outlier = jax.tree.map(lambda a: both(a, a, False), dirty)
-        weights = jnp.concatenate([(1 - self.fraction) * w_clean, self.fraction * w_dirty])
-        return (which, inner, outlier), weights
+        which = jnp.concatenate([jnp.full(clean.shape, 2.0), jnp.full(dirty.shape, -1.0)])
+        weights = jnp.concatenate([(1 - self.fraction) * clean, self.fraction * dirty])
+        return (which, *in_turn([inside, outside])), weights
 
 
+@hands_on("draw", "quadrature")
 class Sluggish(AbstractWrapper[tuple[Theta, World]]):
     """People who take time: the data react to a model that trails the deployed one.
 
@@ -197,7 +137,8 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
 
     def __check_init__(self) -> None:
         _check_inside("Sluggish", inner=self.inner)
-        _check_range("Sluggish: speed", self.speed, 0.0, 1.0, closed=True)
+        check_finite("Sluggish", speed=self.speed)
+        check_rule("Sluggish", "must lie in [0, 1]", speed=self.speed)
         _ = self.clients
 
     def equal_rows(self) -> tuple[int, ...]:
@@ -222,9 +163,6 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
         felt = jax.tree.map(lambda new: jnp.where(never, jnp.nan, new), theta)
         return felt, self.inner.settle(theta, loss)
 
-    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
-        return self.inner.draw(key, shape, theta, rows)
-
     def sample(self, noise: Noise, world: tuple[Theta, World], theta: Theta) -> Sample:
         felt, inside = world
         return self.inner.sample(noise, inside, felt)
@@ -232,9 +170,6 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
     def group(self, noise: Noise, world: tuple[Theta, World], theta: Theta) -> Int[Array, ""] | None:
         felt, inside = world
         return self.inner.group(noise, inside, felt)
-
-    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return self.inner.quadrature(theta, count)
 
     def quadrature_within(self, world: tuple[Theta, World], theta: Theta, count: int) -> tuple[Noise, Array]:
         felt, inside = world

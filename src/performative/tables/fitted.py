@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from performative._base.checks import nearest
-from performative._base.messages import coded, warn
+from performative._base.messages import refused, warn
 from performative.types import ArrayLike
 
 # Points at which the linear model must agree with the fitted one, and how far out they lie, in units of the scaling.
@@ -50,17 +50,17 @@ def linear_scores(
     found = score(far)
     off = float(np.max(np.abs(found - (far @ theta + b))))
     if not off <= _SAME * max(float(np.max(np.abs(found))), abs(b)):
-        raise ValueError(_refusal(kind, "its scores are not linear in the features"))
+        raise _refusal(kind, "its scores are not linear in the features")
     return theta, b
 
 
 def _check_kind(model: Any, kind: str) -> None:
     if not hasattr(model, "classes_") and not hasattr(model, "n_features_in_") and not hasattr(model, "coef_"):
-        raise ValueError(_refusal(kind, "it has not been fitted; call its fit(frame, label) first"))
+        raise _refusal(kind, "it has not been fitted; call its fit(frame, label) first")
     if not hasattr(model, "classes_"):
-        raise ValueError(_refusal(kind, "it predicts numbers, not classes"))
+        raise _refusal(kind, "it predicts numbers, not classes")
     if not hasattr(model, "decision_function"):
-        raise ValueError(_refusal(kind, "it has no decision_function, so its scores are not linear"))
+        raise _refusal(kind, "it has no decision_function, so its scores are not linear")
 
 
 def _read_classes(model: Any, kind: str, classes: tuple[Hashable, Hashable]) -> float:
@@ -68,13 +68,11 @@ def _read_classes(model: Any, kind: str, classes: tuple[Hashable, Hashable]) -> 
     its = np.asarray(model.classes_).tolist()
     if its in (list(classes), list(classes)[::-1]):
         return 1.0 if its == list(classes) else -1.0
-    raise ValueError(
-        coded(
-            "model-of-other-classes",
-            f"theta: {kind} was fitted to the classes {its}, the problem's labels are {classes[0]!r} (0) and "
-            f"{classes[1]!r} (1), so that nobody can tell which way its scores point. Fit it to the same column as "
-            "from_frame reads, or give from_frame that column, with positive= for the class that is 1.",
-        )
+    raise refused(
+        "model-of-other-classes",
+        f"theta: {kind} was fitted to the classes {its}, the problem's labels are {classes[0]!r} (0) and "
+        f"{classes[1]!r} (1), so that nobody can tell which way its scores point. Fit it to the same column as "
+        "from_frame reads, or give from_frame that column, with positive= for the class that is 1.",
     )
 
 
@@ -84,22 +82,18 @@ def _read_columns(model: Any, kind: str, names: tuple[str, ...]) -> list[str] | 
     if named is not None:
         strange = [str(name) for name in named if name not in names]
         if strange:
-            raise ValueError(
-                coded(
-                    "model-of-other-columns",
-                    f"theta: {kind} was fitted on {strange}, which are not features of the problem."
-                    f"{nearest(strange[0], names)}",
-                )
+            raise refused(
+                "model-of-other-columns",
+                f"theta: {kind} was fitted on {strange}, which are not features of the problem."
+                f"{nearest(strange[0], names)}",
             )
         return [str(name) for name in named]
     width = getattr(model, "n_features_in_", np.shape(getattr(model, "coef_", ()))[-1:])
     if width not in (len(names), (len(names),)):
-        raise ValueError(
-            coded(
-                "model-of-other-columns",
-                f"theta: {kind} was fitted on an array of {width} columns, the problem has {len(names)} features "
-                f"{list(names)}. Fit it on a DataFrame, so that its columns have names.",
-            )
+        raise refused(
+            "model-of-other-columns",
+            f"theta: {kind} was fitted on an array of {width} columns, the problem has {len(names)} features "
+            f"{list(names)}. Fit it on a DataFrame, so that its columns have names.",
         )
     if len(names) > 1:
         warn(
@@ -123,8 +117,8 @@ def _decide(
         return np.asarray(model.decision_function(rows), np.float64)
     except Exception as error:  # a step may refuse values that it has not seen
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(_refusal(kind, f"it cannot score other rows ({first})")) from error
+        raise _refusal(kind, f"it cannot score other rows ({first})") from error
 
 
-def _refusal(kind: str, why: str) -> str:
-    return coded("model-not-linear", f"theta: {kind} cannot be a start: {why}. What can: {_SUPPORTED}.")
+def _refusal(kind: str, why: str) -> ValueError:
+    return refused("model-not-linear", f"theta: {kind} cannot be a start: {why}. What can: {_SUPPORTED}.")

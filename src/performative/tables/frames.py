@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from performative._base.checks import check_finite, check_flags, nearest
-from performative._base.messages import coded
+from performative._base.messages import refused
 from performative.partition import pad_tables
 from performative.tables.fitted import linear_scores
 from performative.tables.scaling import Standardize, scale_columns
@@ -35,12 +35,10 @@ class Columns:
         if self.intercept:
             return np.append(theta, offset)
         if abs(offset) > 1e-9 * max(float(np.max(np.abs(theta))), 1e-300):
-            raise ValueError(
-                coded(
-                    "model-not-linear",
-                    f"theta: {type(model).__name__} scores {offset:.4g} where all (scaled) features are 0, and this "
-                    "problem has no intercept; give from_frame intercept=True.",
-                )
+            raise refused(
+                "model-not-linear",
+                f"theta: {type(model).__name__} scores {offset:.4g} where all (scaled) features are 0, and this "
+                "problem has no intercept; give from_frame intercept=True.",
             )
         return theta
 

@@ -77,7 +77,11 @@ class RowFile:
         pieces = [flat[a:b] for a, b in itertools.pairwise(cuts)]
         file = os.open(self.path, os.O_RDONLY)
         try:
-            self._check_same(os.fstat(file))
+            now = os.fstat(file)
+            if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
+                raise RuntimeError(
+                    f"{self.path} has changed since the table was made; make it again by pf.tables.OnDisk(path)."
+                )
             if hasattr(os, "posix_fadvise"):  # all are asked for at once, so that a disk works on many at a time
                 for piece, offset in zip(pieces, offsets, strict=True):
                     os.posix_fadvise(file, offset, piece.nbytes, os.POSIX_FADV_WILLNEED)
@@ -96,12 +100,6 @@ class RowFile:
             if file.read(len(_COUNTS)) != _COUNTS:
                 return None
             return np.frombuffer(file.read(4 * self.shape[0]), "<i4")
-
-    def _check_same(self, now: os.stat_result) -> None:
-        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
-            raise RuntimeError(
-                f"{self.path} has changed since the table was made; make it again by pf.tables.OnDisk(path)."
-            )
 
 
 def open_rows(path: str | os.PathLike[str]) -> RowFile:

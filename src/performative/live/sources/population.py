@@ -6,10 +6,9 @@ import time
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int
 
 from performative._base.checks import check_counts
 from performative.families import AbstractFamily, ClassLocation, Location
@@ -18,9 +17,9 @@ from performative.live.sources.publish import Publisher
 from performative.live.sources.readers import Reader
 from performative.live.sources.rows import NEWER, OLDER, Rows
 from performative.live.telling import Sayable
-from performative.populations import AbstractPopulation
-from performative.populations.rows import as_counts, as_labels, check_tables, labels_in, table_nodes
-from performative.types import Counts, Noise, Numbers, RowNumbers, Sample, Theta, as_whole, per_client
+from performative.populations.base import AbstractRows
+from performative.populations.rows import as_counts, as_labels, check_tables, labels_in
+from performative.types import Counts, Noise, Numbers, Sample, Theta, as_whole, per_client
 
 
 class TooFewRows(Sayable, RuntimeError):
@@ -95,7 +94,7 @@ class Live:
             time.sleep(min(self.poll, left))
 
 
-class Observed(AbstractPopulation[None]):
+class Observed(AbstractRows[None]):
     """Rows that have been observed already: whatever theta is, they stay as they are.
 
         Z = z_ij,      j ~ Unif([m_i])
@@ -130,10 +129,6 @@ class Observed(AbstractPopulation[None]):
         return self.x.shape[-2]
 
     @property
-    def rows(self) -> Any:
-        return self.capacity if self.count is None else self.count
-
-    @property
     def smooth(self) -> bool:
         return False
 
@@ -150,17 +145,11 @@ class Observed(AbstractPopulation[None]):
     def model_shape(self) -> tuple[int, ...]:
         return (self.x.shape[-1],)
 
-    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
-        return jax.random.randint(key, shape, 0, self.rows, jnp.int32) if rows is None else rows
-
     def sample(self, noise: Noise, world: None, theta: Theta) -> Sample:
         return self.x[noise] if self.y is None else (self.x[noise], self.y[noise])
 
     def group(self, noise: Noise, world: None, theta: Theta) -> Int[Array, ""] | None:
         return None if self.classes is None else self.y[noise]
-
-    def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
-        return table_nodes(self.capacity, self.rows)
 
 
 def observe(rows: Rows, capacity: int | None = None, classes: int | None = None) -> Observed:
