@@ -76,7 +76,7 @@ def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
 
 
-def _pair(z: PyTree, owner: str) -> tuple[Array, Array]:
+def _pair(z: PyTree, owner: str) -> tuple[Array, Any]:
     """Features [n, d] and labels [n] of samples z = (x, y)."""
     if not (isinstance(z, tuple) and len(z) == 2):
         raise ValueError(f"{owner} needs samples (x, y); this population's have another structure.")

@@ -7,7 +7,10 @@ from scipy.stats import norm
 import performative as pf
 
 WINDOW, SAMPLES = 25, pf.Fixed(500)
-QUICK = {"progress": False, "record_theta": "last", "risk": False, "consensus": False}
+QUICK = {
+    "callbacks": [pf.callbacks.Progress(False)],
+    "record": pf.Record(theta="last", risks=False, consensus=False),
+}
 
 pytestmark = pytest.mark.usefixtures("optimized_programs")
 

@@ -61,7 +61,7 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
     def _whose(cls, told: dict[str, Any]) -> dict[str, Any]:
         """Claims are the paper's, or ours in the folder of our own results, unless they say more."""
         kind = "own" if str(told.get("name")).startswith("ours/") else "paper"
-        claims = told.get("claims")
+        claims = told.get("claims", ())
         whole = isinstance(claims, (list, tuple)) and all(isinstance(one, dict) for one in claims)
         return told | {"claims": [{"kind": kind} | one for one in claims]} if whole else told
 
