@@ -77,7 +77,7 @@ def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
 
 
 def _pair(z: PyTree, owner: str) -> tuple[Array, Any]:
-    """Features [n, d] and labels [n] of samples z = (x, y)."""
+    """Features [n, d] and labels [n] of samples z = (x, y), or their slopes; labels that are whole numbers have none."""
     if not (isinstance(z, tuple) and len(z) == 2):
         raise ValueError(f"{owner} needs samples (x, y); this population's have another structure.")
     x, y = z
