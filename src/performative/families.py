@@ -5,6 +5,7 @@ fitted, how the log-density answers to f (`score`), and how a sample moves with 
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +78,7 @@ def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
 
 
 def _pair(z: PyTree, owner: str) -> tuple[Array, Any]:
-    """Features [n, d] and labels [n] of samples z = (x, y), or their slopes; labels that are whole numbers have none."""
+    """Features [n, d] and labels [n] of samples z = (x, y), or slopes; whole numbers have none."""
     if not (isinstance(z, tuple) and len(z) == 2):
         raise ValueError(f"{owner} needs samples (x, y); this population's have another structure.")
     x, y = z
