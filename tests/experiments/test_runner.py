@@ -78,7 +78,13 @@ def walk(tmp_path, monkeypatch):
 def test_a_run_leaves_data_figure_and_manifest(walk):
     manifest = runner.reproduce("ours/walk", out=walk)
     folder = walk / "ours" / "walk"
-    assert sorted(path.name for path in folder.iterdir()) == ["data.nc", "figure.png", "figure.svg", "manifest.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "data.nc",
+        "figure.pdf",
+        "figure.png",
+        "figure.svg",
+        "manifest.json",
+    ]
     stored = json.loads((folder / "manifest.json").read_text())
     assert stored == {name: value for name, value in manifest.items() if name != "new"}
     assert stored["constants"] == {"steps": 40, "seed": 3} and stored["seed"] == 3

@@ -29,8 +29,8 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
     Claims are judged anew each time, by the numbers that the run left, and a figure that would now look different is
     drawn again from the data.
 
-    It writes `out/<name>/data.nc`, `figure.png`, `figure.svg` and, last, `manifest.json`. A full run in its place is
-    never replaced by a quick one, unless `fresh`.
+    It writes `out/<name>/data.nc`, `figure.png`, `figure.svg`, `figure.pdf` and, last, `manifest.json`. A full run in
+    its place is never replaced by a quick one, unless `fresh`.
     """
     experiment = find(name)
     folder = Path(out) / name

@@ -1,4 +1,4 @@
-"""What an experiment leaves in its folder: data.nc, figure.png, figure.svg and, last, manifest.json."""
+"""What an experiment leaves in its folder: data.nc, figure.png, .svg, .pdf and, last, manifest.json."""
 
 import hashlib
 import inspect
@@ -12,7 +12,7 @@ from performative.papers.catalog import Experiment
 from performative.papers.outcome import Numbers, Outcome
 from performative.report import drawing, results
 
-_KINDS = ("png", "svg")
+_KINDS = ("png", "svg", "pdf")
 # What is asked of a manifest.
 _KEPT = frozenset({"name", "paper", "quick", "hash", "numbers", "claims"})
 

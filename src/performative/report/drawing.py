@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from performative.report.figure import Series, View
+from performative.report.formulas import for_matplotlib
 from performative.report.theme import PALETTES, saved, theme
 
 _DASHES = ("-", "--", ":", "-.", (0, (8, 3)), (0, (8, 3, 2, 3)))
@@ -138,16 +139,28 @@ def _draw_axes(ax: Any, view: View) -> None:
 
 def _draw_mark(ax: Any, view: View, name: str, value: float | int, upright: bool, dash: Any) -> None:
     look = {"color": _ink(ax), "linewidth": 1.0, "linestyle": dash, "zorder": 1}
+    name = for_matplotlib(name)
     told = {"fontsize": 8.5, "textcoords": "offset points", "color": _ink(ax)}
     if upright:
         ax.axvline(value, **look)
         if view.kind == "bars":
-            ax.annotate(name, (value, 0), xycoords=("data", "axes fraction"), xytext=(2, 2), rotation=90, **told)
+            ax.annotate(
+                for_matplotlib(name), (value, 0), xycoords=("data", "axes fraction"), xytext=(2, 2), rotation=90, **told
+            )
         elif not view.lying:
-            ax.annotate(name, (value, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 2), va="bottom", **told)
+            ax.annotate(
+                for_matplotlib(name),
+                (value, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 2),
+                va="bottom",
+                **told,
+            )
     else:
         ax.axhline(value, **look)
-        ax.annotate(name, (1.0, value), xycoords=("axes fraction", "data"), xytext=(-2, 3), ha="right", **told)
+        ax.annotate(
+            for_matplotlib(name), (1.0, value), xycoords=("axes fraction", "data"), xytext=(-2, 3), ha="right", **told
+        )
 
 
 def _numbers(values: Any) -> np.ndarray:
@@ -156,13 +169,13 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _plain(text: str, most: int = 34) -> str:
-    """Not longer than there is room for; a dollar sign would start a formula."""
-    lines = [line if len(line) <= most else line[: most - 1] + "…" for line in text.split("\n")]
-    return "\n".join(lines).replace("$", r"\$")
+    """Not longer than there is room for."""
+    lines = [line if len(line) <= most or "$" in line else line[: most - 1] + "…" for line in text.split("\n")]
+    return for_matplotlib("\n".join(lines))
 
 
 def _wrapped(text: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(text, width)).replace("$", r"\$")
+    return for_matplotlib(text if "$" in text else "\n".join(textwrap.wrap(text, width)))
 
 
 def _ink(ax: Any) -> str:

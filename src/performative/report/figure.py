@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from performative.report.formulas import for_browser
+
 Values = Sequence[Any]
 
 
@@ -94,24 +96,37 @@ class View:
 
     @property
     def dressed(self) -> list[Series]:
-        """The series, those without looks of their own with the colors and dashes in turn."""
-        return [
-            dataclasses.replace(
-                one,
-                key=one.key or one.name,
-                color=i % 7 if one.color is None else one.color,
-                dash=(i // 7) % 6 if one.dash is None else one.dash,
-            )
-            for i, one in enumerate(self.series)
-        ]
+        """The series, those without looks of their own with the colors and dashes in turn.
+
+        A line that lies on earlier ones is dashed, so that both are seen.
+        """
+        made: list[Series] = []
+        for i, one in enumerate(self.series):
+            covered = sum(_coincide(one, other) for other in made) if self.kind == "lines" else 0
+            dash = (i // 7 + covered) % 6 if one.dash is None else one.dash
+            color = i % 7 if one.color is None else one.color
+            made.append(dataclasses.replace(one, key=one.key or one.name, color=color, dash=dash))
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """As the page's script reads it."""
         places = "at" if self.lying else "x"
         series = [{places: list(getattr(one, places)), **_given(one)} for one in self.dressed]
         always = {"log": self.log, "kind": self.kind, "series": series}
-        marks = {"marks": [_given(one) for one in self.marks]} if self.marks else {}
-        return {**_given(self), **always, **marks}
+        marks = {"marks": [_given(one) | {"name": for_browser(one.name)} for one in self.marks]} if self.marks else {}
+        named = {"label": for_browser(self.label), "x": for_browser(self.x), "y": for_browser(self.y)}
+        return {**_given(self), **named, **always, **marks}
+
+
+def _coincide(one: Series, other: Series, share: float = 0.01) -> bool:
+    """Whether two lines lie on each other: nowhere apart by more than a share of what they span."""
+    if len(one.y) != len(other.y) or len(one.y) < 2 or list(one.x) != list(other.x):
+        return False
+    pairs = [(a, b) for a, b in zip(one.y, other.y, strict=True) if a is not None and b is not None]
+    if not pairs:
+        return False
+    values = [value for pair in pairs for value in pair]
+    return max(abs(a - b) for a, b in pairs) <= share * (max(values) - min(values))
 
 
 def _given(thing: Any) -> dict[str, Any]:

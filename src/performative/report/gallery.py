@@ -89,6 +89,10 @@ def _card(result: Result, arrays: dict[str, Any], plots: Plots, most: int) -> st
         _figure(result, arrays, plots, most, title),
         f'<ul class="claims">{"".join(_claim(claim) for claim in claims)}</ul>' if claims else "",
     ]
+    inside.append(_printed(claims))
+    caption = told.get("caption") or result.setup.get("caption")
+    if caption:
+        inside.append(details("The paper's caption", f"<p>{escape(str(caption))}</p>"))
     note = told.get("note") or result.setup.get("note")
     if note:
         inside.append(details("What the text leaves open, and what was chosen", f"<p>{escape(str(note))}</p>"))
@@ -121,6 +125,17 @@ def _claim(claim: dict[str, Any]) -> str:
     said = f"{chip(verdict)} {escape(str(claim.get('claim', '')))}"
     at_once = "" if verdict in ("reproduced", "not tested") else " open"
     return f"<li><details{at_once}><summary>{said}</summary>{small}</details></li>" if small else f"<li>{said}</li>"
+
+
+def _printed(claims: list[dict[str, Any]]) -> str:
+    """What the paper prints beside what was measured, where it prints a number."""
+    rows: list[list[Cell]] = [
+        [str(claim.get("claim", "")), number(claim["of_paper"]), number(claim.get("measured")),
+         number(claim["error"]) if claim.get("error") else ""]
+        for claim in claims
+        if claim.get("of_paper") is not None
+    ]  # fmt: skip
+    return Table(("claim", "printed", "ours", "standard error"), rows).html() if rows else ""
 
 
 def _numbers(numbers: Any) -> str:

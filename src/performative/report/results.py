@@ -15,6 +15,11 @@ from performative.report.curves import MOST_POINTS, curve, digits
 from performative.report.figure import Mark, Series, View
 from performative.report.theme import GREY
 
+# Numbers that a reader knows by a symbol.
+_SYMBOLS = {
+    "stable_point": r"$\theta_{PS}$", "theta_ps": r"$\theta_{PS}$", "optimal_point": r"$\theta_{PO}$",
+    "theta_po": r"$\theta_{PO}$",
+}  # fmt: skip
 # Read as files: the package of experiments lies above this one.
 EXPERIMENTS = Path(__file__).parent.parent / "papers"
 
@@ -124,7 +129,7 @@ def _view(
 ) -> View:
     y, log = str(panel.get("y") or panel["data"]), str(panel.get("log", ""))
     levels = [(str(name), _number(numbers, name)) for name in panel.get("marks", [])]
-    marks = [Mark(name.replace("_", " "), level) for name, level in levels if level is not None]
+    marks = [Mark(_SYMBOLS.get(name, name.replace("_", " ")), level) for name, level in levels if level is not None]
     array = _whole(array, panel)
     names = _names(array)
     if len(array.dims) == 2:
