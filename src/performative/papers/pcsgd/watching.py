@@ -9,10 +9,14 @@ import numpy as np
 
 import performative as pf
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.papers.outcome import mean
 from performative.papers.runs import sweep
 from performative.privacy.printed import corollary_3_6_as_printed
 from performative.theory import ClippedQuadratic
 from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, squared_norm
+
+# How a random walk's mean square in the last third of its steps compares with that in the middle one.
+RANDOM_WALK = 5 / 3
 
 
 class Watched(AbstractWrapper):
@@ -32,12 +36,11 @@ def memory_of(history: pf.History) -> tuple[np.ndarray, np.ndarray]:
     return steps[1:], np.diff(history["memory"], axis=1) / np.diff(steps)
 
 
-def growth(memory: np.ndarray) -> tuple[float, float]:
-    """Mean |e|^2 in the last third over that in the middle one, and its standard error over repeats."""
-    middle, late = (memory[:, part].mean(axis=1) for part in thirds(memory.shape[1]))
-    ratio = late.mean() / middle.mean()
-    error = (late - ratio * middle).std(ddof=1) / np.sqrt(len(late)) / middle.mean()
-    return float(ratio), float(error)
+def ratio(values: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+    """The ratio of two means over the same repeats, and its standard error."""
+    found = values.mean() / others.mean()
+    error = (values - found * others).std(ddof=1) / math.sqrt(len(values)) / abs(others.mean())
+    return float(found), float(error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +107,11 @@ def thirds(count: int) -> tuple[slice, slice]:
 
 
 def memory_numbers(history: pf.History, value: float) -> dict[str, Any]:
-    """How the memory grows, and its size in the last third of the run."""
+    """Mean |e|^2 in the last third of the run over that in the middle one, and its root in the last third."""
     _, memory = memory_of(history)
-    size = math.sqrt(memory[:, thirds(memory.shape[1])[1]].mean())
-    return {f"memory_growth_{value:g}": growth(memory), f"memory_{value:g}": size}
+    middle, late = (memory[:, part].mean(axis=1) for part in thirds(memory.shape[1]))
+    return {f"memory_growth_{value:g}": ratio(late, middle), f"memory_{value:g}": _root(mean(late))}
+
+
+def _root(square: tuple[float, float]) -> tuple[float, float]:
+    return math.sqrt(square[0]), square[1] / (2 * math.sqrt(square[0]))
