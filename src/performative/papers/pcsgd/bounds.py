@@ -1,25 +1,17 @@
-"""The theorems on PCSGD, on the quadratic: limits are roots there, and bounds can be held against runs."""
+"""Theorem 3.4 and its corollaries on the quadratic: bounds against runs, lemmas at every model, minimizers."""
 
-import itertools
 import math
-from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import wasserstein_distance
 
-import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, over, thinned
 from performative.papers.pcsgd.tradeoff import mean_square
-from performative.papers.pcsgd.watching import Runs
+from performative.papers.pcsgd.watching import Runs, simulate
 from performative.papers.runs import given, power
 from performative.theory import (
     ClippedAssumptions,
     ClippedQuadratic,
-    bias_bound,
     clip_pull,
     gradient_change,
     one_step,
@@ -30,91 +22,12 @@ from performative.theory import (
 )
 
 
-def lower_bound(
-    p: float, a: float, b: float, beta: float, clip: float, betas: list[float], beyond: float, box: float, start: float,
-    step: float, rounds: int,
-) -> Outcome:  # fmt: skip
-    """Theorem 3.5: roots of the mean gradient, clipped and not, against the formulas."""
-    q = ClippedQuadratic(p, a, b, beta)
-
-    def pull(theta: Any, at: float = beta, c: float = math.inf) -> Any:
-        u = (1 - a * at) * theta
-        return p * np.clip(u + a * b, -c, c) + (1 - p) * np.clip(u, -c, c)
-
-    def root(at: float = beta, c: float = math.inf) -> float:
-        return float(brentq(pull, -1e3, 1e3, args=(at, c), xtol=1e-14))
-
-    theta = start  # with the mean gradient a clip changes the length only
-    for _ in range(rounds):
-        theta -= step * float(np.clip(pull(theta), -clip, clip))
-
-    def tilt(at: float, many: float, h: float = 1e-4) -> float:
-        """|slope| of the performative risk: the few react by beta, the many by `many`."""
-        few, rest = (theta + a * (value - by * theta)
-                     for theta in [np.asarray([at + h, at - h])] for value, by in ((b, beta), (0.0, many)))  # fmt: skip
-        return float(abs(np.diff((p * few**2 + (1 - p) * rest**2) / 2)[0]) / (2 * h))
-
-    apart = -p * a * b / (1 - p * a * beta)
-    biases = np.asarray([(root(at, clip) - root(at)) ** 2 for at in betas])
-    numbers = {
-        "stable_root": root(),
-        "stable_printed": -p * a / q.mu_tilde,
-        "stable_corrected": q.stable,
-        "clipped_root": root(c=clip),
-        "clipped_printed": -p * clip / ((1 - p) * q.mu_tilde),
-        "roots": float(np.sum(np.diff(np.sign(pull(np.linspace(-50, 50, 100_001), c=clip))) != 0)),
-        "stable_distance": abs(root()),
-        "radius_printed": q.radius(clip, printed=True),
-        "radius_corrected": q.radius(clip),
-        "power_of_the_bias": power(1 - a * np.asarray(betas), biases),
-        "bias_beyond": (root(beyond, clip) - root(beyond)) ** 2,
-        "bias_beyond_exact": (p * (a * b - clip / (1 - p)) / (1 - a * beyond)) ** 2,
-        "deterministic_end": theta,
-        "slope_of_the_risk": tilt(root(), beta),
-        "slope_elsewhere": tilt(apart, 0.0),
-        "unclipped_root": root(c=q.assumptions(box, start).G),
-        **_assumptions(q, box),
-    }
-    bound = [bias_bound(ClippedQuadratic(p, a, b, at).assumptions(box, start), clip, printed=True) for at in betas]
-    lines = {"exact": biases, r"$8 C_1 / \tilde\mu^2$": bound}
-    return Outcome(numbers, {"bias": over(betas, lines)})
-
-
-def _assumptions(q: ClippedQuadratic, box: float) -> dict[str, float]:
-    """Assumptions 3.1 to 3.3 of the library's own problem, by derivatives of its loss and distances of its samples."""
-    problem = pf.cases.quadratic(q.beta, q.p, q.a, q.b, 100, box=box)
-    theta, z = jnp.asarray([-box, 0.5, box]), jnp.asarray([0.0, q.b, -1.0])
-    slope = jax.grad(problem.loss)
-    within = jax.vmap(jax.grad(slope))(theta, z), jax.vmap(jax.grad(slope, argnums=1))(theta, z)
-    people = eqx.tree_at(lambda every: every.z, problem.population, jnp.asarray(problem.population.z[0]))
-
-    def people_under(at: float) -> np.ndarray:
-        return np.asarray(jax.vmap(lambda row: people.sample(row, None, jnp.asarray(at)))(jnp.arange(100)), np.float64)
-
-    worlds = {at: people_under(at) for at in (-box, 0.0, box)}
-    apart = [
-        wasserstein_distance(one, other) / abs(u - v)
-        for (u, one), (v, other) in itertools.combinations(worlds.items(), 2)
-    ]
-    largest = max(float(np.abs(jax.vmap(slope, (None, 0))(jnp.asarray(at), jnp.asarray(one))).max())
-                  for at, one in worlds.items())  # fmt: skip
-    return {
-        "curvature": float(within[0].min()),
-        "slope_in_z": float(jnp.abs(within[1]).max()),
-        "a": q.a,
-        "beta": q.beta,
-        "sensitivity": max(apart),
-        "largest_gradient": largest,
-        "G": q.assumptions(box, 0.0).G,
-    }
-
-
 @given(Runs)
 def upper_bound(s: Runs, box: float, horizon: int, tuned: dict[str, float], horizons: list[int]) -> Outcome:
     """Theorem 3.4 against runs, its lemmas at every model, Corollary 3.7 against a minimizer and exact errors."""
     q, eta, clip, sigma = s.quadratic(s.beta), s.eta, s.clip, s.sigma
     known = q.assumptions(box, s.start)
-    square = simulate(q, s, box)
+    square, _, _ = simulate(q, s, eta, box=box)
     printed = pcsgd(known, clip, eta, sigma, form="printed")
     sharp = pcsgd(known, clip, eta, sigma, q.excess(clip, box)).total
     slope = 2 * (2 * (clip**2 + known.G**2) + sigma**2) / q.mu_tilde
@@ -179,19 +92,6 @@ def _lemmas(q: ClippedQuadratic, clip: float, box: float) -> dict[str, float]:
         first.append(np.max(after - one_step(known, clip, gamma, square, pull)))
         second.append(np.max(-2 * gamma * pull / clip_pull(known, clip, gamma, square, printed=True)))
     return {"excess_of_lemma_5_1": max(0.0, float(max(first))), "share_of_lemma_5_2": float(max(second))}
-
-
-def simulate(q: ClippedQuadratic, s: Runs, box: float) -> np.ndarray:
-    """Squared gaps of PCSGD, [T + 1, repeats], in plain NumPy: (9) as it stands."""
-    rng = np.random.default_rng(s.seed)
-    theta = np.full(s.repeats, s.start)
-    rows = [theta]
-    for gamma in s.eta:
-        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
-        noisy = np.clip(gradient, -s.clip, s.clip) + s.sigma * rng.standard_normal(s.repeats)
-        theta = np.clip(theta - gamma * noisy, -box, box)
-        rows.append(theta)
-    return (np.stack(rows) - q.stable) ** 2
 
 
 def optimal_clips(

@@ -6,7 +6,7 @@ import numpy as np
 
 from performative.papers.outcome import Outcome, lay_out, thinned
 from performative.papers.pcsgd.bounds import largest_share
-from performative.papers.pcsgd.watching import Runs
+from performative.papers.pcsgd.watching import Runs, simulate
 from performative.papers.runs import given, power
 from performative.theory import ClippedQuadratic, DiceAssumptions, dice_model_error, dicesgd
 
@@ -48,7 +48,7 @@ def dice_bound(s: Runs, horizon: int, constant: float) -> Outcome:
 
 def _held(q: ClippedQuadratic, s: Runs, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, DiceAssumptions]:
     """Squared gaps of theta and of theta - gamma e, and the theorem's constants with M as large as the runs' memory."""
-    gap, lagged, memory = simulate(q, s, eta)
+    gap, lagged, memory = simulate(q, s, eta, s.clip)
     return gap, lagged, q.dice_assumptions(s.start, math.sqrt(memory.mean(axis=1).max()))
 
 
@@ -118,18 +118,3 @@ def _second_moment(q: ClippedQuadratic) -> dict[str, float]:
     theta, far = np.linspace(-20, 20, 401), np.asarray([1e5, 1e6])
     here = moment(theta, theta) / (given.G**2 + given.B**2 * (theta - q.stable) ** 2)
     return {"power_elsewhere": power(far, moment(np.full(2, q.stable), far)), "moment_here": float(np.max(here))}
-
-
-def simulate(q: ClippedQuadratic, s: Runs, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Squares of theta - theta_PS, of theta - gamma e - theta_PS and of e, [T + 1, repeats]: Algorithm 1, C2 = C1."""
-    rng, clip = np.random.default_rng(s.seed), s.clip
-    theta, e = np.full(s.repeats, s.start), np.zeros(s.repeats)
-    rows = [(theta, theta, e)]
-    for gamma in eta:
-        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
-        v = np.clip(gradient, -clip, clip) + np.clip(e, -clip, clip)
-        e = e + gradient - v
-        theta = theta - gamma * (v + s.sigma * rng.standard_normal(s.repeats))
-        rows.append((theta, theta - gamma * e, e))
-    models, shifted, memories = (np.stack(column) for column in zip(*rows, strict=True))
-    return (models - q.stable) ** 2, (shifted - q.stable) ** 2, memories**2

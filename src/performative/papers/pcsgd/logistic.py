@@ -65,10 +65,10 @@ def credit(s: Runs, betas: list[float], judged: float, sample: int) -> Outcome:
                 lines["memory"][rf"$\beta = {beta:g}$"] = memory_of(history)
                 numbers |= memory_numbers(history, beta)
     for quantity, each in late_rates.items():
-        steps = [(betas[0], betas[-1])] if quantity == "unrest" else list(itertools.pairwise(betas))
+        steps = list(itertools.pairwise(betas)) if "positive" in quantity else [(betas[0], betas[-1])]
         drops = [mean(each[name, low] - each[name, high]) for name in algorithms for low, high in steps]
-        numbers[f"least_drop_of_{quantity}"] = min(drops, key=lambda drop: drop[0] - 2 * drop[1])
-        numbers[f"most_drop_of_{quantity}"] = max(drops, key=lambda drop: drop[0] + 2 * drop[1])
+        side = -1 if quantity == "unrest" else 1  # what is said to rise
+        numbers[f"drop_of_{quantity}"] = min(drops, key=lambda drop, side=side: side * drop[0] - 2 * drop[1])
     return Outcome(numbers, {name: lay_out(each) for name, each in lines.items()})
 
 

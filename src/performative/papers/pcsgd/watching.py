@@ -101,6 +101,26 @@ class Runs:
         return sweep(here, algorithm, settings, self.rounds, start, self.seed, self.repeats, **how)
 
 
+def simulate(
+    q: ClippedQuadratic, s: Runs, eta: np.ndarray, memory_clip: float = 0.0, box: float = math.inf
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Squares of theta - theta_PS, of theta - gamma e - theta_PS and of e, [T + 1, repeats], in plain NumPy.
+
+    Algorithm 1 as it stands; with a memory clip of 0 and a box it is PCSGD, (9).
+    """
+    rng = np.random.default_rng(s.seed)
+    theta, e = np.full(s.repeats, s.start), np.zeros(s.repeats)
+    rows = [(theta, theta, e)]
+    for gamma in eta:
+        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
+        v = np.clip(gradient, -s.clip, s.clip) + np.clip(e, -memory_clip, memory_clip)
+        e = e + gradient - v
+        theta = np.clip(theta - gamma * (v + s.sigma * rng.standard_normal(s.repeats)), -box, box)
+        rows.append((theta, theta - gamma * e, e))
+    models, shifted, memories = (np.stack(column) for column in zip(*rows, strict=True))
+    return (models - q.stable) ** 2, (shifted - q.stable) ** 2, memories**2
+
+
 def thirds(count: int) -> tuple[slice, slice]:
     """The middle and the last third."""
     return slice(count // 3, 2 * count // 3), slice(2 * count // 3, count)
