@@ -1,6 +1,7 @@
 """Theorem 4.3 on the quadratic instance: its bound against runs, its proof step by step."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ def dice_bound(s: Runs, horizon: int, constant: float) -> Outcome:
     printed, ours = (dicesgd(known, eta, s.sigma, form) for form in ("printed", "recursion"))
     printed_flat = dicesgd(known_flat, flat, s.sigma, "printed").total
     steps = {"printed": _largest(long, 2), "corrected": _largest(long, 1)}
-    numbers = {
+    numbers: dict[str, Any] = {
         "largest_share": largest_share(lagged, printed.total),
         "largest_share_constant": largest_share(lagged_flat, printed_flat),
         **{f"b_bar_{form}_early": values[0] for form, values in steps.items()},

@@ -73,7 +73,8 @@ def _assumptions(q: ClippedQuadratic, box: float) -> dict[str, float]:
     theta, z = jnp.asarray([-box, 0.5, box]), jnp.asarray([0.0, q.b, -1.0])
     slope = jax.grad(problem.loss)
     within = jax.vmap(jax.grad(slope))(theta, z), jax.vmap(jax.grad(slope, argnums=1))(theta, z)
-    people = eqx.tree_at(lambda every: every.z, problem.population, jnp.asarray(problem.population.z[0]))
+    every: Any = problem.population  # a Database
+    people = eqx.tree_at(lambda table: table.z, every, jnp.asarray(every.z[0]))
 
     def people_under(at: float) -> np.ndarray:
         return np.asarray(jax.vmap(lambda row: people.sample(row, None, jnp.asarray(at)))(jnp.arange(100)), np.float64)

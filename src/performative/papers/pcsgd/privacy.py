@@ -51,14 +51,12 @@ def _between(low: float, high: float) -> tuple[float, float]:
 
 def _attacked(name: str, noise: PrintedNoise, repeats: int, seed: int) -> tuple[float, float]:
     """What an attack shows, 99.9 % sure, and what is proved."""
-    batch = pf.Fixed(1)
-    if name == "dice":
-        z = math.sqrt(96) * noise.noise_multiplier
-        algorithm, proof = pf.dicesgd(1.0, 1.0, 1.0, z, batch=batch), {"conservative": True}
-    else:
-        algorithm, proof = pf.pcsgd(1.0, 1.0, noise.noise_multiplier, batch=batch), {}
+    z, dice, batch = noise.noise_multiplier, name == "dice", pf.Fixed(1)
+    algorithm = (
+        pf.dicesgd(1.0, 1.0, 1.0, math.sqrt(96) * z, batch=batch) if dice else pf.pcsgd(1.0, 1.0, z, batch=batch)
+    )
     table = pf.Problem(pf.losses.squared, pf.populations.Database(np.zeros((1, noise.rows))))
-    proved = guarantee(table, algorithm, **proof).spent(noise.steps, noise.delta).epsilon
+    proved = guarantee(table, algorithm, conservative=dice).spent(noise.steps, noise.delta).epsilon
     tried = attack.neighbors(algorithm, noise.rows, noise.steps, noise.delta, repeats, seed, claimed=proved)
     return tried.lower, proved
 
