@@ -66,9 +66,11 @@ def credit(s: Runs, betas: list[float], judged: float, sample: int) -> Outcome:
                 numbers |= memory_numbers(history, beta)
     for quantity, each in late_rates.items():
         steps = list(itertools.pairwise(betas)) if "positive" in quantity else [(betas[0], betas[-1])]
-        drops = [mean(each[name, low] - each[name, high]) for name in algorithms for low, high in steps]
-        side = -1 if quantity == "unrest" else 1  # what is said to rise
-        numbers[f"drop_of_{quantity}"] = min(drops, key=lambda drop, side=side: side * drop[0] - 2 * drop[1])
+        drops = [mean(each[name, one] - each[name, more]) for name in algorithms for one, more in steps]
+        # The least sure one; unrest is said to rise.
+        high = max(drops, key=lambda drop: drop[0] + 2 * drop[1])
+        low = min(drops, key=lambda drop: drop[0] - 2 * drop[1])
+        numbers[f"drop_of_{quantity}"] = high if quantity == "unrest" else low
     return Outcome(numbers, {name: lay_out(each) for name, each in lines.items()})
 
 
