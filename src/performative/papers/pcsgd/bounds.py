@@ -1,5 +1,6 @@
 """Theorem 3.4 and its corollaries on the quadratic: bounds against runs, lemmas at every model, minimizers."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ from scipy.optimize import brentq
 
 from performative.papers.outcome import Outcome, lay_out, mean, over, thinned
 from performative.papers.pcsgd.tradeoff import mean_square
-from performative.papers.pcsgd.watching import Runs, simulate
+from performative.papers.pcsgd.watching import Runs, simulate, unbiased_squares
 from performative.papers.runs import given, power
 from performative.theory import (
     ClippedAssumptions,
@@ -30,6 +31,7 @@ def upper_bound(s: Runs, box: float, horizon: int, tuned: dict[str, float], hori
     square, _, _ = simulate(q, s, eta, box=box)
     printed = pcsgd(known, clip, eta, sigma, form="printed")
     sharp = pcsgd(known, clip, eta, sigma, q.excess(clip, box)).total
+    whole, _, _ = simulate(q, dataclasses.replace(s, clip=known.G), eta, box=box)
     slope = 2 * (2 * (clip**2 + known.G**2) + sigma**2) / q.mu_tilde
     # exp(-mu~ g T) D + slope g is least where its derivative is zero.
     best = brentq(
@@ -38,6 +40,8 @@ def upper_bound(s: Runs, box: float, horizon: int, tuned: dict[str, float], hori
     numbers = {
         "largest_share": largest_share(square, printed.total),
         "largest_share_sharp": largest_share(square, sharp),
+        "unclipped_over_step": mean(whole[-1] / eta[-1]),
+        "unclipped_over_step_exact": float(unbiased_squares(q, eta, s.start, sigma)[-1] / eta[-1]),
         "conditions_unmet": float(len(printed.unmet)),
         "step_printed": optimal_step(known, clip, horizon, sigma, printed=True).step,
         "step_of_the_minimizer": best,

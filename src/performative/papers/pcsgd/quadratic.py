@@ -8,10 +8,17 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, thinned
-from performative.papers.pcsgd.watching import RANDOM_WALK, Runs, memory_numbers, memory_of, ratio, thirds
+from performative.papers.pcsgd.watching import (
+    RANDOM_WALK,
+    Runs,
+    memory_numbers,
+    memory_of,
+    ratio,
+    thirds,
+    unbiased_squares,
+)
 from performative.papers.runs import given, models
-from performative.theory import ClippedQuadratic, dice_model_error, dicesgd, travel
-from performative.theory.bound import unroll
+from performative.theory import dice_model_error, dicesgd, travel
 
 
 @given(Runs)
@@ -35,7 +42,7 @@ def gap(s: Runs, betas: list[float], memory_clip: float, box: float) -> Outcome:
         numbers |= {f"bias_{beta:g}": exact.squared_bias(s.clip)}
         if name == "DiceSGD":
             late, t = thirds(theta.shape[1])[1], history.rounds
-            unbiased = unbiased_squares(exact, s)
+            unbiased = unbiased_squares(exact, s.eta, s.start, math.sqrt(96) * s.noise * s.clip)
             numbers[f"{key}_times_t"] = mean((square * t)[:, late].mean(axis=1))
             numbers[f"unbiased_times_t_{beta:g}"] = float(np.mean((unbiased[t] * t)[late]))
             memories[rf"$\beta = {beta:g}$"] = thinned(*memory_of(history))
@@ -43,15 +50,6 @@ def gap(s: Runs, betas: list[float], memory_clip: float, box: float) -> Outcome:
     low, high = betas[0], betas[-1]
     numbers["amplified"] = ratio(squares["PCSGD", high], squares["PCSGD", low])
     return Outcome(numbers, {"gap": lay_out(gaps), "memory": lay_out(memories)})
-
-
-def unbiased_squares(q: ClippedQuadratic, s: Runs) -> np.ndarray:
-    """E |theta_t - theta_PS|^2 of steps along whole gradients with DiceSGD's noise, t = 0, ..., T, exactly: O(1 / t).
-
-    DiceSGD is that but for gamma times its memory, which vanishes.
-    """
-    noise = q.p * (1 - q.p) * (q.a * q.b) ** 2 + 96 * (s.noise * s.clip) ** 2
-    return unroll((1 - q.mu_tilde * s.eta) ** 2, noise * s.eta**2, (s.start - q.stable) ** 2)
 
 
 @given(Runs)

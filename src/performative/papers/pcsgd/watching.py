@@ -13,6 +13,7 @@ from performative.papers.outcome import mean
 from performative.papers.runs import sweep
 from performative.privacy.printed import corollary_3_6_as_printed
 from performative.theory import ClippedQuadratic
+from performative.theory.bound import unroll
 from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, squared_norm
 
 # How a random walk's mean square in the last third of its steps compares with that in the middle one.
@@ -119,6 +120,15 @@ def simulate(
         rows.append((theta, theta - gamma * e, e))
     models, shifted, memories = (np.stack(column) for column in zip(*rows, strict=True))
     return (models - q.stable) ** 2, (shifted - q.stable) ** 2, memories**2
+
+
+def unbiased_squares(q: ClippedQuadratic, eta: np.ndarray, start: float, sigma: float) -> np.ndarray:
+    """E |theta_t - theta_PS|^2 of steps along whole gradients with noise, t = 0, ..., T, exactly: O(gamma_t).
+
+    PCSGD that clips nothing is that, and DiceSGD but for gamma times its memory, which vanishes.
+    """
+    noise = q.p * (1 - q.p) * (q.a * q.b) ** 2 + sigma**2
+    return unroll((1 - q.mu_tilde * eta) ** 2, noise * eta**2, (start - q.stable) ** 2)
 
 
 def thirds(count: int) -> tuple[slice, slice]:
