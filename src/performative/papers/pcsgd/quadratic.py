@@ -49,6 +49,7 @@ def gap(s: Runs, betas: list[float], memory_clip: float, box: float) -> Outcome:
             numbers |= memory_numbers(history, beta)
     low, high = betas[0], betas[-1]
     numbers["amplified"] = ratio(squares["PCSGD", high], squares["PCSGD", low])
+    numbers["amplified_exactly"] = numbers[f"bias_{high:g}"] / numbers[f"bias_{low:g}"]
     return Outcome(numbers, {"gap": lay_out(gaps), "memory": lay_out(memories)})
 
 
@@ -74,7 +75,7 @@ def memory_clip(s: Runs, memory_clips: list[float], far: float) -> Outcome:
     allowed = dice_model_error(bound, known, s.eta)[-1]
     numbers |= {
         "share_from_afar": mean((last - exact.stable) ** 2 / allowed),
-        "went_of_travel": mean((far - last) / travel(s.eta, s.clip, most)),
-        "far_over_travel": (far - exact.stable) / travel(s.eta, s.clip, most),
+        "went": mean(far - last),
+        "went_exact": travel(s.eta, s.clip, most) - s.eta[0] * most,  # the memory is empty at first
     }
     return Outcome(numbers, {"model": lay_out(paths), "memory": lay_out(memories)})
