@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative.papers import catalog
+from performative.papers.pcsgd.bounds import largest_share
+from performative.papers.pcsgd.watching import ratio
 from performative.theory import ClippedQuadratic
 
 ROUNDS, REPEATS = 50_000, 64
@@ -73,3 +76,39 @@ def test_a_federation_of_private_learners():
     )
     ends = history.final
     assert abs(ends.mean() + 2.0) < 4 * ends.std(ddof=1) / np.sqrt(32)
+
+
+STATEMENTS = {
+    "Definition": "2.1 2.2", "Example": "2.3", "Remark": "2.4", "Assumption": "3.1 3.2 3.3 4.1 4.2",
+    "Theorem": "3.4 3.5 4.3", "Corollary": "3.6 3.7 3.8", "Lemma": "5.1 5.2 A.1 A.2", "Algorithm": "1",
+    "Figure": "1 2 3 4",
+}  # fmt: skip
+
+
+def test_every_numbered_statement_has_a_row():
+    wanted = {f"{kind} {number}" for kind, numbers in STATEMENTS.items() for number in numbers.split()}
+    rows = [claim for name in catalog.names("pcsgd") for claim in catalog.find(name).claims]
+    assert wanted == {one for row in rows for one in row.about}
+    assert all(row.about for row in rows)
+
+
+@pytest.mark.parametrize("paper", ["pcsgd", "ours"])
+def test_no_limit_is_a_threshold_of_ours(paper):
+    for name in catalog.names(paper):
+        for claim in catalog.find(name).claims:
+            for check in (claim.printed, claim.corrected):
+                assert check is None or not check.threshold_of_ours(), f"{name}#{claim.id}"
+
+
+def test_the_error_of_a_ratio_is_its_spread_over_samples():
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal((400, 50))
+    above, below = 6 + common + rng.standard_normal((400, 50)), 3 + common
+    found, errors = np.asarray([ratio(*pair) for pair in zip(above, below, strict=True)]).T
+    assert abs(found.mean() - 2) < 0.02
+    assert np.mean(errors) == pytest.approx(found.std(), rel=0.1)
+
+
+def test_the_largest_share_of_a_bound_is_that_of_its_worst_step():
+    square = np.asarray([[9.0, 9.0], [1.0, 3.0], [4.0, 4.0], [0.5, 1.5]])
+    assert largest_share(square, np.asarray([1.0, 10.0, 5.0, 2.0])) == (0.8, 0.0)

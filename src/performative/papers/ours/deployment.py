@@ -32,27 +32,26 @@ def step_or_round(
         )
         for name, deploy in names
     }
-    eps = cases["mild"]
-    stable = float(m.mean() / (1 - eps.mean()))
-    slopes = {name: 1 - cases[name] for name in cases}
-    factors = {}
-    for name, slope in slopes.items():
-        factors[name, "step"] = float(np.mean((1 - rate * slope) ** local_steps))
-        factors[name, "round"] = float(1 - (1 - (1 - rate) ** local_steps) * slope.mean())
-    drifted = pf.theory.quadratic_floor(m, 1 - eps, rate, local_steps).point
-    numbers: dict[str, Any] = {"stable_point": stable, "step_point_exact": drifted}
-    for name, deploy in names:
-        found, known = ends(runs[name, deploy]), exact[name, deploy]
-        numbers[f"{name}_{deploy}_mean"] = mean(found)
-        numbers[f"{name}_{deploy}_mean_exact"] = float(known.mean[-1])
-        squares = mean((found - known.mean[-1]) ** 2)
-        numbers[f"{name}_{deploy}_variance"] = squares
-        numbers[f"{name}_{deploy}_variance_exact"] = float(known.variance[-1])
-        numbers[f"{name}_{deploy}_factor"] = factors[name, deploy]
-        numbers[f"{name}_{deploy}_distance"] = float(np.mean(ways[name, deploy][:, -1]))
-    numbers["step_bias"] = abs(drifted - stable)
-    numbers["round_bias"] = abs(exact["mild", "round"].mean[-1] - stable)
-    numbers["strong_mean_reaction"] = float(cases["strong"].mean())
+    slopes = {name: 1 - eps for name, eps in cases.items()}
+    stable = {name: float(m.mean() / slope.mean()) for name, slope in slopes.items()}
+    point = pf.theory.quadratic_floor(m, slopes["mild"], rate, local_steps).point
+    numbers: dict[str, Any] = {"step_point_exact": point}
+    for name in cases:
+        numbers |= {f"{name}_stable_point": stable[name], f"{name}_round_mean": mean(ends(runs[name, "round"]))}
+    for deploy, settled in (("step", point), ("round", stable["mild"])):
+        known, found = exact["mild", deploy], ends(runs["mild", deploy])
+        # How much of the distance to where it settles is left after the first round.
+        kept = (stable["mild"] + ways["mild", deploy][:, 1] - settled) / (start - settled)
+        numbers |= {
+            f"mild_{deploy}_mean": mean(found),
+            f"mild_{deploy}_mean_exact": float(known.mean[-1]),
+            f"mild_{deploy}_variance": mean((found - known.mean[-1]) ** 2),
+            f"mild_{deploy}_variance_exact": float(known.variance[-1]),
+            f"mild_{deploy}_kept": mean(kept),
+        }
+    runaway = ways["strong", "step"]
+    numbers["strong_step_growth"] = mean(runaway[:, -1] / runaway[:, -2])
+    numbers["strong_step_growth_exact"] = float(np.mean((1 - rate * slopes["strong"]) ** local_steps))
     x = np.arange(rounds + 1)
 
     def drawn(name: str) -> Any:

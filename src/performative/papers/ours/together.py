@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 import performative as pf
 from performative.aggregators import Mean, Nova
@@ -10,6 +11,7 @@ from performative.channels import ClippedNoise
 from performative.estimators import Filtered, Minibatch, Performative
 from performative.papers.outcome import Outcome, bars, curves, mean
 from performative.papers.runs import sweep, word
+from performative.privacy.attack.trials import gaussian_delta
 
 OPEN = 1e6  # a clip that nothing reaches
 
@@ -47,23 +49,21 @@ def private_robust_optimal(
     # The last quarter of the rounds: one distance would be one draw of the noise.
     away = {name: _late(history["distance_to_optimal"]) for name, history in runs.items()}
     full = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), **whole)
-    promise = pf.privacy.guarantee(problem, full)
-    nova = pf.privacy.guarantee(problem, pf.fednova(rate, participation=work, batch=pf.Fixed(samples), **whole))
+    mu = 2 / noise * np.sqrt(rounds)  # a replaced client swings the sum by two clips, every round
     gamma = np.asarray(clean.population.sensitivity, np.float64).ravel()  # type: ignore[attr-defined]  # it is Pricing
     keep = float(np.mean((1 - 2 * rate * gamma) ** local_steps))
     spread = noise * clip / clients / np.sqrt(1 - keep**2)
+    # What the others are worth, less what privacy costs, on the same random numbers.
+    price = away["all three"] - away["not private"]
+    margins = [mean(away[f"not {part}"] - away["all three"] - price) for part in ("robust", "optimal")]
     numbers: dict[str, Any] = {
         "stable_from_optimal": float(np.linalg.norm(stable - optimal)),
-        "epsilon": promise.spent(rounds, delta).epsilon,
-        "nova_is_certified": float(nova.certified),
+        "epsilon": pf.privacy.guarantee(problem, full).spent(rounds, delta).epsilon,
+        "epsilon_exact": brentq(lambda eps: gaussian_delta(eps, mu) - delta, 0, 100),
         "noise_alone": float(spread * np.sqrt(2 / np.pi)),
+        "least_margin": min(margins, key=lambda margin: margin[0] - 2 * margin[1]),
+        **{word(name): mean(values) for name, values in away.items()},
     }
-    for name, values in away.items():
-        numbers[word(name)] = mean(values)
-    base = float(np.mean(away["all three"]))
-    numbers["price_of_privacy"] = base - float(np.mean(away["not private"]))
-    for part in ("robust", "optimal"):
-        numbers[f"worth_of_{part}"] = float(np.mean(away[f"not {part}"])) - base
     return Outcome(numbers, {"distance": curves(runs, "distance_to_optimal"), "ends": bars(away)})
 
 

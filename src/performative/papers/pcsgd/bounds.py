@@ -1,21 +1,20 @@
-"""The theorems on PCSGD, on the quadratic: limits are roots there, and bounds can be held against runs."""
+"""Theorem 3.4 and its corollaries on the quadratic: bounds against runs, lemmas at every model, minimizers."""
 
+import dataclasses
 import math
-from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
-from performative.papers.outcome import Outcome, lay_out, over, thinned
-from performative.papers.pcsgd.watching import Runs
+from performative.papers.outcome import Outcome, lay_out, mean, over, thinned
+from performative.papers.pcsgd.tradeoff import mean_square
+from performative.papers.pcsgd.watching import Runs, simulate, unbiased_squares
 from performative.papers.runs import given, power
 from performative.theory import (
     ClippedAssumptions,
     ClippedQuadratic,
-    bias_bound,
     clip_pull,
     gradient_change,
-    harmonic_kappa,
     one_step,
     optimal_clip,
     optimal_clip_limit,
@@ -24,94 +23,67 @@ from performative.theory import (
 )
 
 
-def lower_bound(
-    p: float, a: float, b: float, beta: float, clip: float, betas: list[float], start: float, step: float, rounds: int
-) -> Outcome:
-    """Theorem 3.5: roots of the mean gradient, clipped and not, against the formulas."""
-    q = ClippedQuadratic(p, a, b, beta)
-
-    def mean_gradient(theta: float) -> float:
-        return p * (q.mu_tilde * theta + a * b) + (1 - p) * q.mu_tilde * theta
-
-    grid = np.linspace(-50, 50, 100_001)
-    # With the mean gradient a clip changes the length only.
-    theta = start
-    for _ in range(rounds):
-        theta -= step * float(np.clip(mean_gradient(theta), -clip, clip))
-
-    def risk(theta: float) -> float:
-        """E of the loss under D(theta)."""
-        few, many = (theta + a * (value - beta * theta) for value in (b, 0.0))
-        return (p * few**2 + (1 - p) * many**2) / 2
-
-    h = 1e-4
-    gap = np.asarray([1 - a * one for one in betas])
-    biases = np.asarray([ClippedQuadratic(p, a, b, one).squared_bias(clip) for one in betas])
-    # G held fixed, as in (13): what is compared is the power of mu - L beta.
-    uppers = np.asarray([bias_bound(ClippedAssumptions(1.0, a, one, 15.0, 1.0), clip, printed=True) for one in betas])
-    numbers = {
-        "stable_root": brentq(mean_gradient, -50, 50, xtol=1e-14),
-        "stable_printed": -p * a / q.mu_tilde,
-        "stable_corrected": q.stable,
-        "clipped_root": brentq(q.mean_clipped, -50, 50, args=(clip,), xtol=1e-14),
-        "clipped_printed": -p * clip / ((1 - p) * q.mu_tilde),
-        "roots": float(np.sum(np.diff(np.sign(q.mean_clipped(grid, clip))) != 0)),
-        "stable_distance": abs(q.stable),
-        "radius_printed": q.radius(clip, printed=True),
-        "radius_corrected": q.radius(clip),
-        "power_of_the_bias": power(gap, biases),
-        "power_of_the_bound": power(gap, uppers),
-        "deterministic_end": theta,
-        "slope_of_the_risk": abs(risk(q.stable + h) - risk(q.stable - h)) / (2 * h),
-        "bias_without_clipping": q.squared_bias(q.mu_tilde * 10 + a * b),
-    }
-    return Outcome(numbers, {"bias": over(betas, {"squared bias, exactly": biases, "8 C1 / mu~^2 at G = 15": uppers})})
-
-
 @given(Runs)
-def upper_bound(s: Runs, box: float, horizon: int) -> Outcome:
-    """Theorem 3.4 against runs, its lemmas at every model, Corollary 3.7 against a minimizer."""
+def upper_bound(s: Runs, box: float, horizon: int, tuned: dict[str, float], horizons: list[int]) -> Outcome:
+    """Theorem 3.4 against runs, its lemmas at every model, Corollary 3.7 against a minimizer and exact errors."""
     q, eta, clip, sigma = s.quadratic(s.beta), s.eta, s.clip, s.sigma
     known = q.assumptions(box, s.start)
-    square = simulate(q, s, box)
-    measured, error = square.mean(axis=1), square.std(axis=1, ddof=1) / math.sqrt(s.repeats)
-    printed, ours = (pcsgd(known, clip, eta, sigma, form=form).total for form in ("printed", "closed"))
+    square, _, _ = simulate(q, s, eta, box=box)
+    printed = pcsgd(known, clip, eta, sigma, form="printed")
     sharp = pcsgd(known, clip, eta, sigma, q.excess(clip, box)).total
-    tuned = optimal_step(known, clip, horizon, sigma, printed=True).step or 0.0
-    best = minimize_scalar(
-        lambda g: (1 - q.mu_tilde * g) ** horizon * known.distance
-        + 2 * (2 * (clip**2 + known.G**2) + sigma**2) / q.mu_tilde * g,
-        bounds=(0, 0.1), method="bounded", options={"xatol": 1e-12},
-    ).x  # fmt: skip
+    whole, _, _ = simulate(q, dataclasses.replace(s, clip=known.G), eta, box=box)
+    slope = 2 * (2 * (clip**2 + known.G**2) + sigma**2) / q.mu_tilde
+    # exp(-mu~ g T) D + slope g is least where its derivative is zero.
+    best = brentq(
+        lambda g: slope - horizon * q.mu_tilde * known.distance * math.exp(-q.mu_tilde * g * horizon), 0, 1, xtol=1e-16
+    )
     numbers = {
-        "least_room": float(np.min(printed[1:] / (measured + 4 * error)[1:])),
-        "least_room_corrected": float(np.min(sharp[1:] / (measured + 4 * error)[1:])),
-        "looseness": float(printed[-1] / measured[-1]),
-        "looseness_corrected": float(sharp[-1] / measured[-1]),
-        "step_condition": float(np.max((eta[:-1] / eta[1:] - 1) / eta[1:]) / (q.mu_tilde / 2)),
-        "largest_step": float(eta.max() * q.mu_tilde),
-        "step_against_minimizer": abs(tuned / best - 1),
-        "room_of_lemma_a_2": _change(q, box),
+        "largest_share": largest_share(square, printed.total),
+        "largest_share_sharp": largest_share(square, sharp),
+        "unclipped_over_step": mean(whole[-1] / eta[-1]),
+        "unclipped_over_step_exact": float(unbiased_squares(q, eta, s.start, sigma)[-1] / eta[-1]),
+        "conditions_unmet": float(len(printed.unmet)),
+        "step_printed": optimal_step(known, clip, horizon, sigma, printed=True).step,
+        "step_of_the_minimizer": best,
+        "share_of_the_rate": max(_rate_share(s.start, box, T, **tuned) for T in horizons),
+        "excess_of_lemma_a_2": _change(q, box),
         **_lemmas(q, clip, box),
     }
     t = np.arange(1, s.rounds + 1)
     lines = {
-        "measured": measured, "(12), as printed": printed, "with C1, not 8 C1": ours, "with E max(|g| - c, 0)": sharp
+        "measured": square.T, "(12), as printed": printed.total, r"with $(E \max(|g| - c, 0))^2 / \tilde\mu^2$": sharp
     }  # fmt: skip
-    return Outcome(numbers, {"bound": lay_out({name: thinned(t, line[1:]) for name, line in lines.items()})})
+    return Outcome(numbers, {"bound": lay_out({name: thinned(t, line[..., 1:]) for name, line in lines.items()})})
+
+
+def largest_share(square: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
+    """The largest mean of squares [T + 1, repeats] over its bound [T + 1] after the start, and its standard error."""
+    shares = [mean(row / limit) for row, limit in zip(square[1:], bound[1:], strict=True)]
+    return max(shares)
+
+
+def _rate_share(start: float, box: float, T: int, p: float, a: float, b: float, beta: float, clip: float,
+                phi: float) -> float:  # fmt: skip
+    """E |theta_T - theta_PS|^2 with the step (15), exactly, over what Corollary 3.7 has within O(.)."""
+    q = ClippedQuadratic(p, a, b, beta)
+    known, sigma, m = q.assumptions(box, start), clip * math.sqrt(phi * T), q.mu_tilde
+    step = float(optimal_step(known, clip, T, sigma, printed=True).step or 0.0)
+    noise = (clip**2 + known.G**2) / (T * m**2) + clip**2 * phi / m**2
+    order = (known.G - clip) ** 2 / m**2 + noise * math.log(m**2 / (phi * clip**2))
+    return mean_square(q, start, step, clip, sigma, T) / order
 
 
 def _change(q: ClippedQuadratic, box: float) -> float:
-    """Least room of Lemma A.2 over pairs of models and of worlds; L is the larger of its two constants."""
+    """The most by which a change exceeds Lemma A.2, over models and worlds; L is the larger of its two constants."""
     u, v = (part.ravel() for part in np.meshgrid(*[np.linspace(-box, box, 41)] * 2))
-    L = max(1.0, q.a)
-    left = abs(np.subtract.outer(u, u) - q.a * q.beta * np.subtract.outer(v, v))
-    return float(np.min(gradient_change(L, q.beta, abs(np.subtract.outer(u, u)), abs(np.subtract.outer(v, v))) - left))
+    du, dv = np.subtract.outer(u, u), np.subtract.outer(v, v)
+    allowed = gradient_change(max(1.0, q.a), q.beta, abs(du), abs(dv))
+    return max(0.0, float(np.max(abs(du - q.a * q.beta * dv) - allowed)))
 
 
 def _lemmas(q: ClippedQuadratic, clip: float, box: float) -> dict[str, float]:
-    """Least room of Lemmas 5.1 and 5.2 over models of X, with theta_PS inside X and at its edge."""
-    first, second, printed = [], [], []
+    """Lemmas 5.1 and 5.2 over models of X, with theta_PS inside X and at its edge."""
+    first, second = [], []
     for radius in (box, abs(q.stable) / 2):
         stable = max(q.stable, -radius)
         known = ClippedAssumptions(1.0, q.a, q.beta, q.mu_tilde * radius + q.a * q.b, 1.0)
@@ -121,63 +93,38 @@ def _lemmas(q: ClippedQuadratic, clip: float, box: float) -> dict[str, float]:
             moved = np.clip(theta - gamma * np.clip(q.mu_tilde * theta + value, -clip, clip), -radius, radius)
             after = after + share * (moved - stable) ** 2
         pull = (theta - stable) * (q.mean_clipped(theta, clip) - theta - q.a * (q.p * q.b - q.beta * stable))
-        first.append(np.min(one_step(known, clip, gamma, square, pull) - after))
-        second.append(np.min(clip_pull(known, clip, gamma, square) + 2 * gamma * pull))
-        printed.append(np.min(clip_pull(known, clip, gamma, square, printed=True) + 2 * gamma * pull))
-    return {
-        "room_of_lemma_5_1": float(min(first)),
-        "room_of_lemma_5_2": float(min(printed)),
-        "room_of_lemma_5_2_corrected": float(min(second)),
-    }
-
-
-def simulate(q: ClippedQuadratic, s: Runs, box: float) -> np.ndarray:
-    """Squared gaps of PCSGD, [T + 1, repeats], in plain NumPy: (9) as it stands."""
-    rng = np.random.default_rng(s.seed)
-    theta = np.full(s.repeats, s.start)
-    rows = [theta]
-    for gamma in s.eta:
-        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
-        noisy = np.clip(gradient, -s.clip, s.clip) + s.sigma * rng.standard_normal(s.repeats)
-        theta = np.clip(theta - gamma * noisy, -box, box)
-        rows.append(theta)
-    return (np.stack(rows) - q.stable) ** 2
+        first.append(np.max(after - one_step(known, clip, gamma, square, pull)))
+        second.append(np.max(-2 * gamma * pull / clip_pull(known, clip, gamma, square, printed=True)))
+    return {"excess_of_lemma_5_1": max(0.0, float(max(first))), "share_of_lemma_5_2": float(max(second))}
 
 
 def optimal_clips(
     mu: float, L: float, betas: list[float], G: float, distance: float, phi: float, scale: float, offset: float,
-    rounds: int, small_phi: float,
+    rounds: int, phis: list[float],
 ) -> Outcome:  # fmt: skip
-    """Corollary 3.8 against minimizers of the bounds that it is drawn from."""
+    """Corollary 3.8 against the minimizer of the bound that it is drawn from."""
     low, high = (ClippedAssumptions(mu, L, beta, G, distance) for beta in betas)
     m = high.mu_tilde
 
-    def printed_limit(c: float) -> float:
-        # (12) as T grows: gamma_T = a_0 / T, d sigma^2 = c^2 phi T.
+    def limit(c: float, phi: float) -> float:
+        """(12) as T grows: gamma_T = a_0 / T, d sigma^2 = c^2 phi T."""
         return 2 * scale * phi * c**2 / m + 8 * (G - c) ** 2 / m**2
 
-    kappa = harmonic_kappa(high, scale)
+    def least(phi: float) -> float:
+        return float(brentq(lambda c: 4 * scale * phi * c / m - 16 * (G - c) / m**2, 0, G, xtol=1e-14))
+
+    biases = np.asarray([limit(least(one), one) for one in phis])
+    orders = np.asarray([optimal_clip_limit(high, one, 1.0, printed=True).total for one in phis])
     eta = scale / (offset + 1 + np.arange(rounds))
-    multiplier = math.sqrt(phi * rounds)
-
-    def bound(c: float) -> float:
-        return float(pcsgd(high, c, eta, c * multiplier).total[-1])
-
-    def least(function: Any) -> float:
-        return float(minimize_scalar(function, bounds=(1e-6, G), method="bounded", options={"xatol": 1e-9}).x)
-
-    rarely = optimal_clip_limit(high, small_phi, 1.0, printed=True)
-    # What the printed clip minimizes is (G - c)^2 / mu~^2 + phi c^2 / mu~.
-    there = (G - rarely.clip) ** 2 / m**2 + small_phi * rarely.clip**2 / m
-    clips = [optimal_clip(one, eta, multiplier).clip for one in (low, high)]
+    clips = [optimal_clip(one, eta, math.sqrt(phi * rounds)).clip for one in (low, high)]
     numbers = {
-        "clip_printed": optimal_clip_limit(high, phi, kappa, printed=True).clip,
-        "clip_of_the_printed_bound": least(printed_limit),
-        "clip_corrected": optimal_clip_limit(high, phi, kappa).clip,
-        "clip_of_the_recursion": least(bound),
-        "bias_over_printed": there / rarely.total,
-        "bias_over_corrected": there / (G**2 * small_phi / (m * (1 + m * small_phi))),
+        "clip_printed": optimal_clip_limit(high, phi, 1.0, printed=True).clip,
+        "clip_corrected": G / (1 + m * scale * phi / 4),
+        "clip_of_the_bound": least(phi),
+        "growth_over_the_order": power(phis[-2:], (biases / orders)[-2:]),
+        "power_of_small_noise": power(phis[:2], biases[:2]),
         "clip_at_low_beta": clips[0],
         "clip_at_high_beta": clips[1],
     }
-    return Outcome(numbers)
+    lines = {"least of (12)": biases, r"$G^2 (1 + \phi / \tilde\mu)$": orders}
+    return Outcome(numbers, {"bias": over(phis, lines)})

@@ -1,49 +1,56 @@
 """Theorem 4.3 on the quadratic instance: its bound against runs, its proof step by step."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from performative.papers.outcome import Outcome, lay_out, thinned
-from performative.papers.pcsgd.watching import Runs
-from performative.papers.runs import given
+from performative.papers.pcsgd.bounds import largest_share
+from performative.papers.pcsgd.watching import Runs, simulate
+from performative.papers.runs import given, power
 from performative.theory import ClippedQuadratic, DiceAssumptions, dice_model_error, dicesgd
 
 
 @given(Runs)
-def dice_bound(s: Runs, horizon: int, elsewhere: float) -> Outcome:
-    """DiceSGD in plain NumPy against (18), and what (18) rests on."""
-    q, eta = s.quadratic(s.beta), s.eta
-    gap, lagged, memory = simulate(q, s)
-    (model, _), (shifted, error) = _moments(gap), _moments(lagged)
-    known = q.dice_assumptions(s.start, math.sqrt(np.max(_moments(memory)[0] + 4 * _moments(memory)[1])))
+def dice_bound(s: Runs, horizon: int, constant: float) -> Outcome:
+    """DiceSGD in plain NumPy against (18), with falling steps and with constant ones, and what (18) rests on."""
+    q, eta, long = s.quadratic(s.beta), s.eta, s.steps(horizon)
+    gap, lagged, known = _held(q, s, eta)
+    flat = np.full(s.rounds, constant)
+    _, lagged_flat, known_flat = _held(q, s, flat)
     printed, ours = (dicesgd(known, eta, s.sigma, form) for form in ("printed", "recursion"))
-    long = s.steps(horizon)
+    printed_flat = dicesgd(known_flat, flat, s.sigma, "printed").total
     steps = {"printed": _largest(long, 2), "corrected": _largest(long, 1)}
-    numbers = {
-        "least_room": float(np.min(printed.total[1:] / (shifted + 4 * error)[1:])),
-        "least_room_corrected": float(np.min(ours.total[1:] / (shifted + 4 * error)[1:])),
-        "looseness": float(printed.total[-1] / shifted[-1]),
-        "memory": known.M,
+    numbers: dict[str, Any] = {
+        "largest_share": largest_share(lagged, printed.total),
+        "largest_share_constant": largest_share(lagged_flat, printed_flat),
         **{f"b_bar_{form}_early": values[0] for form, values in steps.items()},
         **{f"b_bar_{form}_late": values[1] for form, values in steps.items()},
-        **{f"b_bar_{form}_growth": values[1] / values[0] for form, values in steps.items()},
-        "lemma_a_1": max(_lemma(eta, q.mu_tilde / 4, power, power) for power in (1, 2, 3, 4)),
+        "lemma_a_1": max(_lemma(eta, q.mu_tilde / 4, k) for k in (1, 2, 3, 4)),
         "lemma_a_1_itself": _lemma_itself(),
         **_one_step(q),
-        **_second_moment(q, elsewhere),
+        **_second_moment(q),
     }
     t = np.arange(1, s.rounds + 1)
     lines = {
-        "measured": model, "(18), as printed": dice_model_error(printed, known, eta),
+        "measured": gap.T, "(18), as printed": dice_model_error(printed, known, eta),
         "corrected recursion": dice_model_error(ours, known, eta),
     }  # fmt: skip
-    return Outcome(numbers, {"bound": lay_out({name: thinned(t, line[1:]) for name, line in lines.items()})})
+    shown = {"bound": lines, "constant": {"measured": lagged_flat.T, "(18), as printed": printed_flat}}
+    return Outcome(
+        numbers,
+        {
+            name: lay_out({label: thinned(t, line[..., 1:]) for label, line in each.items()})
+            for name, each in shown.items()
+        },
+    )
 
 
-def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard error over repeats."""
-    return values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+def _held(q: ClippedQuadratic, s: Runs, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, DiceAssumptions]:
+    """Squared gaps of theta and of theta - gamma e, and the theorem's constants with M as large as the runs' memory."""
+    gap, lagged, memory = simulate(q, s, eta, s.clip)
+    return gap, lagged, q.dice_assumptions(s.start, math.sqrt(memory.mean(axis=1).max()))
 
 
 def _largest(eta: np.ndarray, power: int) -> tuple[float, float]:
@@ -52,29 +59,29 @@ def _largest(eta: np.ndarray, power: int) -> tuple[float, float]:
     return float(needed[: len(needed) // 100].max()), float(needed.max())
 
 
-def _lemma(eta: np.ndarray, rate: float, power: int, right: int) -> float:
+def _lemma(eta: np.ndarray, rate: float, k: int) -> float:
     """The left side of Lemma A.1's condition less 1, over its right side less 1: at most 1 where it is met."""
-    return float(np.max(((eta[:-1] / eta[1:]) ** power - 1) / (rate / 2 * eta[1:] ** right)))
+    return float(np.max(((eta[:-1] / eta[1:]) ** k - 1) / (rate / 2 * eta[1:] ** k)))
 
 
 def _lemma_itself(steps: int = 3000) -> float:
     """The largest ratio of the two sides of (28), over steps that meet the lemma's condition as printed, a = 1."""
     t, worst = np.arange(1, steps + 1), 0.0
-    for power in (1, 2, 3, 4):
+    for k in (1, 2, 3, 4):
         # (gamma_t / gamma_(t+1))^p = 1 + 1 / (5 + t), and 1 + gamma_(t+1)^p / 2 = 1 + 1.25 / (6 + t).
-        falling = (2.5 / (5 + t)) ** (1 / power)
+        falling = (2.5 / (5 + t)) ** (1 / k)
         for eta in (falling, np.full(steps, 0.01), np.full(steps, 0.5), np.full(steps, 1.9)):
             total = 0.0
             for gamma in eta.tolist():
-                total = (1 - gamma) * total + gamma ** (power + 1)
-                worst = max(worst, total / (2 * gamma**power))
+                total = (1 - gamma) * total + gamma ** (k + 1)
+                worst = max(worst, total / (2 * gamma**k))
     return worst
 
 
 def _one_step(q: ClippedQuadratic) -> dict[str, float]:
     """The most by which one exact step breaks (37), and by which it breaks ours, over models, memories and steps."""
     x, e = (v.ravel() for v in np.meshgrid(np.linspace(-6, 6, 121), np.linspace(-9, 9, 121)))
-    worst = {"printed": -math.inf, "corrected": -math.inf}
+    worst = {"printed": 0.0, "corrected": 0.0}
     # On the instance itself, and on one whose gradients hardly vary.
     for one in (q, ClippedQuadratic(q.p, 1.0, 0.1, 0.0)):
         given = one.dice_assumptions(0.0, 1.0)
@@ -101,29 +108,14 @@ def _said(
     return printed, ours + e**2 * 2 * (gamma * before * reach + drop) ** 2 / (mu * gamma)
 
 
-def _second_moment(q: ClippedQuadratic, elsewhere: float) -> dict[str, float]:
-    """Assumption 4.2: E |grad l(theta; Z)|^2 over G^2 + B^2 |theta - theta_PS|^2, Z of theta itself or of another."""
+def _second_moment(q: ClippedQuadratic) -> dict[str, float]:
+    """Assumption 4.2: how E |grad l(theta_PS; Z)|^2 grows with theta', and its two sides where theta' = theta."""
     given = q.dice_assumptions(0.0, 1.0)
 
-    def ratio(theta: np.ndarray, world: np.ndarray) -> float:
+    def moment(theta: np.ndarray, world: np.ndarray) -> np.ndarray:
         few, many = theta + q.a * (q.b - q.beta * world), theta - q.a * q.beta * world
-        allowed = given.G**2 + given.B**2 * (theta - q.stable) ** 2
-        return float(np.max((q.p * few**2 + (1 - q.p) * many**2) / allowed))
+        return q.p * few**2 + (1 - q.p) * many**2
 
-    theta = np.linspace(-20, 20, 401)
-    return {"moment_elsewhere": ratio(theta, np.full_like(theta, elsewhere)), "moment_here": ratio(theta, theta)}
-
-
-def simulate(q: ClippedQuadratic, s: Runs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Squares of theta - theta_PS, of theta - gamma e - theta_PS and of e, [T + 1, repeats]: Algorithm 1, C2 = C1."""
-    rng, clip = np.random.default_rng(s.seed), s.clip
-    theta, e = np.full(s.repeats, s.start), np.zeros(s.repeats)
-    rows = [(theta, theta, e)]
-    for gamma in s.eta:
-        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
-        v = np.clip(gradient, -clip, clip) + np.clip(e, -clip, clip)
-        e = e + gradient - v
-        theta = theta - gamma * (v + s.sigma * rng.standard_normal(s.repeats))
-        rows.append((theta, theta - gamma * e, e))
-    models, shifted, memories = (np.stack(column) for column in zip(*rows, strict=True))
-    return (models - q.stable) ** 2, (shifted - q.stable) ** 2, memories**2
+    theta, far = np.linspace(-20, 20, 401), np.asarray([1e5, 1e6])
+    here = moment(theta, theta) / (given.G**2 + given.B**2 * (theta - q.stable) ** 2)
+    return {"power_elsewhere": power(far, moment(np.full(2, q.stable), far)), "moment_here": float(np.max(here))}

@@ -9,10 +9,15 @@ import numpy as np
 
 import performative as pf
 from performative.estimators.base import AbstractEstimator, AbstractWrapper
+from performative.papers.outcome import mean
 from performative.papers.runs import sweep
 from performative.privacy.printed import corollary_3_6_as_printed
 from performative.theory import ClippedQuadratic
+from performative.theory.bound import unroll
 from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, squared_norm
+
+# How a random walk's mean square in the last third of its steps compares with that in the middle one.
+RANDOM_WALK = 5 / 3
 
 
 class Watched(AbstractWrapper):
@@ -32,12 +37,11 @@ def memory_of(history: pf.History) -> tuple[np.ndarray, np.ndarray]:
     return steps[1:], np.diff(history["memory"], axis=1) / np.diff(steps)
 
 
-def growth(memory: np.ndarray) -> tuple[float, float]:
-    """Mean |e|^2 in the last third over that in the middle one, and its standard error over repeats."""
-    middle, late = (memory[:, part].mean(axis=1) for part in thirds(memory.shape[1]))
-    ratio = late.mean() / middle.mean()
-    error = (late - ratio * middle).std(ddof=1) / np.sqrt(len(late)) / middle.mean()
-    return float(ratio), float(error)
+def ratio(values: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+    """The ratio of two means over the same repeats, and its standard error."""
+    found = values.mean() / others.mean()
+    error = (values - found * others).std(ddof=1) / math.sqrt(len(values)) / abs(others.mean())
+    return float(found), float(error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +102,46 @@ class Runs:
         return sweep(here, algorithm, settings, self.rounds, start, self.seed, self.repeats, **how)
 
 
+def simulate(
+    q: ClippedQuadratic, s: Runs, eta: np.ndarray, memory_clip: float = 0.0, box: float = math.inf
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Squares of theta - theta_PS, of theta - gamma e - theta_PS and of e, [T + 1, repeats], in plain NumPy.
+
+    Algorithm 1 as it stands; with a memory clip of 0 and a box it is PCSGD, (9).
+    """
+    rng = np.random.default_rng(s.seed)
+    theta, e = np.full(s.repeats, s.start), np.zeros(s.repeats)
+    rows = [(theta, theta, e)]
+    for gamma in eta:
+        gradient = q.mu_tilde * theta + q.a * q.b * (rng.random(s.repeats) < q.p)
+        v = np.clip(gradient, -s.clip, s.clip) + np.clip(e, -memory_clip, memory_clip)
+        e = e + gradient - v
+        theta = np.clip(theta - gamma * (v + s.sigma * rng.standard_normal(s.repeats)), -box, box)
+        rows.append((theta, theta - gamma * e, e))
+    models, shifted, memories = (np.stack(column) for column in zip(*rows, strict=True))
+    return (models - q.stable) ** 2, (shifted - q.stable) ** 2, memories**2
+
+
+def unbiased_squares(q: ClippedQuadratic, eta: np.ndarray, start: float, sigma: float) -> np.ndarray:
+    """E |theta_t - theta_PS|^2 of steps along whole gradients with noise, t = 0, ..., T, exactly: O(gamma_t).
+
+    PCSGD that clips nothing is that, and DiceSGD but for gamma times its memory, which vanishes.
+    """
+    noise = q.p * (1 - q.p) * (q.a * q.b) ** 2 + sigma**2
+    return unroll((1 - q.mu_tilde * eta) ** 2, noise * eta**2, (start - q.stable) ** 2)
+
+
 def thirds(count: int) -> tuple[slice, slice]:
     """The middle and the last third."""
     return slice(count // 3, 2 * count // 3), slice(2 * count // 3, count)
 
 
 def memory_numbers(history: pf.History, value: float) -> dict[str, Any]:
-    """How the memory grows, and its size in the last third of the run."""
+    """Mean |e|^2 in the last third of the run over that in the middle one, and its root in the last third."""
     _, memory = memory_of(history)
-    size = math.sqrt(memory[:, thirds(memory.shape[1])[1]].mean())
-    return {f"memory_growth_{value:g}": growth(memory), f"memory_{value:g}": size}
+    middle, late = (memory[:, part].mean(axis=1) for part in thirds(memory.shape[1]))
+    return {f"memory_growth_{value:g}": ratio(late, middle), f"memory_{value:g}": _root(mean(late))}
+
+
+def _root(square: tuple[float, float]) -> tuple[float, float]:
+    return math.sqrt(square[0]), square[1] / (2 * math.sqrt(square[0]))
