@@ -73,10 +73,11 @@ def theorem(
     """The step that a convergence theorem of P-FedAvg allows: eta(t) = 2 / (mu_tilde (t + gamma)).
 
     Args:
-        scheme: "full" (Theorem 3.1 of Jin et al. 2024), "one" (3.2) or "two" (3.3), those two with k clients a
+        scheme: "full" (Theorem 3.1 of Jin et al. 2024), "one" (3.2) or "two" (3.3).
+        k: How many clients a round has under "one" and "two".
+        printed: Take the constants as printed; see `performative.theory.p_fedavg`.
 
-    round. Safe and slow. printed=True takes the constants as printed; see `performative.theory.p_fedavg`. A
-    problem that the theorem does not cover is refused with the preconditions that it breaks.
+    Safe and slow. A problem that the theorem does not cover is refused with the preconditions that it breaks.
     """
     found = p_fedavg(assumptions, local_steps, scheme, k, printed)
     if found.unmet:

@@ -20,10 +20,10 @@ class Burden(Plain):
     """The mean least cost of being accepted among the qualified of a group, with a normal interval.
 
     Attributes:
-        people: how many they are; already: how many of them pay nothing; unreachable: how many cannot be accepted by
-            any
-
-    move (the value is then infinite). paid: the mean cost that they did pay, NaN where it is not known.
+        people: How many they are.
+        already: How many of them pay nothing.
+        unreachable: How many cannot be accepted by any move; the value is then infinite.
+        paid: The mean cost that they did pay, NaN where it is not known.
     """
 
     group: str

@@ -137,10 +137,8 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
 
     Args:
         drift: "none"; "linear" (a + b t); "walk" (m_t a random walk of unknown size); "smooth" (a walk whose slope
-            walks
-
-    too, or a wave of any height and period, such as a season: `drift.guesses`). The p-value is the largest over all
-    m_t that the data do not rule out beside a response.
+            walks too, or a wave of any height and period, such as a season: `drift.guesses`). The p-value is the
+            largest over all m_t that the data do not rule out beside a response.
 
     Not covered: a drift that settles by itself as retrained models do (a shock in the first deployments that fades),
     several tall waves at once, and drift that answers to the same causes as the model. Models retrained on such data

@@ -29,9 +29,10 @@ def fit(log: ClientLog, drift: str = "linear", draws: int = 500, seed: int = 0) 
         mean_t = level + b (t - t_T) + B (theta_t - theta_T) + e_t,      Var(e_t) = phi within_t / count_t
 
     Args:
-        drift: "none" leaves b out. The draws are normal about the estimate, with Student's factor; columns
+        drift: "none" leaves b out.
 
-    vary together as their residuals do. Least squares: see `response` for intervals of B that do not lean on it.
+    The draws are normal about the estimate, with Student's factor; columns vary together as their residuals do. Least
+    squares: see `response` for intervals of B that do not lean on it.
     """
     if drift not in ("none", "linear"):
         raise ValueError(f"fit: drift must be 'none' or 'linear'; got {drift!r}.")

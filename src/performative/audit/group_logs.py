@@ -15,9 +15,10 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = N
     """From logs: the people of the first deployment against those of the last.
 
     Args:
-        reaction: whether the data were found to react to the model (`AuditReport.effect`). Only then are people said to
+        reaction: Whether the data were found to react to the model (`AuditReport.effect`). Only then are people said to
+            have improved or to have gamed the model: else what changed is change over time, for all that is known.
 
-    have improved or to have gamed the model: else what changed is change over time, for all that is known.
+
     Where the models are linear in the features and [decision] gives a threshold, "before" are the first deployment's
     people under the last model (a sample of them); else they are as logged, under the model of their time. The two are
     different people, so what anyone paid is not known. The cost is the distance in standard deviations.

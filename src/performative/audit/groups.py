@@ -22,13 +22,14 @@ class GroupReport(Plain):
     """Rates by group before and after the reaction, who bears the cost, and what had to be assumed.
 
     Attributes:
-        before_is, after_is: which people under which model. cost: the cost function of the burden. gap: the largest
-            burden
-
-    minus the smallest (the social gap), NaN with fewer than two groups; bears: the group of the largest. by_deployment:
-    rates as logged, {} where there are no logs. assumption: what `improvement` rests on. reaction: whether people are
-    known to react; where not, before and after differ by time alone, as far as anybody knows, and no cost is put down
-    to a reaction.
+        before_is: Which people under which model; `after_is` the same of what came after.
+        cost: The cost function of the burden.
+        gap: The largest burden minus the smallest (the social gap), NaN with fewer than two groups.
+        bears: The group of the largest burden.
+        by_deployment: Rates as logged, {} where there are no logs.
+        assumption: What `improvement` rests on.
+        reaction: Whether people are known to react; where not, before and after differ by time alone, as far as anybody
+            knows, and no cost is put down to a reaction.
     """
 
     before: tuple[GroupRates, ...]
@@ -114,12 +115,10 @@ def groups_of_problem(
     """From a `Problem` with a Strategic population: its people before and after reacting to theta.
 
     Args:
-        groups: names [N, m] like the population's y, or one list a client. By default people want a low score theta.x,
-            as
+        groups: Names [N, m] like the population's y, or one list a client.
 
-    the population's best response has it (a score of default): accepted at or below the threshold, qualified with
-    label 0.
-    Rates are over people, whatever the clients' weights.
+    By default people want a low score theta.x, as the population's best response has it (a score of default): accepted
+    at or below the threshold, qualified with label 0. Rates are over people, whatever the clients' weights.
     """
     import jax
     import jax.numpy as jnp

@@ -21,12 +21,13 @@ class Improvement(Plain):
     """How the share of qualified people changed, against how it should have, had the features brought it about.
 
     Attributes:
-        expected: change of the share that the new features promise; observed: what came; shortfall = expected -
-            observed.
+        expected: Change of the share that the new features promise.
+        observed: What came.
+        shortfall: expected - observed.
         verdict: "improvement" (observed, no shortfall), "gaming" (shortfall, nothing observed), "both", "unclear"
-            (neither
+            (neither can be told from 0), "no move" (expected cannot be told from 0).
 
-    can be told from 0), "no move" (expected cannot be told from 0). Each number has its normal interval (low, high).
+    Each number has its normal interval (low, high).
     """
 
     group: str

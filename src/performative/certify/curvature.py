@@ -29,10 +29,12 @@ class Curvature:
     """Constants of Assumptions 2.1 and 2.2; NaN where they were not computed.
 
     Attributes:
-        mu: f(. ; deployed) is mu-strongly convex. L = max(L_theta, L_data): how fast the gradient of ONE sample's loss
-
-    changes with theta, and with the sample. The flags say whether they hold everywhere; else `models` and `rows` say at
-    how many they were measured: the true mu can be smaller, the true L larger.
+        mu: f(. ; deployed) is mu-strongly convex.
+        L_theta: How fast the gradient of ONE sample's loss changes with theta.
+        L_data: How fast it changes with the sample; L = max(L_theta, L_data).
+        mu_exact: Whether mu holds everywhere; `L_exact` says so of L.
+        models: At how many models they were measured where they do not; `rows` at how many samples. The true mu can
+            then be smaller, the true L larger.
     """
 
     mu: float

@@ -22,9 +22,10 @@ class Outliers(AbstractPopulation[None]):
 
     Args:
         law: "normal" (variance 1), "uniform" on (-1, 1), "laplace" (density exp(-|u|) / 2), "cauchy", or "student3" (t
+            with three degrees of freedom).
+        location: A number, [N] or [N, d]; `scale` likewise.
 
-    with three degrees of freedom). `location` and `scale` are a number, [N] or [N, d]. All laws are symmetric; "cauchy"
-    has no mean and "student3" no third moment, so that risks under them may be infinite.
+    All laws are symmetric; "cauchy" has no mean and "student3" no third moment, so that risks may be infinite.
     For another law for each client, put several into a `Mixture` with shares `Constant(rows of 0 and 1)`.
     """
 

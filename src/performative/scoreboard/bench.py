@@ -109,9 +109,10 @@ def sign_test(better: np.ndarray, worse: np.ndarray, weight: np.ndarray) -> floa
     """The chance of a gain as large as sum_i weight_i (better_i - worse_i) if those who change were as likely to gain.
 
     Args:
-        better, worse: people of client i whom only the first, only the second model gets right. With one weight for all
+        better: People of client i whom only the first model gets right; `worse` those whom only the second does.
 
-    this is McNemar's exact test; it holds for few people too, unlike a normal limit. Over fixed draws.
+    With one weight for all this is McNemar's exact test; it holds for few people too, unlike a normal limit. Over fixed
+    draws.
     """
     changed = better + worse
     draws = np.random.default_rng(0).binomial(changed, 0.5, (_DRAWS, len(changed)))

@@ -88,9 +88,9 @@ def equilibria(
     """The stable points that were found, nearest to `start` first, each with residual and attracting flag.
 
     Args:
-        starts: models to search from; None takes `start` and points scattered around it (or over the Box). In one
+        starts: Models to search from; None takes `start` and points scattered around it (or over the Box).
 
-    dimension each change of sign of G between starts is followed up, so that a repelling point between two
+    In one dimension each change of sign of G between starts is followed up, so that a repelling point between two
     attracting ones is found. A list of what was found is no proof that there is nothing else. Large tables are
     searched on every k-th row first; what is found there is then solved for on all rows.
     """
