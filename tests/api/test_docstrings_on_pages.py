@@ -1,5 +1,7 @@
 """Docstrings that are written for a terminal become text, equations and sections on the site."""
 
+import ast
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_ext"))
 from page_docstrings import as_rst, short_signature
 from page_reference import split_example
 
+SOURCE = Path(__file__).parents[2] / "src" / "performative"
 WRITTEN = """One line with `code_`s, |x| and a * b.
 
     v = |mean| of g_
@@ -75,3 +78,14 @@ def test_an_example_is_left_to_the_page():
 
 def test_a_default_without_a_name_is_three_dots():
     assert short_signature("(a, b=<function f at 0x7f00>, c=<factory>, d=1)") == "(a, b=..., c=..., d=1)"
+
+
+def test_sections_do_not_break_a_sentence():
+    """After a list of arguments a new sentence begins, unless it is a symbol of an equation that stood above."""
+    broken = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = ast.get_docstring(node) if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else None
+            found = re.search(r"^(?:Args|Attributes):\n(?:    .*\n)+\n([a-z]\w*) ", text or "", flags=re.MULTILINE)
+            broken += [] if found is None else [f"{path.name}: {node.name}: {found[1]}"]
+    assert not broken
