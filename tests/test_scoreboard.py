@@ -259,7 +259,7 @@ def test_arguments_that_do_not_fit(arguments, message):
         making._check_arguments(**asked)  # the tests' own type checks would stop some before `scoreboard` does
     if "rounds" in arguments:
         with pytest.raises(ValueError, match=message):
-            scoreboard(asked["problem"], asked["algorithms"], asked["rounds"])
+            scoreboard(pf.cases.strategic_classes(), asked["algorithms"], asked["rounds"])
 
 
 @pytest.mark.slow

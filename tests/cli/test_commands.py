@@ -66,7 +66,7 @@ def test_plan_prints_its_choice_and_names_slips(tmp_path):
         and told["method"] == "exact recursion"
     )
     assert invoke("run", path).exit_code == 0  # [plan] does not disturb a run
-    for wrong, message in (("acuracy = 0.3", "Did you mean 'accuracy'"), ("accuracy = -1.0", "positive distance")):
+    for wrong, message in (("acuracy = 0.3", "Did you mean 'accuracy'"), ("accuracy = -1.0", "positive number")):
         path.write_text(FILE + f"[plan]\n{wrong}\n")
         result = invoke("plan", path)
         assert result.exit_code == 2 and message in result.stderr
