@@ -31,7 +31,10 @@ def theorems(s: Study, k: int) -> Outcome:
         beside = gaussian_beside(theorem, **s.own, start=s.start, rounds=s.rounds)
         numbers[f"error_over_bound_{name}"] = beyond(beside)
         v[name], numbers[f"b_{name}"] = beside.bound_limit, theorem.constants["B"]
-        lines |= {f"{NAMES[name]}: bound": (beside.t[1:], beside.bound[1:]), NAMES[name]: (beside.t[1:], beside.exact[1:])}
+        lines |= {
+            f"{NAMES[name]}: bound": (beside.t[1:], beside.bound[1:]),
+            NAMES[name]: (beside.t[1:], beside.exact[1:]),
+        }
     numbers["v_full_over_partial"] = v["full"] / min(v["one"], v["two"])
     for word, form in {"printed": True, "corrected": False}.items():
         # Lemma B.1 asks for eta_0 <= mu_tilde / c2; with E = 1 nothing else holds the first step down.
@@ -44,7 +47,9 @@ def theorems(s: Study, k: int) -> Outcome:
         calm: Any = {"mean": [1.0, 1.0], "sensitivity": [0.1, 0.1], "scale": 0.0, "start": 3.0}
         found = theorem_3_3(Assumptions.of_gaussian(**calm), 1, 1, printed=form)
         numbers[f"calm_{word}"] = beyond(gaussian_beside(found, **calm, rounds=s.rounds))
-    return Outcome(numbers, {"bounds": lay_out({name: thinned(*line) for name, line in lines.items()})})
+    return Outcome(
+        numbers, {"bounds": lay_out({name: thinned(beside.t[1:], line[1:]) for name, line in lines.items()})}
+    )
 
 
 def beyond(beside: Beside) -> float:

@@ -10,7 +10,6 @@ from performative.papers.outcome import Outcome, curves, lay_out, mean
 from performative.papers.p_fedavg.instance import SCHEMES, Study, by_step, fall, on_gaussian, ratio, square, taking_part
 from performative.papers.runs import distance, ends, word
 
-
 # Accuracies, as shares of the distance at the start, at which speed is read: the paper names none.
 SHARES = (0.5, 0.1, 0.01)
 

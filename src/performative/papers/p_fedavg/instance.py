@@ -128,7 +128,7 @@ class Study:
 
     def times(self, known: Mapping[Any, Moments], shares: tuple[float, ...]) -> dict[Any, np.ndarray]:
         """`steps_to` these shares of the way."""
-        return {name: np.array([self.steps_to(one, self.way * share) for share in shares]) for name, one in known.items()}
+        return {name: np.array([self.steps_to(one, self.way * x) for x in shares]) for name, one in known.items()}
 
     def line(self, moments: Moments, t: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The root mean square error for a figure."""

@@ -54,7 +54,8 @@ def _bounded_gradients(draws: int, seed: int) -> dict[str, float]:
         reach = abs(models[0] - others[0]) + eps * abs(models[1] - others[1])
         moved = np.abs(moments(*models)[0] - moments(*others)[0])
         mean, square = moments(models[0], models[0])
-        worst = np.maximum(worst, [np.max(moved / reach), np.max(square - mean**2), np.max((mean.mean() - mean) ** 2) / 4])
+        apart = np.max((mean.mean() - mean) ** 2)
+        worst = np.maximum(worst, [np.max(moved / reach), np.max(square - mean**2), apart / 4])
     return dict(zip(("moved_over_lemma", "variance_over_g", "gap_over_g"), map(float, worst), strict=True))
 
 

@@ -45,7 +45,8 @@ def strategic(clients: int, rows: int, strength: list[float], penalty: float, mo
 
     path = [-5.0]
     for _ in range(moves):
-        path.append(best(lambda theta, x=response(path[-1]): risk(theta, x)))
+        seen = response(path[-1])
+        path.append(best(lambda theta, x=seen: risk(theta, x)))
     leader, there = best(lambda theta: risk(theta, response(theta))), _reacted(population, stable)
     numbers = {
         "theta_PS": stable,

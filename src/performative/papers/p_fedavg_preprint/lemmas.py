@@ -46,10 +46,10 @@ def appendices(s: Study, k: int, mild: dict[str, float], wider: float) -> Outcom
 def _along(s: Study, scheme: str, k: int) -> dict[str, float]:
     """Lemmas B.1 to B.3 ("full") and C.2 to C.4 on the exact recursion, every local step of the first rounds.
 
-        step     E|theta_{t+1} - theta_PS|^2 over (1 - mu_tilde eta) E|theta_t - theta_PS|^2 + 2 sigma^2 eta^2
-                 + (c1 eta + c2 eta^2) spread_t (+ u times the spread of what is averaged, where clients are drawn)
-        spread   the clients' spread over 4 eta^2 drift c5
-        descent  E|theta_{t+1} - theta_PS|^2 over (1 - mu_tilde eta) E|theta_t - theta_PS|^2 + B eta^2
+    step     E|theta_{t+1} - theta_PS|^2 over (1 - mu_tilde eta) E|theta_t - theta_PS|^2 + 2 sigma^2 eta^2
+             + (c1 eta + c2 eta^2) spread_t (+ u times the spread of what is averaged, where clients are drawn)
+    spread   the clients' spread over 4 eta^2 drift c5
+    descent  E|theta_{t+1} - theta_PS|^2 over (1 - mu_tilde eta) E|theta_t - theta_PS|^2 + B eta^2
     """
     found = p_fedavg(s.given, s.local_steps, scheme, None if scheme == "full" else k)
     c, noise, u = found.constants, 2 * s.given.sigma**2, participation(s.given, scheme, found.k)[0]
@@ -120,7 +120,7 @@ def _bounded_gradients(rounds: int) -> dict[str, float]:
 
 
 def _spread_of_clients() -> dict[str, float]:
-    """Lemmas D.2, D.4 and D.6: four clients that pull apart by +-10, E = 20 small steps, no noise, two of them drawn."""
+    """Lemmas D.2, D.4 and D.6: four clients that pull apart by +-10, E = 20 small steps, no noise, two drawn."""
     m, eta, steps, pull, k = np.array([10.0, -10.0, 10.0, -10.0]), 1e-4, 20, 10.0, 2
     still, N = np.zeros(4), 4
     _, before, _ = local_maps(m, still, still, np.full((1, steps - 1), eta), "step", 0.0)
@@ -172,5 +172,5 @@ def _sampling() -> dict[str, float]:
     x, k = np.array([1.0, 4.0, -2.0, 0.5, 3.0, 7.0]), 4
     N = len(x)
     drawn = np.mean([(np.mean(x[list(few)]) - x.mean()) ** 2 for few in itertools.combinations(range(N), k)])
-    factor = float(drawn / np.mean((x - x.mean()) ** 2))
-    return {"factor_over_b3": factor * k * N * (N - 1) / (N - k), "factor_over_section_3": factor * k * (N - 1) / (N - k)}
+    factor = float(drawn / np.mean((x - x.mean()) ** 2)) * k * (N - 1) / (N - k)
+    return {"factor_over_b3": factor * N, "factor_over_section_3": factor}

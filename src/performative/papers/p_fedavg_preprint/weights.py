@@ -37,7 +37,10 @@ def weighted(s: Study, weight_variance: float, k: int) -> Outcome:
     for name, scheme in SCHEMES.items():
         expected = float(known[name].mse[s.rounds])
         numbers |= {f"square_{scheme}": square(runs[name], expected), f"exact_{scheme}": expected}
-        numbers |= {f"fall_{scheme}": fall(runs[name]), f"mean_apart_{scheme}": mean(ends(runs[name]) - ends(runs["full"]))}
+        numbers |= {
+            f"fall_{scheme}": fall(runs[name]),
+            f"mean_apart_{scheme}": mean(ends(runs[name]) - ends(runs["full"])),
+        }
     lines = {name: s.line(moments) for name, moments in (known | {"Scheme II, models averaged": models}).items()}
     return Outcome(numbers, {"exact": lay_out(lines), "distance": by_step(runs)})
 
@@ -60,10 +63,14 @@ def small_steps(s: Study, weight_variance: float, large_beta: float, k: int) -> 
     left = [float(np.sqrt(moments.mse[-1])) / s.way for moments in known.values()]
     run = own.sweep({"two": {"participation": pf.SchemeTwo(k)}})["two"]
     small = known[f"updates, beta = {s.beta:g}"]
-    numbers: dict[str, Any] = own.marks | {f"left_{name}": one for name, one in zip(names, left, strict=True)} | {
-        "mean_model": (mean(ends(run))[0], float(np.sqrt(small.variance[s.rounds] / s.repeats))),
-        "exact_mean_model": float(small.mean[s.rounds]),
-    }
+    numbers: dict[str, Any] = (
+        own.marks
+        | {f"left_{name}": one for name, one in zip(names, left, strict=True)}
+        | {
+            "mean_model": (mean(ends(run))[0], float(np.sqrt(small.variance[s.rounds] / s.repeats))),
+            "exact_mean_model": float(small.mean[s.rounds]),
+        }
+    )
     lines = {name: s.line(moments) for name, moments in known.items()}
     shown = by_step({f"updates, beta = {s.beta:g}": run})
     return Outcome(numbers, {"exact": lay_out(lines), "distance": shown})
