@@ -31,10 +31,7 @@ def theorems(s: Study, k: int) -> Outcome:
         beside = gaussian_beside(theorem, **s.own, start=s.start, rounds=s.rounds)
         numbers[f"error_over_bound_{name}"] = beyond(beside)
         v[name], numbers[f"b_{name}"] = beside.bound_limit, theorem.constants["B"]
-        lines |= {
-            f"{NAMES[name]}: bound": (beside.t[1:], beside.bound[1:]),
-            NAMES[name]: (beside.t[1:], beside.exact[1:]),
-        }
+        lines |= {f"{NAMES[name]}: bound": beside.bound, NAMES[name]: beside.exact}
     numbers["v_full_over_partial"] = v["full"] / min(v["one"], v["two"])
     for word, form in {"printed": True, "corrected": False}.items():
         # Lemma B.1 asks for eta_0 <= mu_tilde / c2; with E = 1 nothing else holds the first step down.
