@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize_scalar
 
@@ -66,7 +67,7 @@ def _reacted(population: Any, theta: float) -> np.ndarray:
     with jax.enable_x64(True):
         model = np.array([theta])
         for i in range(population.clients):
-            mine = take_clients(population, i)[0]
+            mine = take_clients(population, jnp.asarray(i, jnp.int32))[0]
             nodes, _ = mine.quadrature(model, 0)
             found.append([float(mine.sample(node, None, model)[0][0]) for node in np.asarray(nodes)])
     return np.asarray(found)
