@@ -68,7 +68,7 @@ def gaussian(**more):
 
 def test_what_settles_elsewhere_does_not_fall():
     s = gaussian(rounds=400, repeats=4)
-    runs = s.sweep({"on": {}, "off": {"deploy": pf.fedavg(rate=0.1).deploy}})
+    runs = s.sweep({"on": {"deploy": "step"}, "off": {"deploy": pf.fedavg(rate=0.1).deploy}})
     on, off = (fall(runs[name]) for name in ("on", "off"))
     assert on[0] + 3 * on[1] < 1
     assert abs(off[0] - 1) < 0.02 < 1 - on[0]

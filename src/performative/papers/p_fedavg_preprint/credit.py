@@ -1,6 +1,7 @@
 """Figures 5 and 8 to 11: credit scores with batches of several sizes."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,18 +38,18 @@ def batches(run: Runs, start: str, effects: list[str], sizes: list[int], long_ro
             numbers[f"whole_over_{sizes[-1]}_{key}"] = _rms(whole, found[name, sizes[-1]])
             numbers[f"over_full_{key}"] = _rms(found[name, 16], found["full", 16], share=0.5)
         numbers[f"two_over_one_{effect}"] = _rms(found["Scheme II", 16], found["Scheme I", 16], share=0.5)
+        still, noise, spread_of = _linearized(known, run, long_rounds * run.local_steps, at - stable)
         for n in sizes:
-            square, spread = _linearized(known, n, run, long_rounds * run.local_steps, at - stable)
+            square = still + noise / n
             rms, now = np.sqrt(square), min(run.rounds * run.local_steps, len(square) - 1)
             line = distance(found["full", n])
             lines[f"batch {n}"] = thinned(np.arange(len(rms)) / run.local_steps, rms)
             end, error = mean(line[:, -1])
             numbers |= {f"end_{n}_{effect}": (end, error), f"left_{n}_{effect}": (end / way, error / way)}
             numbers[f"return_{n}_{effect}"] = float(rms[-1] / np.max(rms))
-            third = line[:, line.shape[1] // 3] ** 2
-            numbers[f"late_{n}_{effect}"] = ratio(line[:, -1] ** 2, third)
-            measured = float(np.mean(line[:, -1] ** 2))
-            numbers[f"square_{n}_{effect}"] = measured, float(spread[now] / np.sqrt(run.repeats))
+            numbers[f"late_{n}_{effect}"] = ratio(line[:, -1] ** 2, line[:, line.shape[1] // 3] ** 2)
+            error = float(np.sqrt(spread_of(n, now) / run.repeats))
+            numbers[f"square_{n}_{effect}"] = float(np.mean(line[:, -1] ** 2)), error
             numbers[f"linear_square_{n}_{effect}"] = float(square[now])
         shown = {f"batch {n}": found["full", n] for n in sizes} | {"whole tables": whole}
         data |= {f"sizes_{effect}": curves(shown, "distance_to_stable"), f"linearized_{effect}": lay_out(lines)}
@@ -65,19 +66,21 @@ def _rms(top: History, bottom: History, share: float = 0.0) -> tuple[float, floa
     return found**0.5, error / (2 * found**0.5)
 
 
-def _linearized(at: Field, size: int, run: Runs, steps: int, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """E |theta_t - theta_PS|^2 and the standard deviation of |theta_t - theta_PS|^2, [steps + 1].
+def _linearized(
+    at: Field, run: Runs, steps: int, offset: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Callable[[int, int], float]]:
+    """E |theta_t - theta_PS|^2 = |d_t|^2 + tr P_t / n: both terms, [steps + 1], and its variance by n and t.
 
-        d <- (I - eta H) d,     P <- (I - eta H) P (I - eta H)^T + eta^2 C / n,     E |.|^2 = |d|^2 + tr P
+        d <- (I - eta H) d,     P <- (I - eta H) P (I - eta H)^T + eta^2 C
 
-    The normal part has variance 2 tr P^2 + 4 d^T P d.
+    The normal part has variance 2 tr P^2 / n^2 + 4 d^T P d / n.
     """
     d, P, eye = offset, np.zeros_like(at.noise), np.eye(len(offset))
-    square, spread = [float(d @ d)], [0.0]
+    found = [(d @ d, 0.0, 0.0, 0.0)]
     for t in range(steps):
         eta = run.beta / (t + run.gamma)
         keep = eye - eta * at.slope
-        d, P = keep @ d, keep @ P @ keep.T + eta**2 * at.noise / size
-        square.append(float(d @ d + np.trace(P)))
-        spread.append(float(np.sqrt(2 * np.sum(P * P) + 4 * d @ P @ d)))
-    return np.asarray(square), np.asarray(spread)
+        d, P = keep @ d, keep @ P @ keep.T + eta**2 * at.noise
+        found.append((d @ d, np.trace(P), 2 * np.sum(P * P), 4 * d @ P @ d))
+    still, noise, pairs, cross = np.asarray(found).T
+    return still, noise, lambda n, t: float(pairs[t] / n**2 + cross[t] / n)

@@ -63,11 +63,12 @@ def strategic(clients: int, rows: int, strength: list[float], penalty: float, mo
 
 def _reacted(population: Any, theta: float) -> np.ndarray:
     """The rows as the library has people change them, [clients, rows]."""
-    found = []
     with jax.enable_x64(True):
-        model = np.array([theta])
-        for i in range(population.clients):
-            mine = take_clients(population, jnp.asarray(i, jnp.int32))[0]
+        everyone, model = jax.tree.map(jnp.asarray, population), jnp.asarray([theta])
+
+        def rows(client: jax.Array) -> jax.Array:
+            mine = take_clients(everyone, client)[0]
             nodes, _ = mine.quadrature(model, 0)
-            found.append([float(mine.sample(node, None, model)[0][0]) for node in np.asarray(nodes)])
-    return np.asarray(found)
+            return jax.vmap(lambda node: mine.sample(node, None, model)[0][0])(nodes)
+
+        return np.stack([rows(client) for client in jnp.arange(population.clients)])
