@@ -45,13 +45,16 @@ def schemes(s: Study, k: int) -> Outcome:
 
 
 @on_gaussian
-def stragglers(s: Study, counts: list[int], longest: float, horizon: float) -> Outcome:
-    """E = 1; the server waits for the first K of N, who answer after uniform(0, longest); a step takes 1."""
+def stragglers(s: Study, counts: list[int], drawn: list[int], longest: float, horizon: float) -> Outcome:
+    """E = 1; the server waits for the first K of N, who answer after uniform(0, longest); a step takes 1.
+
+    Those `drawn` are simulated, all are known exactly.
+    """
     latency = pf.participation.UniformLatency(longest)
     # The K-th of N uniform times is K / (N + 1) of the longest on average.
     wait = {k: 1 + longest * k / (s.clients + 1) for k in counts}
     rounds = {k: round(horizon / wait[k]) for k in counts}
-    settings = {k: {"participation": pf.FirstK(k, latency), "rounds": rounds[k]} for k in counts}
+    settings = {k: {"participation": pf.FirstK(k, latency), "rounds": rounds[k]} for k in drawn}
     runs = s.sweep(settings, clock=pf.Clock(compute=1.0))
     longer = s.of_steps(1, max(s.long_rounds, *rounds.values()))
     known = {k: longer.exact("two", k) for k in counts}

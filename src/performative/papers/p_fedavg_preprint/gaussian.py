@@ -28,11 +28,11 @@ def _compared(runs: Mapping[tuple[str, Any], History], known: Known) -> dict[str
 
 
 @on_gaussian
-def local_steps(s: Study, k: int, counts: list[int], steps: int, long_steps: int) -> Outcome:
-    """Figure 2: E local steps under both schemes."""
+def local_steps(s: Study, k: int, counts: list[int], drawn: list[int], steps: int, long_steps: int) -> Outcome:
+    """Figure 2: E local steps under both schemes. Those `drawn` are simulated, all are known exactly."""
     runs = s.sweep({
         (scheme, E): {"participation": taking_part(scheme, k), "local_steps": E, "rounds": -(-steps // E)}
-        for scheme in DRAWN for E in counts
+        for scheme in DRAWN for E in drawn
     })  # fmt: skip
     own = {E: s.of_steps(E, long_steps) for E in counts}
     known = {(scheme, E): own[E].exact(scheme, k) for scheme in DRAWN for E in counts}
@@ -44,9 +44,9 @@ def local_steps(s: Study, k: int, counts: list[int], steps: int, long_steps: int
 
 
 @on_gaussian
-def participants(s: Study, counts: list[int]) -> Outcome:
-    """Figure 3: K clients a round, both schemes."""
-    runs = s.sweep({(scheme, k): {"participation": taking_part(scheme, k)} for scheme in DRAWN for k in counts})
+def participants(s: Study, counts: list[int], drawn: list[int]) -> Outcome:
+    """Figure 3: K clients a round, both schemes. Those `drawn` are simulated, all are known exactly."""
+    runs = s.sweep({(scheme, k): {"participation": taking_part(scheme, k)} for scheme in DRAWN for k in drawn})
     known = {(scheme, k): s.exact(scheme, k) for scheme in DRAWN for k in counts}
     numbers: dict[str, Any] = s.marks | _compared(runs, known)
     for scheme in DRAWN:
