@@ -25,7 +25,8 @@ def theorems(s: Study, k: int) -> Outcome:
     """Theorems 3.1 to 3.3 as printed beside the exact error, with their own steps and constants."""
     given = s.given
     numbers: dict[str, Any] = {"descent": _descent(given, s)}
-    v, lines = {}, {}
+    v: dict[str, float] = {}
+    lines: dict[str, np.ndarray] = {}
     for name in ("full", "one", "two"):
         theorem = p_fedavg(given, s.local_steps, name, None if name == "full" else k, printed=True)
         beside = gaussian_beside(theorem, **s.own, start=s.start, rounds=s.rounds)

@@ -91,7 +91,10 @@ def reweighted(s: Setting, temperatures: list[float], variants: list[list[str]],
             if temperature > 0:
                 # Row 0 is the start, and row 1 leads from even weights to those of the first model.
                 early, late = moved[:, 2:7].mean(axis=1), moved[:, -max(1, s.rounds // 8) :].mean(axis=1)
+                step = 1 / (1 + np.arange(s.rounds) / s.offset)
+                fewer = step[1:6].mean() / step[-max(1, s.rounds // 8) :].mean()
                 numbers |= {f"decay_{key}": ratio(late, early), f"early_{key}": mean(early)}
+                numbers[f"decay_per_step_{key}"] = ratio(late * fewer, early)
                 lines[name] = (np.arange(2, s.rounds + 1), moved[:, 2:])
             finals = [jax.tree.map(lambda leaf, r=r: leaf[r], history.final) for r in range(s.repeats)]
             classes = np.asarray([images.class_accuracy(model, final) for final in finals])

@@ -21,7 +21,7 @@ def batches(run: Runs, start: str, effects: list[str], sizes: list[int], long_ro
     Beside the runs: noisy steps linearized at the stable point, everyone present, for `long_rounds`.
     """
     numbers: dict[str, Any] = {}
-    data = {}
+    data: dict[str, Any] = {}
     for effect in effects:
         problem, static, stable = solve(effect)
         at = static if start == "static" else stable

@@ -24,7 +24,7 @@ def strategic(clients: int, rows: int, strength: list[float], penalty: float, mo
     eps = np.asarray(strength)[:, None]
     population = pf.populations.Strategic(x_bar[..., None], y, np.asarray(strength))
     problem = pf.Problem(pf.losses.logistic(penalty), population)
-    stable, optimal = (float(np.squeeze(point(problem))) for point in (pf.stable_point, pf.optimal_point))
+    stable, optimal = (np.asarray(point(problem)).item() for point in (pf.stable_point, pf.optimal_point))
 
     def utility(x: np.ndarray, theta: float) -> np.ndarray:
         return -theta * x - (x - x_bar) ** 2 / (2 * eps)
@@ -44,7 +44,7 @@ def strategic(clients: int, rows: int, strength: list[float], penalty: float, mo
     def best(function: Any) -> float:
         return float(minimize_scalar(function, bracket=(-1.0, 1.0), tol=1e-12).x)
 
-    path = [-5.0]
+    path = [0.0]
     for _ in range(moves):
         seen = response(path[-1])
         path.append(best(lambda theta, x=seen: risk(theta, x)))

@@ -25,7 +25,7 @@ SCHEMES = ("full", "one", "two")
 
 
 @on_gaussian
-def appendices(s: Study, k: int, mild: dict[str, float], wider: float) -> Outcome:
+def appendices(s: Study, k: int, mild: dict[str, Any], wider: float) -> Outcome:
     """Appendix A on pricing, B and C on Gaussian clients, B.4, D.5 and D.8 on alike clients, D on two or four.
 
     Lemmas B.1 to C.4 on clients with `mild` differences, for whom the steps that they allow are of a size that can be
@@ -37,8 +37,7 @@ def appendices(s: Study, k: int, mild: dict[str, float], wider: float) -> Outcom
         numbers |= {f"{name}_{scheme}": worst for name, worst in _along(calm, scheme, k).items()}
     for scheme in SCHEMES[1:]:
         own = p_fedavg(s.given, s.local_steps, scheme, k, printed=True)
-        steps: Any = (wider * own.beta, wider * own.gamma)
-        theorem = theorem_c_5(s.given, s.local_steps, *steps, scheme, k, printed=True)
+        theorem = theorem_c_5(s.given, s.local_steps, wider * own.beta, wider * own.gamma, scheme, k, printed=True)
         numbers[f"c5_{scheme}"] = beyond(gaussian_beside(theorem, **s.own, start=s.start, rounds=s.rounds))
     return Outcome(numbers | _any_steps(s.rounds) | _bounded_gradients(s.rounds))
 
