@@ -11,6 +11,7 @@ import performative as pf
 from performative._engine.risk import client_risks
 from performative.papers import catalog
 from performative.papers.p_fedavg.bounds import beyond
+from performative.papers.p_fedavg.credit import Whole
 from performative.papers.p_fedavg.instance import Study, fall, ratio
 from performative.papers.p_fedavg_preprint.equilibria import strategic
 from performative.papers.p_fedavg_preprint.weights import averaged
@@ -111,3 +112,19 @@ def test_rows_have_no_thresholds_of_ours_and_say_what_they_are_about(paper):
             checks = [check for check in (claim.printed, claim.corrected) if check is not None]
             assert not any(check.threshold_of_ours() for check in checks), (name, claim.id)
             assert claim.kind != "paper" or claim.about, (name, claim.id)
+
+
+def test_whole_tables_are_taken_at_every_step():
+    """One round of E = 2 on two clients with three rows each, gradients of all rows by hand."""
+    rng = np.random.default_rng(0)
+    x, y, strength = rng.normal(size=(2, 3, 2)), np.array([[0, 1, 1], [1, 0, 0]]), np.array([0.5, 1.0])
+    problem = pf.Problem(pf.losses.logistic(0.1), pf.populations.Strategic(x, y, strength))
+    algorithm = pf.p_fedavg(0.3, local_steps=2, batch=Whole(3))
+    with jax.enable_x64(True):
+        run = pf.run(problem, algorithm, 1, np.ones(2), dtype="float64", **QUIET)
+    models = np.ones((2, 2))
+    for _ in range(2):
+        moved = x - strength[:, None, None] * models[:, None]
+        chance = 1 / (1 + np.exp(-np.einsum("nmd,nd->nm", moved, models)))
+        models = models - 0.3 * (np.mean((chance - y)[..., None] * moved, axis=1) + 0.1 * models)
+    np.testing.assert_allclose(run.final[0], models.mean(axis=0), rtol=1e-10)

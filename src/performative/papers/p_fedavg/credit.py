@@ -34,6 +34,19 @@ class FirstOf(AbstractBatch):
         return population.draw(key, (steps, self.n_max), theta), jnp.broadcast_to(counted, (steps, self.n_max))
 
 
+class Whole(AbstractBatch):
+    """All n rows of a client's table at every step, in their order: `Uniform` would shuffle them for nothing."""
+
+    n: int = whole()
+
+    def expected(self, population: Any) -> float:
+        return float(self.n)
+
+    def draw(self, key, standing_key, population, theta, steps, memory):
+        rows = jnp.broadcast_to(jnp.arange(self.n, dtype=jnp.int32), (steps, self.n))
+        return population.draw(key, (steps, self.n), theta, rows), None
+
+
 class Field(NamedTuple):
     """At one model theta, under the data that it causes.
 

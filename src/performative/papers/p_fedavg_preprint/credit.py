@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-import performative as pf
 from performative.history import History
 from performative.papers.outcome import Outcome, curves, lay_out, mean, thinned
-from performative.papers.p_fedavg.credit import Field, Runs, field, solve
+from performative.papers.p_fedavg.credit import Field, Runs, Whole, field, solve
 from performative.papers.p_fedavg.instance import SCHEMES, ratio
 from performative.papers.runs import distance, given, late, word
 
@@ -27,7 +26,7 @@ def batches(run: Runs, start: str, effects: list[str], sizes: list[int], long_ro
         at = static if start == "static" else stable
         found = run.simulate(problem, at, stable, run.drawn(sizes))
         # With whole tables and everyone present nothing is random: one run says it all.
-        rows = pf.batches.Uniform(int(np.max(problem.population.rows)))
+        rows = Whole(int(np.max(problem.population.rows)))
         whole = run.simulate(problem, at, stable, {"whole": {"batch": rows}}, repeats=1)["whole"]
         way, known, lines = float(np.linalg.norm(static - stable)), field(problem, stable), {}
         numbers[f"gap_{effect}"] = way
