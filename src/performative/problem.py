@@ -16,6 +16,7 @@ from performative.losses import Logistic
 from performative.populations import AbstractPopulation, Strategic
 from performative.populations.pooled import Pooled
 from performative.populations.rows import check_own_tables, labels_in
+from performative.populations.scaled import Scaled, ScaledLoss
 from performative.tables.frames import Columns, read_frame
 from performative.tables.scaling import Standardize
 from performative.types import ArrayLike, Loss, Numbers, Unchecked, as_numbers, as_words, is_concrete
@@ -89,6 +90,19 @@ class Problem(eqx.Module):
         """The same data as one client's: what a central learner sees that does not know who is whose."""
         everyone = Pooled(self.population, self.client_weights)
         return Problem(self.loss, everyone, domain=self.domain, columns=self.columns, from_data=self.from_data)
+
+    def scaled(self) -> "Problem":
+        """Equal weights for clients that step along g_i = N p_i f_i: the same f, hence the same points.
+
+            f = sum_i p_i f_i = (1/N) sum_i g_i
+
+        Scheme II (`pf.SchemeTwo`) on it is the algorithm for unequal p_i of Jin et al. 2024, Section 3.2: a round's
+        weights are 1/K each and sum to one. The heaviest client's steps are N max_i p_i times as long.
+        """
+        population = Scaled(self.population, self.clients * np.asarray(self.client_weights))
+        return Problem(
+            ScaledLoss(self.loss), population, domain=self.domain, columns=self.columns, from_data=self.from_data
+        )
 
     @classmethod
     @old_keywords

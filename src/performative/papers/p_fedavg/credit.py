@@ -1,11 +1,13 @@
-"""Credit scores that borrowers react to: three schemes on a real table, as printed and with a strong reaction.
+"""Credit scores that borrowers react to: three schemes on a real table, with three strengths of reaction.
 
 The data come through `pf.data`: PERFORMATIVE_DATA, the cache, or a download; where none has them, its error says so.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,8 +15,8 @@ import performative as pf
 from performative.batches import AbstractBatch
 from performative.history import History
 from performative.papers.outcome import Outcome, curves, mean
-from performative.papers.p_fedavg.instance import taking_part
-from performative.papers.runs import ends, given, sweep, word
+from performative.papers.p_fedavg.instance import SCHEMES, ratio, taking_part
+from performative.papers.runs import distance, ends, given, sweep, word
 from performative.types import number, whole
 
 
@@ -30,6 +32,19 @@ class FirstOf(AbstractBatch):
     def draw(self, key, standing_key, population, theta, steps, memory):
         counted = jnp.arange(self.n_max, dtype=jnp.int32) < jnp.asarray(self.n).astype(jnp.int32)
         return population.draw(key, (steps, self.n_max), theta), jnp.broadcast_to(counted, (steps, self.n_max))
+
+
+class Whole(AbstractBatch):
+    """All n rows of a client's table at every step, in their order: `Uniform` would shuffle them for nothing."""
+
+    n: int = whole()
+
+    def expected(self, population: Any) -> float:
+        return float(self.n)
+
+    def draw(self, key, standing_key, population, theta, steps, memory):
+        rows = jnp.broadcast_to(jnp.arange(self.n, dtype=jnp.int32), (steps, self.n))
+        return population.draw(key, (steps, self.n), theta, rows), None
 
 
 class Field(NamedTuple):
@@ -74,8 +89,14 @@ def field(problem: pf.Problem, theta: np.ndarray, reaction: float = 1.0) -> Fiel
 
 
 def solve(effect: str) -> tuple[pf.Problem, np.ndarray, np.ndarray]:
-    """The problem, the minimizer on data before any reaction, and the stable point, by Newton's method."""
-    problem, _ = pf.cases.strategic_credit("p_fedavg", effect)
+    """The problem, the minimizer on data before any reaction, and the stable point, by Newton's method.
+
+    Args:
+        effect: "paper" (eps in [0.9, 1.1], penalty 1/n), "released" (ten times both), or "strong", which is ours
+    """
+    problem, _ = pf.cases.strategic_credit("p_fedavg", "strong" if effect == "strong" else "paper")
+    if effect == "released":
+        problem = eqx.tree_at(lambda p: p.loss.penalty, _reacting(problem, 10.0), 10 * _parts(problem)[1].penalty)
     points, theta = [], np.zeros(_parts(problem)[0].x.shape[2])
     for reaction in (0.0, 1.0):
         for _ in range(50):
@@ -104,46 +125,51 @@ class Runs:
     seed: int
 
     def simulate(
-        self, problem: pf.Problem, start: np.ndarray, stable: np.ndarray, schemes: list[str], sizes: list[int]
-    ) -> dict[tuple[str, int], History]:
-        """These schemes with these batch sizes: one program a scheme."""
-        settings = {
-            (name, n): {"participation": taking_part(name, self.k), "batch": FirstOf(n, max(sizes))}
-            for name in schemes
-            for n in sizes
-        }
+        self, problem: pf.Problem, start: np.ndarray, stable: np.ndarray, settings: Mapping[Any, Mapping[str, Any]],
+        repeats: int | None = None,
+    ) -> dict[Any, History]:  # fmt: skip
+        """These settings: one program for all that differ in numbers only."""
         algorithm = pf.p_fedavg(pf.schedules.harmonic(self.beta, self.gamma), local_steps=self.local_steps)
         how: Any = {"stable": stable, "optimal": stable, "every": self.every, "risks": self.points, "dtype": None}
-        return sweep(problem, algorithm, settings, self.rounds, start, self.seed, self.repeats, **how)
+        return sweep(problem, algorithm, settings, self.rounds, start, self.seed, repeats or self.repeats, **how)
+
+    def drawn(self, sizes: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
+        """All schemes with these batch sizes."""
+        who, most = {name: taking_part(name, self.k) for name in SCHEMES}, max(sizes)
+        return {(x, n): {"participation": who[x], "batch": FirstOf(n, most)} for x in SCHEMES for n in sizes}
 
 
 @given(Runs)
-def schemes(run: Runs, effects: list[str], drawn: list[str], batch: int) -> Outcome:
-    """Figure 2c, 2d: from the static minimizer, as printed and with a strong reaction."""
+def schemes(run: Runs, effects: list[str], batch: int) -> Outcome:
+    """Figure 2c, 2d: from the static minimizer, with the printed, the released and a strong reaction.
+
+    The static learner beside takes the same steps on data that do not react.
+    """
     numbers: dict[str, Any] = {}
     data = {}
     for effect in effects:
         problem, static, stable = solve(effect)
-        found = run.simulate(problem, static, stable, drawn, [batch])
-        runs = {name: history for (name, _), history in found.items()}
-        way, first = stable - static, field(problem, static).risk
-        numbers[f"gap_{effect}"] = float(np.linalg.norm(way))
-        numbers[f"loss_static_{effect}"] = first
-        numbers[f"loss_stable_{effect}"] = field(problem, stable).risk
-        losses = []
-        for name, history in runs.items():
-            key, last = f"{word(name)}_{effect}", ends(history)
-            risks = [field(problem, end).risk for end in last]
-            losses.append(np.mean(risks))
-            numbers[f"distance_{key}"] = mean(history["distance_to_stable"][:, -1])
-            numbers[f"loss_{key}"] = mean(risks)
-            numbers[f"fall_{key}"] = 1 - float(np.mean(risks)) / first
-            # Where the runs end on the line from static (0) to stable (1).
-            numbers[f"place_{key}"] = mean((last - static) @ way / (way @ way))
-        numbers[f"spread_of_loss_{effect}"] = float(max(losses) / min(losses) - 1)
+        settings = {name: one for (name, _), one in run.drawn([batch]).items()}
+        settings["static FedAvg"] = settings["full"] | {"problem": _reacting(problem, 0.0)}
+        runs = run.simulate(problem, static, stable, settings)
+        way, first = float(np.linalg.norm(stable - static)), field(problem, static).risk
+        last = {name: distance(history)[:, -1] for name, history in runs.items()}
+        numbers |= {f"gap_{effect}": way, f"gain_{effect}": first - field(problem, stable).risk}
+        for name in SCHEMES:
+            key = f"{word(name)}_{effect}"
+            end, error = mean(last[name])
+            numbers[f"left_{key}"] = end / way, error / way
+            numbers[f"over_static_{key}"] = ratio(last[name], last["static FedAvg"])
+            numbers[f"loss_change_{key}"] = mean([field(problem, end).risk - first for end in ends(runs[name])])
+        numbers[f"one_over_full_{effect}"] = ratio(last["Scheme I"], last["full"])
         data[f"distance_{effect}"] = curves(runs, "distance_to_stable")
-        data[f"loss_{effect}"] = curves(runs, "performative_risk")
+        data[f"loss_{effect}"] = curves({name: runs[name] for name in SCHEMES}, "performative_risk")
     return Outcome(numbers, data)
+
+
+def _reacting(problem: pf.Problem, factor: float) -> pf.Problem:
+    """The same people, who react so many times as strongly."""
+    return eqx.tree_at(lambda p: p.population.strength, problem, factor * np.asarray(_parts(problem)[0].strength))
 
 
 def _parts(problem: pf.Problem) -> tuple[Any, Any]:

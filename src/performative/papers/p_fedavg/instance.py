@@ -9,9 +9,9 @@ import numpy as np
 
 import performative as pf
 from performative.history import History
-from performative.papers.outcome import curves, thinned
+from performative.papers.outcome import curves, mean, thinned
 from performative.papers.runs import distance, given, sweep
-from performative.theory import Assumptions, Moments, gaussian_moments, gaussian_rate
+from performative.theory import Assumptions, Moments, gaussian_moments, gaussian_points, gaussian_rate
 
 # As the figures name them, and as `pf.theory` does.
 SCHEMES = {"full": "full", "Scheme I": "one", "Scheme II": "two"}
@@ -73,6 +73,16 @@ class Study:
         return self.mean_m / (1 - self.sensitivity)
 
     @property
+    def optimal(self) -> float:
+        """theta_PO."""
+        return gaussian_points(self.own["mean"], self.own["sensitivity"], self.own["weights"]).optimal
+
+    @property
+    def marks(self) -> dict[str, float]:
+        """Reference lines: theta_PO on axes of the distance to theta_PS, where theta_PS itself is 0."""
+        return {"theta_PO": abs(self.optimal - self.stable)}
+
+    @property
     def way(self) -> float:
         """From the start to the stable point."""
         return abs(self.start - self.stable)
@@ -116,6 +126,10 @@ class Study:
             return float("inf")
         return float((outside[-1] + 1) * self.local_steps if len(outside) else 0)
 
+    def times(self, known: Mapping[Any, Moments], shares: tuple[float, ...]) -> dict[Any, np.ndarray]:
+        """`steps_to` these shares of the way."""
+        return {name: np.array([self.steps_to(one, self.way * x) for x in shares]) for name, one in known.items()}
+
     def line(self, moments: Moments, t: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The root mean square error for a figure."""
         return thinned(self.t if t is None else t, np.sqrt(moments.mse))
@@ -139,12 +153,26 @@ def square(history: History, expected: float) -> tuple[float, float]:
     return float(values.mean()), float(expected * np.sqrt(2 / len(values)))
 
 
+def ratio(top: Any, bottom: Any) -> tuple[float, float]:
+    """Mean over mean of paired repeats, and its standard error: that of top - ratio * bottom, over mean bottom."""
+    top, bottom = (np.asarray(values, np.float64).ravel() for values in (top, bottom))
+    found = float(top.mean() / bottom.mean())
+    return found, mean(top - found * bottom)[1] / abs(float(bottom.mean()))
+
+
+def fall(history: History, share: float = 0.2) -> tuple[float, float]:
+    """Root mean square distance at the end over that after this share of the records, with its standard error."""
+    square = distance(history) ** 2
+    found, error = ratio(square[:, -1], square[:, round(share * (square.shape[1] - 1))])
+    return found**0.5, error / (2 * found**0.5)
+
+
 def by_step(runs: Mapping[str, History]) -> Any:
     """Distances from the stable point over local steps."""
     return curves(runs, "distance_to_stable", "step")
 
 
-def _with_moments(x: np.ndarray, p: np.ndarray, mean: float, variance: float) -> np.ndarray:
+def _with_moments(x: np.ndarray, p: np.ndarray, center: float, variance: float) -> np.ndarray:
     """Shifted and scaled to weighted mean and weighted variance."""
     x = x - p @ x
-    return mean + x * np.sqrt(variance / (p @ x**2))
+    return center + x * np.sqrt(variance / (p @ x**2))

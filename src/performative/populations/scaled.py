@@ -1,0 +1,89 @@
+"""Clients of unequal weight as clients of equal weight, each with a loss of its own size."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from performative.facts import declared
+from performative.populations.base import AbstractPopulation, equal_rows_of
+from performative.populations.linear import Translation
+from performative.populations.wrappers import AbstractWrapper
+from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Theta, World, per_client
+
+
+class ScaledLoss(eqx.Module):
+    """l'(theta; (z, q)) = q l(theta; z)."""
+
+    inner: Loss
+
+    def __call__(self, theta: Theta, z: tuple[Sample, Array]) -> Array:
+        sample, factor = z
+        value = self.inner(theta, sample)
+        return jnp.asarray(factor, value.dtype) * value
+
+
+class Scaled(AbstractWrapper[World]):
+    """Samples (z, q_i): what `ScaledLoss` needs so that client i minimizes g_i = q_i f_i. See `Problem.scaled`."""
+
+    references = ("jin2024performative", "li2020convergence")
+
+    inner: AbstractPopulation[World]
+    factor: Numbers = per_client()
+
+    @property
+    def family(self) -> None:
+        return None
+
+    @property
+    def exact_family(self) -> bool:
+        return False
+
+    def equal_rows(self) -> tuple[int, ...]:
+        return equal_rows_of(self.inner)
+
+    def translations(self) -> list[Translation] | None:
+        return declared(self.inner, "translations")
+
+    def init(self, theta: Theta, loss: Loss) -> World:
+        return self.inner.init(theta, _own(loss))
+
+    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
+        return self.inner.deploy(world, theta, _own(loss))
+
+    def settle(self, theta: Theta, loss: Loss) -> World:
+        return self.inner.settle(theta, _own(loss))
+
+    def world_metrics(self, before: World, after: World) -> dict[str, Array]:
+        return self.inner.world_metrics(before, after)
+
+    def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
+        return self.inner.draw(key, shape, theta, rows)
+
+    def sample(self, noise: Noise, world: World, theta: Theta) -> Sample:
+        return self.inner.sample(noise, world, theta), self.factor
+
+    def group(self, noise: Noise, world: World, theta: Theta) -> Int[Array, ""] | None:
+        return self.inner.group(noise, world, theta)
+
+    def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self.inner.quadrature(theta, count)
+
+    def quadrature_within(self, world: World, theta: Theta, count: int) -> tuple[Noise, Array]:
+        return self.inner.quadrature_within(world, theta, count)
+
+    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
+        return self.inner.stable_point(_own(loss), self._weights(weights))
+
+    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
+        return self.inner.optimal_point(_own(loss), self._weights(weights))
+
+    def _weights(self, weights: ArrayLike) -> Any:
+        """sum_i w_i q_i f_i is the mean of the f_i with weights w_i q_i."""
+        return np.asarray(weights) * np.asarray(self.factor)
+
+
+def _own(loss: Loss) -> Loss:
+    return loss.inner if isinstance(loss, ScaledLoss) else loss
