@@ -1,6 +1,7 @@
 """Power-of-choice: clients chosen by their loss. Speed, bias, skew, fairness and hostile clients."""
 
 from dataclasses import replace
+from itertools import pairwise
 from math import comb
 from typing import Any
 
@@ -51,7 +52,7 @@ def power_of_choice(
     floor = {d: excess[d][:, 2 * rounds // 3 :].mean(axis=1) for d in candidates}
     takes = {goal: {name: _first(values, goal) for name, values in excess.items()} for goal in goals}
     early, late = goals
-    more = [takes[early][a] - takes[early][b] for a, b in zip(candidates[:-1], candidates[1:], strict=True)]
+    more = [takes[early][a] - takes[early][b] for a, b in pairwise(candidates)]
     diagonal, pairs, tilde, Gamma = _skew(ours, np.linspace(min(paths[d].min() for d in candidates), start, 61), middle,
                                           k)  # fmt: skip
     worst = {d: np.asarray([_losses(ours, theta).max() for theta in center[d]]) for d in (few, middle)}
