@@ -207,6 +207,11 @@ WORKS: MappingProxyType[str, tuple[str, dict[str, str]]] = MappingProxyType(
             "Zaheer, Manzil and Reddi, Sashank and Sachan, Devendra and Kale, Satyen and Kumar, Sanjiv",
             "Adaptive Methods for Nonconvex Optimization", 2018, NEURIPS, volume=31,
         ),
+        "lecun1998gradient": _article(
+            "LeCun, Yann and Bottou, L{\\'e}on and Bengio, Yoshua and Haffner, Patrick",
+            "Gradient-Based Learning Applied to Document Recognition",
+            1998, "Proceedings of the IEEE", volume=86, number=11, pages="2278--2324",
+        ),
         "he2016deep": _meeting(
             "He, Kaiming and Zhang, Xiangyu and Ren, Shaoqing and Sun, Jian",
             "Deep Residual Learning for Image Recognition", 2016,

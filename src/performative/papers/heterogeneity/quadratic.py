@@ -94,6 +94,11 @@ def continued(x: Any, y: Any) -> tuple[float, float]:
 
 
 def order(x: Any, y: Any) -> tuple[float, float]:
-    """The exponent of y in x as x goes to 0: slopes between neighbors on logarithmic axes, continued to 0."""
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    """The exponent of y in x as x goes to 0, and what continuing adds to the last slope.
+
+    Slopes between neighbors on logarithmic axes, the last two continued to 0 by a line: with logarithms in y, higher
+    orders would promise more than they know.
+    """
+    at = np.argsort(-np.asarray(x, np.float64))[-3:]
+    x, y = np.asarray(x, np.float64)[at], np.asarray(y, np.float64)[at]
     return continued(np.sqrt(x[1:] * x[:-1]), np.diff(np.log(y)) / np.diff(np.log(x)))
