@@ -58,7 +58,7 @@ def cnn(
 @cites("lecun1998gradient")
 @checked
 def lenet5(shape: Sequence[int], outputs: int, seed: int = 0) -> tuple[Theta, Network]:
-    """LeNet-5 as it is used today: 5x5 convolutions with 6 and 16 channels, each halved by max-pooling, then 120 and 84.
+    """LeNet-5 as it is used today: 5x5 convolutions with 6 and 16 channels, each halved by max-pooling; then 120, 84.
 
     An image of 32x32x3 and 10 outputs make 62,006 numbers. Differs from LeCun et al. 1998: ReLU and maxima in the place
     of tanh and means, and no table of which channels see which.

@@ -101,14 +101,17 @@ def best(model: Any, runs: dict[Any, Any], test: Any, pairs_every: int = 0) -> d
     """
     right: dict[Any, np.ndarray] = {}
     for (name, *_), history in runs.items():
-        theta = history.theta
-        if pairs_every:
-            at = np.arange(pairs_every, len(history.rounds), pairs_every)
-            theta = jax.tree.map(lambda leaf: (np.asarray(leaf)[:, at] + np.asarray(leaf)[:, at - 1]) / 2, theta)
+        theta = jax.tree.map(lambda leaf: _of_two(leaf, pairs_every), history.theta) if pairs_every else history.theta
         found = accuracy(model, theta, *test)
         if name not in right or late(found).mean() > late(right[name]).mean():
             right[name] = found
     return right
+
+
+def _of_two(leaf: Any, every: int) -> np.ndarray:
+    """(theta_t + theta_{t-1}) / 2 at every so many rounds t, of [repeats, rounds, ...]."""
+    leaf = np.asarray(leaf)
+    return (leaf[:, every::every] + leaf[:, every - 1 : -1 : every]) / 2
 
 
 def load(data: str) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
