@@ -24,6 +24,8 @@ def interpolating(
     mean stays below `goal` of the start (all rounds if never), each at the best of its rates.
     """
     # The largest eigenvalue of a client's Gram matrix is close to 1 with this scale.
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal(parameters)
     scale = np.sqrt(samples) / (np.sqrt(samples) + np.sqrt(parameters))
     common: dict[str, Any] = {"local_steps": tau, "batch": pf.Whole()}
     stretched = pf.fedavg(rates[0], aggregator=Extrapolate(cap=1.0, eps=EPS), **common)
@@ -31,10 +33,8 @@ def interpolating(
     names: dict[Any, dict[str, Any]] = {}
     tables = {}
     for r in range(repeats):
-        rng = np.random.default_rng(seed + r)
         x = (scale * rng.standard_normal((clients, samples, parameters))).astype(np.float32)
-        truth = rng.standard_normal(parameters)
-        tables[r] = x.reshape(-1, parameters).astype(np.float64), truth
+        tables[r] = x.reshape(-1, parameters).astype(np.float64)
         own = {"problem": pf.Problem(pf.losses.ridge(0.0), pf.populations.Static(x, x.astype(np.float64) @ truth))}
         for rate in rates:
             names["FedAvg", rate, r] = {"aggregator.cap": 1.0, "rate": rate, **own}
@@ -43,13 +43,13 @@ def interpolating(
             for step in server_rates:
                 of = {"algorithm": adagrad, "rate": rate, "aggregator.rate": step, **own}
                 names["FedAdagrad", (rate, step), r] = of
-    how: Any = {"dtype": "float32", "theta": "all"}
+    how: Any = {"dtype": "float32", "theta": "all", "stable": truth}
     runs = sweep(names["FedAvg", rates[0], 0]["problem"], stretched, names, rounds, np.zeros(parameters), **how)
     risk, takes = {}, {}
     for (name, rate, r), run in runs.items():
-        path = np.asarray(run.theta, np.float64)[0] - tables[r][1]
+        path = np.asarray(run.theta, np.float64)[0] - truth
         handed = np.concatenate([path[:1], (path[1:] + path[:-1]) / 2])
-        risk[name, rate, r] = np.mean((tables[r][0] @ handed.T) ** 2, axis=0) / 2
+        risk[name, rate, r] = np.mean((tables[r] @ handed.T) ** 2, axis=0) / 2
         takes[name, rate, r] = min(rounds_to(risk[name, rate, r], goal * risk[name, rate, r][0]), float(rounds))
 
     def taken(name: str, rate: Any) -> np.ndarray:
@@ -63,7 +63,7 @@ def interpolating(
         run, until = runs["FedExP", best["FedExP"], r], int(ours[r])
         steps.append(np.asarray(run["server_step"], np.float64)[0, 1 : until + 1])
         # Until the goal: later only the part that no client sees is left, which stays.
-        away = np.linalg.norm(np.asarray(run.theta, np.float64)[0, : until + 1] - tables[r][1], axis=1)
+        away = np.linalg.norm(np.asarray(run.theta, np.float64)[0, : until + 1] - truth, axis=1)
         growth.append(np.max(away[1:] / away[:-1]))
     numbers: dict[str, Any] = {
         f"saved_over_{name.lower()}": mean(taken(name, best[name]) - ours) for name in tried if name != "FedExP"

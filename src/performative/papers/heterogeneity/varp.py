@@ -85,7 +85,7 @@ def participation(
 
 def tuned(
     clients: int, levels: list[float], curvatures: list[float], within: float, k: int, taus: list[int], start: float,
-    horizons: list[int], checked: int, repeats: int, seed: int,
+    horizons: list[int], checked: int, noise: float, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
     """|grad F|^2 of the last model at eta = sqrt(k / (tau T)), by exact moments: of drawing k clients, and of drift.
 
@@ -106,7 +106,13 @@ def tuned(
     drawn, drift = found[low]
     rate = float(np.sqrt(k / (low * checked)))
     algorithm = pf.p_fedavg(rate, local_steps=low, participation=pf.SchemeTwo(k))
-    final = ends(sweep(ours.problem(), algorithm, {"": {"rate": rate}}, checked, start, seed, repeats)[""])
+    # All clients alike, with noise: nothing else is left to vary.
+    alike = Parabolas.of(*(np.full(clients, one.mean()) for one in (ours.curvature, ours.level, ours.reaction)))
+    noisy = {"problem": alike.problem(noise), "participation": pf.SchemeTwo(k)}
+    settings = {"": {"rate": rate}, "few": noisy, "all": noisy | {"participation": pf.Full()}}
+    runs = sweep(ours.problem(), algorithm, settings, checked, start, seed, repeats)
+    few, everyone = (mean((ends(runs[name]) - alike.stable) ** 2) for name in ("few", "all"))
+    ratio = few[0] / everyone[0]
     shorter = 1 / np.sqrt(horizons)  # what everything is a series in
     by_tau = (np.log(found[high][0]) - np.log(found[low][0])) / np.log(high / low)
     numbers: dict[str, Any] = {
@@ -114,7 +120,9 @@ def tuned(
         "drift_exponent": _halved(order(shorter, drift)),
         "participation_exponent_of_tau": continued(shorter, by_tau),
         "participation_over_drift": float(drawn[-1] / drift[-1]),
-        "run": mean(ours.gradient(final) ** 2),
+        "noise_ratio": (ratio, ratio * float(np.hypot(few[1] / few[0], everyone[1] / everyone[0]))),
+        "participants_ratio": clients / k,
+        "run": mean(ours.gradient(ends(runs[""])) ** 2),
         "run_exact": float(sum(parts(low, checked))),
     }
     terms = {f"participation, $\\tau = {tau}$": found[tau][0] for tau in taus}
