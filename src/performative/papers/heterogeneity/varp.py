@@ -108,8 +108,12 @@ def tuned(
     algorithm = pf.p_fedavg(rate, local_steps=low, participation=pf.SchemeTwo(k))
     # All clients alike, with noise: nothing else is left to vary.
     alike = Parabolas.of(*(np.full(clients, one.mean()) for one in (ours.curvature, ours.level, ours.reaction)))
-    noisy = {"problem": alike.problem(noise), "participation": pf.SchemeTwo(k)}
-    settings = {"": {"rate": rate}, "few": noisy, "all": noisy | {"participation": pf.Full()}}
+    noisy: dict[str, Any] = {"problem": alike.problem(noise), "participation": pf.SchemeTwo(k)}
+    settings: dict[str, dict[str, Any]] = {
+        "": {"rate": rate},
+        "few": noisy,
+        "all": noisy | {"participation": pf.Full()},
+    }
     runs = sweep(ours.problem(), algorithm, settings, checked, start, seed, repeats)
     few, everyone = (mean((ends(runs[name]) - alike.stable) ** 2) for name in ("few", "all"))
     ratio = few[0] / everyone[0]
