@@ -122,7 +122,7 @@ def tuned(
     numbers: dict[str, Any] = {
         "participation_exponent": _halved(order(shorter, drawn)),
         "drift_exponent": _halved(order(shorter, drift)),
-        "participation_exponent_of_tau": continued(shorter, by_tau),
+        "participation_exponent_of_tau": continued(shorter[-2:], by_tau[-2:]),
         "participation_over_drift": float(drawn[-1] / drift[-1]),
         "noise_ratio": (ratio, ratio * float(np.hypot(few[1] / few[0], everyone[1] / everyone[0]))),
         "participants_ratio": clients / k,
