@@ -24,7 +24,7 @@ def unequal_work(
     curvature: list[float], level: list[float], reaction: list[float], weights: list[float], steps: list[int],
     rates: list[float], decay: float, pull: float, start: float, rounds: int,
     other_reaction: list[float], other_level: list[float], other_steps: list[int],
-    epochs: tuple[int, int] = (0, 0), repeats: int = 1, seed: int = 0,
+    epochs: tuple[int, int] = (0, 0), repeats: int = 1,
 ) -> Outcome:  # fmt: skip
     """Vanilla, momentum, proximal and variance-reduced clients under FedAvg and FedNova, continued to a rate of 0.
 
@@ -71,7 +71,7 @@ def unequal_work(
         work = pf.LocalWork(pf.Full(), DrawnEpochs(np.asarray(steps, np.int32), *epochs))
         settings = {(rule, rate): {"aggregator": RULES[rule][0], "rate": rate, "participation": work}
                     for rule in RULES for rate in rates}  # fmt: skip
-        found = sweep(ours.problem(), algorithm, settings, rounds, start, seed, repeats, theta="all")
+        found = sweep(ours.problem(), algorithm, settings, rounds, start, 0, repeats, theta="all")
         middle = {name: models(run)[:, rounds // 2 :].mean(axis=1) for name, run in found.items()}
         for rule, point, name in (("FedAvg", mismatched, "fedavg_drawn"), ("FedNova", ours.stable, "fednova_drawn")):
             each = np.asarray([continued(rates, row) for row in np.stack([middle[rule, r] for r in rates], axis=1)])
