@@ -116,7 +116,8 @@ def test_a_strategic_log_and_the_logistic_loss():
         )
         for i, data in enumerate(seen)
     ]  # fmt: skip
-    found = audit.outlook(logs, None, pf.losses.logistic(PENALTY), drift="none", label=-1, intercept=2)
+    with pytest.warns(pf.PerformativeWarning, match="risk-falls-far-out"):
+        found = audit.outlook(logs, None, pf.losses.logistic(PENALTY), drift="none", label=-1, intercept=2)
     base, path = [people(i, 300_000) for i in range(2)], [np.zeros(3)]
     for _ in range(12):
         path.append(train([(x - s * path[-1][:2], y) for (x, y), s in zip(base, strengths, strict=True)]))

@@ -227,7 +227,7 @@ def test_groups_decisions_and_censored_labels(tmp_path):
     assert report.groups is not None and {rates.group for rates in report.groups.after} == {"old", "young"}
     told = report.to_dict()
     findings_schema.check(told["findings"], WORDS)
-    assert told["groups"] == audit.groups_of_logs(report.logs).to_dict()
+    assert told["groups"] == audit.groups_of_logs(report.logs, reaction=report.groups.reaction).to_dict()
     # The labels cannot be used, so no outlook of the logistic loss is claimed.
     assert report.effect and report.prospect.outlook is None and report.advice.kind == "look closer"
     made = page(report).decode()

@@ -116,6 +116,7 @@ CASES = {
     "pf.cases.images": "data='digits', clients=2, each=5, held_out=5",
     "pf.networks.mlp": "inputs=2, outputs=2, width=3",
     "pf.networks.cnn": "shape=(8, 8), outputs=2, channels=(2, 2), width=3",
+    "pf.networks.lenet5": "shape=(16, 16, 3), outputs=2",
     "pf.networks.resnet18": "shape=(8, 8, 3), outputs=2, width=4",
     "pf.networks.split": "model=eqx.nn.Linear(2, 2, key=jax.random.key(0))",
     "pf.partition.iid": "rows=30, clients=3",

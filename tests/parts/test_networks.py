@@ -125,6 +125,8 @@ def test_a_module_that_was_not_split_is_refused_by_run():
         # The count of the ResNet-18 for CIFAR-10 that He et al.'s layers give (BatchNorm has as many numbers as
         # GroupNorm): 11.2 million.
         (lambda: pf.networks.resnet18((32, 32, 3), 10), (32, 32, 3), 10, 11_173_962),
+        # LeNet-5 for CIFAR-10 as everybody counts it.
+        (lambda: pf.networks.lenet5((32, 32, 3), 10), (32, 32, 3), 10, 62_006),
     ],
 )
 def test_shapes_and_sizes(made, shape, outputs, numbers):
@@ -155,6 +157,7 @@ def test_starts_come_from_the_seed_alone():
         (lambda: pf.networks.cnn((8, 8), 10, (8, 0)), "channels must be a whole number >= 1; got 0"),
         (lambda: pf.networks.resnet18((32, 32, 3), 10, width=6), "width must be a multiple of 4, .*; got 6"),
         (lambda: pf.networks.resnet18((3, 32, 32), 10), "resnet18: shape .* looks like"),
+        (lambda: pf.networks.lenet5((12, 12), 10), r"lenet5: an image of shape \(12, 12\) is too small"),
     ],
 )
 def test_what_cannot_be_built_is_refused(make, says):

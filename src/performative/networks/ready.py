@@ -9,7 +9,8 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative._base.checks import check_counts
-from performative.networks.layers import RELU, Dense, HalvingConvolution, as_image
+from performative.facts import cites
+from performative.networks.layers import RELU, Convolution, Dense, HalvingConvolution, as_image, halve_inside
 from performative.networks.split import Network, split
 from performative.types import Theta
 
@@ -52,6 +53,32 @@ def cnn(
     hidden = Dense(rng, channels_in * size[0] * size[1], width)
     layers += [eqx.nn.Lambda(jnp.ravel), hidden, RELU, Dense(rng, width, outputs)]
     return split(eqx.nn.Sequential(layers))
+
+
+@cites("lecun1998gradient")
+@checked
+def lenet5(shape: Sequence[int], outputs: int, seed: int = 0) -> tuple[Theta, Network]:
+    """LeNet-5 as it is used today: 5x5 convolutions with 6 and 16 channels, each halved by max-pooling; then 120, 84.
+
+    An image of 32x32x3 and 10 outputs make 62,006 numbers. Differs from LeCun et al. 1998: ReLU and maxima in the place
+    of tanh and means, and no table of which channels see which.
+    """
+    *size, channels = image_shape("lenet5", shape)
+    check_counts(outputs=outputs)
+    rng = np.random.default_rng(seed)
+    layers: list[Any] = [eqx.nn.Lambda(as_image)]
+    for channels_out in (6, 16):
+        size = [(side - 4) // 2 for side in size]
+        if min(size) < 1:
+            raise ValueError(f"lenet5: an image of shape {tuple(shape)} is too small; it needs 16x16 at least.")
+        layers += [Convolution(rng, channels, channels_out, side=5), RELU, eqx.nn.Lambda(halve_inside)]
+        channels = channels_out
+    layers.append(eqx.nn.Lambda(jnp.ravel))
+    inputs = channels * size[0] * size[1]
+    for width in (120, 84):
+        layers += [Dense(rng, inputs, width), RELU]
+        inputs = width
+    return split(eqx.nn.Sequential([*layers, Dense(rng, inputs, outputs)]))
 
 
 def image_shape(owner: str, shape: Sequence[int]) -> tuple[int, ...]:

@@ -1,13 +1,14 @@
 """Power-of-choice: clients chosen by their loss. Speed, bias, skew, fairness and hostile clients."""
 
 from dataclasses import replace
+from itertools import pairwise
 from math import comb
 from typing import Any
 
 import numpy as np
 
 import performative as pf
-from performative.papers.heterogeneity.quadratic import Parabolas, parabolas, rounds_to
+from performative.papers.heterogeneity.quadratic import Parabolas, parabolas
 from performative.papers.outcome import Outcome, mean, over
 from performative.papers.runs import models, sweep
 
@@ -15,67 +16,89 @@ from performative.papers.runs import models, sweep
 def power_of_choice(
     clients: int, curvature: list[float], spread: float, reaction: list[float], k: int, candidates: list[int],
     rate: float, start: float, rounds: int, repeats: int, hostile: int, far: float, seed: int,
+    noise: float = 0.0, samples: int = 1, goals: tuple[float, float] = (0.1, 0.01),
 ) -> Outcome:  # fmt: skip
-    """d candidates, of which the k with the highest loss; then the cheap variant, and the lowest losses instead."""
+    """d candidates, of which the k with the highest loss; the lowest instead; with noise, the two cheap variants too.
+
+    Rounds are those until F - min F first falls below a goal, as a share of the start; the floor is the mean of the
+    last third.
+    """
     # Skewed levels: with symmetric ones the bias to both sides nearly cancels.
     levels = spread * np.random.default_rng(seed + 1).standard_exponential(clients)
     ours = replace(parabolas(clients, curvature, spread, reaction, seed), level=levels)
     same = replace(ours, level=(1.0 - ours.reaction) * ours.stable)  # all clients have one minimum
-    attacked = replace(ours, level=np.where(np.arange(clients) < hostile, far, ours.level))
-    honest = ours.balance(np.where(np.arange(clients) < hostile, 0.0, ours.weights))
-    few, *_, most = candidates
-    names: dict[str, dict[str, Any]] = {f"d = {d}": {"participation": pf.PowerOfChoice(k, d)} for d in candidates}
-    names["last reported"] = {"participation": pf.PowerOfChoice(k, candidates[1], estimate="last")}
-    names["same"] = {"participation": pf.PowerOfChoice(k, most), "problem": same.problem()}
-    names["attacked, random"] = {"participation": pf.PowerOfChoice(k, few), "problem": attacked.problem()}
-    low = pf.PowerOfChoice(k, candidates[1], prefer="low")
-    names["attacked, low"] = {"participation": low, "problem": attacked.problem()}
+    sized = replace(ours, weights=np.arange(1, clients + 1) / (clients * (clients + 1) / 2))
+    bad = np.arange(clients) < hostile
+    attacked, honest = replace(ours, level=np.where(bad, far, ours.level)), ours.balance(np.where(bad, 0, ours.weights))
+    few, middle, most = candidates[0], candidates[len(candidates) // 2], candidates[-1]
+    choice, unlike = pf.PowerOfChoice, attacked.problem()
+    names: dict[Any, dict[str, Any]] = {d: {"participation": choice(k, d)} for d in candidates}
+    names["same"] = {"participation": choice(k, most), "problem": same.problem()}
+    names["scheme I"] = {"participation": pf.SchemeOne(k), "problem": sized.problem()}
+    names["attacked, random"] = {"participation": choice(k, few), "problem": unlike}
+    names["attacked, low"] = {"participation": choice(k, middle, prefer="low"), "problem": unlike}
+    if noise:
+        variants: dict[str, Any] = {
+            "random": choice(k, few), "pow-d": choice(k, middle), "rpow-d": choice(k, middle, estimate="last"),
+            "cpow-d": choice(k, middle, estimate="batch", samples=samples),
+        }  # fmt: skip
+        noisy = ours.problem(noise)
+        names |= {name: {"participation": part, "problem": noisy} for name, part in variants.items()}
     runs = sweep(ours.problem(), pf.p_fedavg(rate), names, rounds, start, seed, repeats, theta="all")
     paths = {name: models(run) for name, run in runs.items()}
     curve = float(ours.weights @ ours.slope) / 2
     excess = {name: curve * (path - ours.stable) ** 2 for name, path in paths.items()}
-    late = slice(2 * rounds // 3, None)
-    center = {name: path[:, late].mean(axis=1) for name, path in paths.items()}  # one a run
-    floors = {name: curve * (center[name].mean() - ours.stable) ** 2 for name in names}
-    goal = excess["d = " + str(few)].mean(axis=0)[0] / 100
-    takes = {name: rounds_to(values.mean(axis=0) * (1 - 1e-12), goal) for name, values in excess.items()}
-    met = np.linspace(min(p.min() for n, p in paths.items() if "d =" in n), start, 61)
-    skews = {d: _skew(ours, met, d, k) for d in candidates}
-    points = {d: rank_point(ours, d, k) for d in candidates}
-    middle = candidates[1]
-    diagonal, pairs, tilde, Gamma = skews[middle]
-    floor_bound = Gamma * (tilde / diagonal - 1)
-    worst = {d: float(np.max(_losses(ours, center[f"d = {d}"].mean()))) for d in candidates}
+    center = {name: path[:, 2 * rounds // 3 :].mean(axis=1) for name, path in paths.items()}  # one a run
+    floor = {d: excess[d][:, 2 * rounds // 3 :].mean(axis=1) for d in candidates}
+    takes = {goal: {name: _first(values, goal) for name, values in excess.items()} for goal in goals}
+    early, late = goals
+    more = [takes[early][a] - takes[early][b] for a, b in pairwise(candidates)]
+    diagonal, pairs, tilde, Gamma = _skew(ours, np.linspace(min(paths[d].min() for d in candidates), start, 61), middle,
+                                          k)  # fmt: skip
+    worst = {d: np.asarray([_losses(ours, theta).max() for theta in center[d]]) for d in (few, middle)}
+    point = rank_point(ours, middle, k)
     numbers: dict[str, Any] = {
         "stable_point": ours.stable,
-        "unbiased_end": mean(center[f"d = {few}"]),
-        "chosen_end": mean(center[f"d = {middle}"]),
-        "chosen_end_exact": points[middle],
-        "floor_random": floors[f"d = {few}"],
-        "floor_middle": floors[f"d = {middle}"],
-        "floor_all": floors[f"d = {most}"],
-        "floor_last_reported": floors["last reported"],
+        "unbiased_end": mean(center[few]),
+        "scheme_one_off": mean(center["scheme I"] - sized.stable),
+        "chosen_end": mean(center[middle]),
+        "chosen_end_exact": point,
+        "shift_of_point": point - ours.stable,
+        "bias": mean(np.sign(point - ours.stable) * (center[middle] - ours.stable)),
+        "floor_gain_of_all": mean(floor[most] - floor[middle]),
         "floor_same": float(np.mean(curve * (paths["same"][:, -1] - same.stable) ** 2)),
-        "rounds_random": takes[f"d = {few}"],
-        "rounds_middle": takes[f"d = {middle}"],
-        "rounds_last_reported": takes["last reported"],
-        "floor_bound": floor_bound,
-        "share_of_floor_bound": floors[f"d = {middle}"] / floor_bound,
+        "rounds_random": mean(takes[late][few]),
+        "rounds_middle": mean(takes[late][middle]),
+        "rounds_all": mean(takes[late][most]),
+        "least_saving_of_larger_d": min(map(mean, more)),
+        "share_of_floor_bound": _scaled(mean(center[middle]), ours.stable, curve / (Gamma * (tilde / diagonal - 1))),
         "rho_bar_same_model": diagonal,
         "rho_bar_printed": pairs,
-        "rho_bar_printed_all": skews[most][1],
-        "rho_tilde": tilde,
-        "worst_loss_random": worst[few],
-        "worst_loss_middle": worst[middle],
-        "worst_loss_all": worst[most],
-        "attacked_random": float(np.mean(np.abs(center["attacked, random"] - honest))),
-        "attacked_low": float(np.mean(np.abs(center["attacked, low"] - honest))),
-        "shift_of_point": points[middle] - ours.stable,
+        "worst_loss_gain": mean(worst[few] - worst[middle]),
+        "attacked_random": mean(np.abs(center["attacked, random"] - honest)),
+        "attacked_low": mean(np.abs(center["attacked, low"] - honest)),
     }
+    shown = {f"d = {d}": d for d in candidates} | ({name: name for name in ("cpow-d", "rpow-d")} if noise else {})
+    for name in ("pow-d", "cpow-d", "rpow-d") if noise else ():
+        numbers[f"{name.replace('-', '_')}_saves"] = mean(takes[late]["random"] - takes[late][name])
     x = np.arange(rounds + 1)
-    shown = [f"d = {d}" for d in candidates] + ["last reported"]
-    data = {key: over(x, {name: of[name] for name in shown}) for key, of in {"loss": excess, "model": paths}.items()}
+    data = {key: over(x, {name: of[at] for name, at in shown.items()})
+            for key, of in {"loss": excess, "model": paths}.items()}  # fmt: skip
+    by_d = {f"{goal:g} of the start": takes[goal] for goal in goals}
+    data["by_d"] = over(candidates, {name: np.stack([of[d] for d in candidates], axis=1) for name, of in by_d.items()})
+    data["floor_by_d"] = over(candidates, {"last third": np.stack([floor[d] for d in candidates], axis=1)})
     return Outcome(numbers, data)
+
+
+def _first(values: np.ndarray, goal: float) -> np.ndarray:
+    """The first record of each run [repeats, records] below the goal, a share of the first; all there are if none."""
+    below = values < goal * values[:, :1]
+    return np.where(below.any(axis=1), below.argmax(axis=1), values.shape[1]).astype(np.float64)
+
+
+def _scaled(end: tuple[float, float], point: float, by: float) -> tuple[float, float]:
+    """by (end - point)^2 and its standard error."""
+    return by * (end[0] - point) ** 2, by * 2 * abs(end[0] - point) * end[1]
 
 
 def rank_weights(clients: int, d: int, k: int) -> np.ndarray:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 import performative as pf
-from performative.papers.heterogeneity.quadratic import Parabolas
+from performative.papers.heterogeneity.quadratic import Parabolas, continued, order
 from performative.papers.outcome import Outcome, lay_out, mean, over
-from performative.papers.runs import ends, models, power, sweep
+from performative.papers.runs import ends, models, sweep
 
 
 def groups(
@@ -34,24 +34,21 @@ def groups(
     runs = sweep(problem, algorithm, names, rounds, start, seed, repeats, theta="all")
     paths = {name: models(run) for name, run in runs.items()}
     errors = {name: (path - optimum) ** 2 / 2 for name, path in paths.items()}
-    last = {name: mean(values[:, -1]) for name, values in errors.items()}
-    spread = {name: float(np.var(path[:, -1])) for name, path in paths.items()}
+    last = {name: values[:, -1] for name, values in errors.items()}
+    spread = {name: (path[:, -1] - path[:, -1].mean()) ** 2 for name, path in paths.items()}
     means = np.asarray([block.mean() for block in np.array_split(table.mean(axis=1), most)])
     cycles = [_cycle_error(means, T, factor, start) for T in horizons]
     drawn = [_random_error(table.mean(axis=1), k, T, factor, start) for T in horizons]
-    by_count = np.asarray([last[f"GD, K = {c}"][0] for c in counts])
+    small, logs = 1 / np.asarray(horizons, np.float64), np.log(horizons)
+    whole = f"GD, K = {most}"
     numbers: dict[str, Any] = {
-        "all_groups": last[f"GD, K = {most}"],
-        "random": last["GD, K = 1"],
-        "share_of_random": float(by_count[-1] / by_count[0]),
-        "fewer_groups_over_random": float(by_count[1] / by_count[0]),
-        "variance_of_random": spread["GD, K = 1"],
-        "variance_of_all_groups": spread[f"GD, K = {most}"],
-        "sgd": last["SGD"],
-        "shuffled": last["shuffled SGD"],
-        "shuffled_noise_over_sgd": spread["shuffled SGD"] / spread["SGD"],
-        "exponent_cyclic": power(horizons, cycles),
-        "exponent_random": power(horizons, drawn),
+        "saved_by_cycles": mean(last["GD, K = 1"] - last[whole]),
+        "variance_of_all_groups": float(spread[whole].mean()),
+        "shuffled_saves": mean(spread["SGD"] - spread["shuffled SGD"]),
+        "exponent_cyclic": order(small, np.asarray(cycles) / logs**2),
+        "exponent_random": order(small, np.asarray(drawn) / logs),
+        "run_of_cycles": float(last[whole].mean()),
+        "run_of_cycles_exact": _cycle_error(means, rounds, factor, start, rows),
     }
     data = {
         "error": lay_out({name: _by_cycle(values, most) for name, values in errors.items()}),
@@ -79,23 +76,18 @@ def unequal_groups(
     tiny = pf.theory.cycle_point(ours.mean, ours.slope, turns, 1e-7, 1, ours.weights)
     chosen = even.weights
     pull = float((chosen - ours.weights) @ (ours.mean - ours.slope * ours.stable))
-    # What the two smallest steps say of a step of 0.
-    (x1, x2), (r1, r2) = final[len(rates) - 2 : len(rates)], rates[-2:]
-    small = float((x2 * r1 - x1 * r2) / (r1 - r2))
     still = pull / float(chosen @ ours.curvature)  # the shift that the same pull makes where data do not react
+    limit = continued(rates, final[: len(rates)])
     numbers: dict[str, Any] = {
-        "stable_point": ours.stable,
-        "end_at_smallest_step": float(final[len(rates) - 1]),
         "groups_alike": alike,
+        "limit_of_runs": limit,
         "limit_of_small_steps": tiny,
-        "gap_largest_step": float(gap[0]),
-        "gap_smallest_step": float(gap[-1]),
         "share_of_gap_left": float(gap[-1] / abs(alike - ours.stable)),
         "equal_groups_share_left": float(fair[-1] / fair[0]),
+        "equal_groups_off": continued(rates, final[len(rates) :] - even.stable),
         "largest_error_of_closed_form": float(np.max(np.abs(final[: len(rates)] / np.asarray(exact) - 1))),
-        "amplification": abs(small - ours.stable) / abs(still),
+        "amplification": abs(limit[0] - ours.stable) / abs(still),
         "amplification_of_weights": float(chosen @ ours.curvature / (chosen @ ours.slope)),
-        "amplification_of_stable_point": float(ours.weights @ ours.curvature / (ours.weights @ ours.slope)),
     }
     return Outcome(numbers, {"gap": over(rates, {"unequal groups": gap, "equal groups": fair})})
 
@@ -113,9 +105,9 @@ def _by_cycle(values: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     return length * np.arange(1, whole + 1), blocks.mean(axis=2)
 
 
-def _cycle_error(means: np.ndarray, rounds: int, factor: float, start: float) -> float:
+def _cycle_error(means: np.ndarray, rounds: int, factor: float, start: float, tau: int = 1) -> float:
     """F - min F after T rounds of whole groups in turn with eta tau = factor log(T) / T, curvature 1, exactly."""
-    step, theta = factor * np.log(rounds) / rounds, start
+    step, theta = 1 - (1 - factor * np.log(rounds) / (rounds * tau)) ** tau, start
     for r in range(rounds):
         theta += step * (means[r % len(means)] - theta)
     return float((theta - means.mean()) ** 2 / 2)

@@ -26,12 +26,8 @@ class Parabolas:
     def of(cls, curvature: Any, level: Any, reaction: Any, weights: Any = None) -> "Parabolas":
         """From lists; equal weights where none are given."""
         equal = np.full(len(level), 1.0 / len(level))
-        return cls(
-            *(
-                np.asarray(one, np.float64)
-                for one in (curvature, level, reaction, equal if weights is None else weights)
-            )
-        )
+        given = (curvature, level, reaction, equal if weights is None else weights)
+        return cls(*(np.asarray(one, np.float64) for one in given))
 
     @property
     def slope(self) -> np.ndarray:
@@ -65,9 +61,10 @@ class Parabolas:
         """sigma_g^2 at the stable point: sum_i p_i |grad F_i|^2."""
         return float(self.weights @ (self.slope * self.stable - self.mean) ** 2)
 
-    def problem(self) -> pf.Problem:
+    def problem(self, noise: float = 0.0) -> pf.Problem:
+        """`noise` is the standard deviation of y: of one sample's loss, and of its gradient over x."""
         x = np.sqrt(self.curvature)
-        population = pf.populations.Regression(x, 0.0, self.level, -self.reaction, 0.0)
+        population = pf.populations.Regression(x, 0.0, self.level, -self.reaction, noise)
         return pf.Problem(pf.losses.ridge(0.0), population, self.weights)
 
 
@@ -79,8 +76,29 @@ def parabolas(clients: int, curvature: list[float], spread: float, reaction: lis
     return Parabolas.of(h, spread * rng.standard_normal(clients), rng.uniform(low, high, clients))
 
 
-def rounds_to(values: np.ndarray, level: float) -> float:
+def rounds_to(values: Any, level: float) -> float:
     """The first record from which on all values stay below; infinite where there is none."""
     above = np.flatnonzero(np.asarray(values) > level)
     first = 0 if not len(above) else int(above[-1]) + 1
     return float(first) if first < len(values) else float("inf")
+
+
+def continued(x: Any, y: Any) -> tuple[float, float]:
+    """What points say of x = 0: the polynomial through all of them, and how much the farthest point adds to it."""
+    order = np.argsort(-np.asarray(x, np.float64))
+    x, y = np.asarray(x, np.float64)[order], np.asarray(y, np.float64)[order]
+    rows = [y]
+    for j in range(1, len(x)):
+        rows.append((x[:-j] * rows[-1][1:] - x[j:] * rows[-1][:-1]) / (x[:-j] - x[j:]))
+    return float(rows[-1][0]), float(abs(rows[-1][0] - rows[-2][-1]))
+
+
+def order(x: Any, y: Any) -> tuple[float, float]:
+    """The exponent of y in x as x goes to 0, and what continuing adds to the last slope.
+
+    Slopes between neighbors on logarithmic axes, the last two continued to 0 by a line: with logarithms in y, higher
+    orders would promise more than they know.
+    """
+    at = np.argsort(-np.asarray(x, np.float64))[-3:]
+    x, y = np.asarray(x, np.float64)[at], np.asarray(y, np.float64)[at]
+    return continued(np.sqrt(x[1:] * x[:-1]), np.diff(np.log(y)) / np.diff(np.log(x)))

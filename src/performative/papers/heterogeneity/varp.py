@@ -4,15 +4,13 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import performative as pf
 from performative.aggregators import ClusterVarp, Mean, Varp
-from performative.papers.heterogeneity.quadratic import Parabolas
+from performative.papers.heterogeneity.quadratic import Parabolas, continued, order
 from performative.papers.outcome import Outcome, curves, mean, over
-from performative.papers.runs import ends, power, sweep
+from performative.papers.runs import ends, sweep
 from performative.theory.joshi2023.points import client_work
 
 
@@ -43,70 +41,102 @@ def participation(
     settings = {name: {"aggregator": part} for name, part in parts.items()}
     runs = sweep(ours.problem(), algorithm, settings, rounds, start, seed, repeats)
     final = {name: ends(run) for name, run in runs.items()}
-    members = {"FedAvg": None, "FedVARP": np.arange(clients), "ClusterFedVARP, alike": kind}
-    members["ClusterFedVARP, unlike"] = unlike
+    members = dict(zip(parts, (None, np.arange(clients), kind, unlike), strict=True))
+    settled, still = _moments(ours, rate, tau, k, None, start, 20000)
     stays = {name: _moments(ours, rate, tau, k, member, start, 20000)[1] for name, member in members.items()}
-    settled = _moments(ours, rate, tau, k, None, start, 20000)[0]
+    apart = {name: (theta - settled) ** 2 for name, theta in final.items()}
     squares = {name: ours.gradient(theta) ** 2 for name, theta in final.items()}
     drift = pf.theory.quadratic_floor(ours.mean, ours.slope, rate, tau).drift
+
     # Orders, from exact second moments at small steps.
-    by_step = [_moments(ours, eta, tau, k, None, settled, 40 * round(1 / eta))[1] for eta in steps]
-    by_share = np.asarray([_moments(ours, steps[-1], tau, j, None, settled, 40 * round(1 / steps[-1]))[1]
-                           / pf.theory.participation_variance(clients, j) for j in range(1, clients)])  # fmt: skip
-    stored = {name: _numbers(part, clients) for name, part in parts.items()}
+    def stationary(eta: float, taken: int) -> float:
+        return _moments(ours, eta, tau, taken, None, settled, 40 * round(1 / eta))[1]
+
+    curve = float(ours.weights @ ours.slope) ** 2
+    by_step = [curve * stationary(eta, k) for eta in steps]
+    drifts = [pf.theory.quadratic_floor(ours.mean, ours.slope, eta, tau).drift for eta in steps]
+    by_share = [[stationary(eta, taken) / pf.theory.participation_variance(clients, taken) for eta in steps]
+                for taken in range(1, clients)]  # fmt: skip
+    # Continued to a step of 0, where nothing but the draw counts: 1 if the factor says all.
+    even = [continued(steps, np.divide(row, by_share[0])) for row in by_share[1:]]
+    worst = max(even, key=lambda one: abs(one[0] - 1) / one[1])
     largest = {name: largest_server_step(ours, rate, tau, k, members[name]) for name in ("FedAvg", "FedVARP")}
+    slopes = {"participation": order(steps, by_step), "drift": order(steps, drifts)}
     numbers: dict[str, Any] = {
-        "fedavg_variance": mean((final["FedAvg"] - settled) ** 2),
-        "fedavg_variance_exact": stays["FedAvg"],
-        "fedvarp_share": float(final["FedVARP"].var()) / stays["FedAvg"],
-        "fedvarp_exact_share": stays["FedVARP"] / stays["FedAvg"],
-        "cluster_share": stays["ClusterFedVARP, alike"] / stays["FedAvg"],
-        "cluster_share_measured": mean((final["ClusterFedVARP, alike"] - settled) ** 2)[0] / stays["FedAvg"],
-        "unlike_share": stays["ClusterFedVARP, unlike"] / stays["FedAvg"],
-        "fedvarp_error": float(np.median(squares["FedVARP"])),
+        "fedavg_variance": mean(apart["FedAvg"]),
+        "fedavg_variance_exact": still,
+        "fedvarp_share": float(final["FedVARP"].var()) / still,
+        "cluster_share": stays["ClusterFedVARP, alike"] / still,
+        "unlike_share": stays["ClusterFedVARP, unlike"] / still,
+        "cluster_saves": mean(apart["FedAvg"] - apart["ClusterFedVARP, alike"]),
+        "unlike_costs": mean(apart["ClusterFedVARP, unlike"] - apart["FedAvg"]),
         "fedvarp_error_over_drift": float(np.median(squares["FedVARP"])) / drift,
-        "drift_of_full_participation": drift,
-        "fedavg_error": mean(squares["FedAvg"]),
-        "participation_over_drift": float(np.mean(squares["FedAvg"]) - drift) / drift,
-        "exponent_of_step": power(steps, by_step),
-        "spread_over_shares": float(by_share.max() / by_share.min()),
-        "stored_fedvarp": stored["FedVARP"],
-        "stored_cluster": stored["ClusterFedVARP, alike"],
+        "participation_over_drift": mean(squares["FedAvg"] / drift - 1),
+        "exponent_of_step": slopes["participation"],
+        "exponent_of_drift": slopes["drift"],
+        "least_even_share": worst,
         "largest_server_step_fedavg": largest["FedAvg"],
         "largest_server_step_fedvarp": largest["FedVARP"],
-        "amplified_variance": stays["FedAvg"] / _moments(_still(ours), rate, tau, k, None, start, 20000)[1],
+        "amplified_variance": still / _moments(_still(ours), rate, tau, k, None, start, 20000)[1],
     }
-    stays_by_step = over(steps, {"FedAvg, exact": by_step})
-    return Outcome(numbers, {"distance": curves(runs, "distance_to_stable"), "stays": stays_by_step})
+    lines = {"participation": by_step, "client drift": drifts}
+    return Outcome(numbers, {"distance": curves(runs, "distance_to_stable"), "terms": over(steps, lines)})
 
 
-def tuned(clients: int, participants: int, taus: list[int], rounds: list[int]) -> Outcome:
-    """The slide's terms at eta = sqrt(M / (tau T)), with sigma = sigma_g = L = 1."""
-    given = pf.theory.FederatedAssumptions(1.0, 1.0, 1.0, 1.0, clients)
+def tuned(
+    clients: int, levels: list[float], curvatures: list[float], within: float, k: int, taus: list[int], start: float,
+    horizons: list[int], checked: int, noise: float, repeats: int, seed: int,
+) -> Outcome:  # fmt: skip
+    """|grad F|^2 of the last model at eta = sqrt(k / (tau T)), by exact moments: of drawing k clients, and of drift.
 
-    def terms(tau: int, T: int) -> pf.theory.Bound:
-        eta = float(np.sqrt(participants / (tau * T)))
-        return pf.theory.fedavg(given, eta, tau, T, participants, printed=True)
+        E |grad F(x_T)|^2 = lambda^2 (Var x_T + (E x_T - x*)^2),      lambda the mean curvature
 
-    few, many = (terms(tau, rounds[-1]) for tau in taus)
-    grown = [terms(taus[0], T) for T in rounds]
-    slopes = {
-        name: float(np.diff(np.log([getattr(t, name) for t in grown[-2:]]))[0] / np.diff(np.log(rounds[-2:]))[0])
-        for name in ("noise", "participation", "drift")
+    The first part is the error of partial participation; the second, with T large, the drift's. `checked` rounds are
+    run as well.
+    """
+    ours, _ = two_kinds(clients, levels, curvatures, [0.0, 0.0], within, seed)
+    curve = float(ours.weights @ ours.slope) ** 2
+
+    def parts(tau: int, T: int) -> tuple[float, float]:
+        center, variance = _moments(ours, float(np.sqrt(k / (tau * T))), tau, k, None, start, T)
+        return curve * variance, curve * (center - ours.stable) ** 2
+
+    found = {tau: np.asarray([parts(tau, T) for T in horizons]).T for tau in taus}
+    low, high = taus[0], taus[-1]
+    drawn, drift = found[low]
+    rate = float(np.sqrt(k / (low * checked)))
+    algorithm = pf.p_fedavg(rate, local_steps=low, participation=pf.SchemeTwo(k))
+    # All clients alike, with noise: nothing else is left to vary.
+    alike = Parabolas.of(*(np.full(clients, one.mean()) for one in (ours.curvature, ours.level, ours.reaction)))
+    noisy: dict[str, Any] = {"problem": alike.problem(noise), "participation": pf.SchemeTwo(k)}
+    settings: dict[str, dict[str, Any]] = {
+        "": {"rate": rate},
+        "few": noisy,
+        "all": noisy | {"participation": pf.Full()},
     }
-    lines = {name: [getattr(t, name) for t in grown] for name in ("noise", "participation", "drift")}
+    runs = sweep(ours.problem(), algorithm, settings, checked, start, seed, repeats)
+    few, everyone = (mean((ends(runs[name]) - alike.stable) ** 2) for name in ("few", "all"))
+    ratio = few[0] / everyone[0]
+    shorter = 1 / np.sqrt(horizons)  # what everything is a series in
+    by_tau = (np.log(found[high][0]) - np.log(found[low][0])) / np.log(high / low)
     numbers: dict[str, Any] = {
-        "participation_over_noise": grown[-1].participation / grown[-1].noise,
-        "participation_over_drift": grown[-1].participation / grown[-1].drift,
-        "participation_exponent": slopes["participation"],
-        "noise_exponent": slopes["noise"],
-        "drift_exponent": slopes["drift"],
-        "drift_ratio_of_local_steps": many.drift / few.drift,
-        "expected_ratio": (taus[1] - 1) / (taus[0] - 1),
-        "participation_ratio_of_local_steps": many.participation / few.participation,
-        "root_ratio_of_local_steps": float(np.sqrt(taus[1] / taus[0])),
+        "participation_exponent": _halved(order(shorter, drawn)),
+        "drift_exponent": _halved(order(shorter, drift)),
+        "participation_exponent_of_tau": continued(shorter[-2:], by_tau[-2:]),
+        "participation_over_drift": float(drawn[-1] / drift[-1]),
+        "noise_ratio": (ratio, ratio * float(np.hypot(few[1] / few[0], everyone[1] / everyone[0]))),
+        "participants_ratio": clients / k,
+        "run": mean(ours.gradient(ends(runs[""])) ** 2),
+        "run_exact": float(sum(parts(low, checked))),
     }
-    return Outcome(numbers, {"terms": over(rounds, lines)})
+    terms = {f"participation, $\\tau = {tau}$": found[tau][0] for tau in taus}
+    terms |= {f"drift, $\\tau = {tau}$": found[tau][1] for tau in taus}
+    return Outcome(numbers, {"terms": over(horizons, terms)})
+
+
+def _halved(slope: tuple[float, float]) -> tuple[float, float]:
+    """An exponent of 1 / sqrt(T) as one of T."""
+    return -slope[0] / 2, slope[1] / 2
 
 
 def _still(clients: Parabolas) -> Parabolas:
@@ -114,13 +144,6 @@ def _still(clients: Parabolas) -> Parabolas:
     return replace(
         clients, level=clients.level + clients.reaction * clients.stable, reaction=np.zeros_like(clients.reaction)
     )
-
-
-def _numbers(part: Any, clients: int) -> float:
-    """How many numbers of the model's size the server keeps, beside their mean."""
-    memory = part.init(jnp.zeros(()), clients, {})
-    kept = memory.last if hasattr(memory, "last") else memory
-    return float(sum(np.size(leaf) for leaf in jax.tree.leaves(kept)))
 
 
 def _maps(
