@@ -6,7 +6,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, mean, over
-from performative.papers.profl.runs import Runs, first_below
+from performative.papers.profl.runs import Runs, first_below, ratio, spread
 from performative.papers.runs import given, late, models
 
 
@@ -16,13 +16,15 @@ def synthetic(s: Runs, kind: str) -> Outcome:
     problem = pf.cases.strategic_classes(kind, s.clients)
     runs = s.sweep(problem, s.both)
     right = {name: 100.0 * _normal_accuracy(problem.population, models(history)) for name, history in runs.items()}
-    numbers: dict[str, Any] = {}
-    for name, values in right.items():
-        last = late(values)
-        numbers[name.lower()] = mean(last.mean(axis=1))
-        numbers[f"{name.lower()}_spread"] = mean(last.std(axis=1))
-    numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
-    return Outcome(numbers, {"accuracy": over(runs["PFL"].rounds, right)})
+    return Outcome(_compared(right), {"accuracy": over(runs["PFL"].rounds, right)})
+
+
+def _compared(right: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Accuracy over the last fifth, its spread over runs, and the difference seed by seed."""
+    ends = {name: late(values).mean(axis=1) for name, values in right.items()}
+    numbers: dict[str, Any] = {name.lower(): mean(rows) for name, rows in ends.items()}
+    numbers |= {f"{name.lower()}_spread": spread(rows) for name, rows in ends.items()}
+    return numbers | {"profl_minus_pfl": mean(ends["PROFL"] - ends["PFL"])}
 
 
 def _normal_accuracy(population: Any, theta: np.ndarray) -> np.ndarray:
@@ -57,25 +59,16 @@ def table(s: Runs, data: str, moves: bool, columns: list[int]) -> Outcome:
     )
     right = {name: people.accuracy(models(history)[:, kept]) for name, history in runs.items()}
     losses = {name: people.loss(models(history)[:, kept]) for name, history in runs.items()}
-    ends = {name: late(models(history)).mean(axis=1) for name, history in runs.items()}
-    numbers: dict[str, Any] = {
-        "majority": people.majority,
-        "majority_and_a_point": people.majority + 1.0,
-    }
-    for name in runs:
-        numbers[name.lower()] = mean(late(right[name]).mean(axis=1))
-        numbers[f"{name.lower()}_loss"] = mean(late(losses[name]).mean(axis=1))
-    numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
-    apart = np.linalg.norm(ends["PFL"] - ends["PROFL"], axis=1) / np.linalg.norm(ends["PFL"], axis=1)
-    numbers["profl_apart"] = mean(apart)
     # One level for both: where PFL has 1/e of its fall still to come.
     end = late(losses["PFL"]).mean()
     level = end + (losses["PFL"][:, 0].mean() - end) / np.e
     reached = {name: first_below(kept, values, level) for name, values in losses.items()}
-    numbers |= {f"{name.lower()}_rounds": mean(values) for name, values in reached.items()}
-    numbers["rounds_pfl_over_profl"] = float(reached["PFL"].mean() / max(1.0, reached["PROFL"].mean()))
-    shown = {"accuracy": right, "loss": losses}
-    return Outcome(numbers, {key: over(kept, each) for key, each in shown.items()})
+    numbers = _compared(right) | {
+        "majority": people.majority,
+        "loss_profl_minus_pfl": mean(late(losses["PROFL"]).mean(axis=1) - late(losses["PFL"]).mean(axis=1)),
+        "rounds_pfl_over_profl": ratio(reached["PFL"], reached["PROFL"]),
+    }
+    return Outcome(numbers, {"accuracy": over(kept, right), "loss": over(kept, losses)})
 
 
 def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:

@@ -6,7 +6,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, mean, over
-from performative.papers.profl.runs import Runs, rounds_until, settled, wobble
+from performative.papers.profl.runs import Runs, nearer, ratio, rounds_until, settled, wobble
 from performative.papers.runs import given, late, models, traces
 
 
@@ -29,20 +29,14 @@ def two_groups(s: Runs, first: float, second: float, even: float, edge: float) -
     runs = s.sweep(problem(instances["turned"]), settings, stable=0.0, optimal=0.0)
     a1, a2 = instances["uneven"]
     stable = -(a1 + a2) / (a1 - a2)
-    points = {"PFL": stable, "PROFL": stable / 2.0}
-    numbers: dict[str, Any] = {"uneven_stable": stable, "uneven_optimal": stable / 2.0}
+    points = {"PFL": (stable, stable / 2.0), "PROFL": (stable / 2.0, stable)}
+    numbers: dict[str, Any] = {"theta_PS": stable, "theta_PO": stable / 2.0}
     for name in algorithms:
-        low = name.lower()
-        for which in ("printed", "turned"):
-            numbers[f"{low}_{which}"] = mean(settled(runs[f"{name}, {which}"], 0.0))
-        numbers[f"{low}_uneven"] = mean(late(models(runs[f"{name}, uneven"])).mean(axis=1))
-        numbers[f"{low}_uneven_off"] = mean(settled(runs[f"{name}, uneven"], points[name]))
-        numbers[f"{low}_turned_rounds"] = mean(rounds_until(runs[f"{name}, turned"], 0.0))
-    for which in ("printed", "turned"):
-        numbers[f"{which}_worst"] = max(float(settled(runs[f"{name}, {which}"], 0.0).mean()) for name in algorithms)
-    numbers["printed_gap"], numbers["uneven_gap"] = 0.0 * even, abs(stable) / 2.0  # a_1 + a_2 = 0 puts both at 0
-    pfl, profl = (rounds_until(runs[f"{name}, turned"], 0.0).mean() for name in algorithms)
-    numbers["rounds_pfl_over_profl"] = float(pfl / max(1.0, profl))
+        for which in ("printed", "turned"):  # a_1 + a_2 = 0 puts both points at 0
+            left = settled(runs[f"{name}, {which}"], 0.0) / abs(s.start)
+            numbers[f"{name.lower()}_{which}_over_start"] = mean(left)
+        numbers[f"{name.lower()}_uneven_own_over_other"] = nearer(runs[f"{name}, uneven"], *points[name])
+    numbers["rounds_pfl_over_profl"] = ratio(*(rounds_until(runs[f"{name}, turned"], 0.0) for name in algorithms))
     return Outcome(numbers, {"model": traces(runs)})
 
 
@@ -54,20 +48,15 @@ def regression(s: Runs) -> Outcome:
     stable, optimal = _settles(s.clients), float(theta[np.argmin(risk)])
     problem = pf.cases.regression_contribution(s.clients)
     runs = s.sweep(problem, s.both, stable=stable, optimal=optimal)
-    apart = abs(stable - optimal)
-    pfl, profl = runs["PFL"], runs["PROFL"]
     inside = risk - risk.min() > 1e-6
+    gap = {name: (late(models(run)).mean(axis=1) - optimal) / (stable - optimal) for name, run in runs.items()}
     numbers: dict[str, Any] = {
-        "stable_point": stable,
-        "optimal_point": optimal,
-        "pfl_from_stable": mean(settled(pfl, stable) / apart),
-        "pfl_from_optimal": mean(settled(pfl, optimal) / apart),
-        "profl_from_optimal": mean(settled(profl, optimal) / apart),
-        "profl_gap": abs(float(late(models(profl)).mean()) - optimal) / apart,
-        "rounds_pfl_over_profl": float(
-            rounds_until(pfl, stable).mean() / max(1.0, rounds_until(profl, optimal).mean())
-        ),
-        "wobble_pfl_over_profl": float(wobble(pfl).mean() / wobble(profl).mean()),
+        "theta_PS": stable,
+        "theta_PO": optimal,
+        "pfl_gap": mean(gap["PFL"]),
+        "profl_gap": mean(gap["PROFL"]),
+        "rounds_pfl_over_profl": ratio(rounds_until(runs["PFL"], stable), rounds_until(runs["PROFL"], optimal)),
+        "wobble_pfl_over_profl": ratio(wobble(runs["PFL"]), wobble(runs["PROFL"])),
         "least_curvature": float(curvature.min()),
         "pl_constant": float(np.min(slope[inside] ** 2 / 2.0 / (risk - risk.min())[inside])),
     }

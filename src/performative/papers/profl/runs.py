@@ -8,14 +8,16 @@ import numpy as np
 
 import performative as pf
 from performative.history import History
+from performative.papers.outcome import mean
 from performative.papers.runs import late, models, sweep
-
-FAR = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """Clients with so many samples and local steps, and an estimator that looks back on a window of models."""
+    """Clients with so many samples and local steps, and an estimator that looks back on a window of models.
+
+    reach: Theta is a ball of that radius where the problem has no domain of its own (Algorithm 1, lines 9 and 14).
+    """
 
     clients: int
     local_steps: int
@@ -26,6 +28,7 @@ class Runs:
     window: int = 1
     rate: float = 0.0
     start: Any = None
+    reach: float | None = None
 
     @property
     def common(self) -> dict[str, Any]:
@@ -39,14 +42,38 @@ class Runs:
             "PROFL": pf.profl(self.rate, self.window, **self.common),
         }
 
+    def within(self, problem: pf.Problem) -> pf.Problem:
+        """The problem on a compact Theta."""
+        if problem.domain is not None or self.reach is None:
+            return problem
+        return dataclasses.replace(problem, domain=pf.Ball(self.reach))
+
     def sweep(
         self, problem: pf.Problem, settings: Mapping[str, Any], start: Any = None, **record: Any
     ) -> dict[str, History]:
-        """One history for each named algorithm, or setting that brings its own."""
-        over = {name: one if isinstance(one, dict) else {"algorithm": one} for name, one in settings.items()}
+        """One history for each named algorithm, or setting that brings its own, all on a compact Theta."""
+        over = {name: dict(one) if isinstance(one, dict) else {"algorithm": one} for name, one in settings.items()}
+        for one in over.values():
+            if "problem" in one:
+                one["problem"] = self.within(one["problem"])
         first, start = next(iter(over.values()))["algorithm"], self.start if start is None else start
         how = {"theta": "all", "dtype": None} | record
-        return sweep(problem, first, over, self.rounds, start, self.seed, self.repeats, **how)
+        return sweep(self.within(problem), first, over, self.rounds, start, self.seed, self.repeats, **how)
+
+
+def ratio(above: Any, below: Any) -> tuple[float, float]:
+    """Mean over mean and its standard error, the repeats paired."""
+    above, below = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    value = float(above.mean() / below.mean())
+    return value, mean((above - value * below) / below.mean())[1]
+
+
+def spread(values: np.ndarray) -> tuple[float, float]:
+    """Standard deviation over repeats and its standard error, as of normal values."""
+    if len(values) < 2:
+        return 0.0, np.inf
+    found = float(np.std(values, ddof=1))
+    return found, found / np.sqrt(2.0 * (len(values) - 1))
 
 
 def away(history: History, point: Any) -> np.ndarray:
@@ -56,9 +83,13 @@ def away(history: History, point: Any) -> np.ndarray:
 
 
 def settled(history: History, point: Any) -> np.ndarray:
-    """Mean distance from a point over the last fifth, one a repeat; FAR at most, and where a repeat diverged."""
-    found = late(away(history, point)).mean(axis=1)
-    return np.where(np.isfinite(found), np.minimum(found, FAR), FAR)
+    """Mean distance from a point over the last fifth, one a repeat."""
+    return late(away(history, point)).mean(axis=1)
+
+
+def nearer(history: History, own: Any, other: Any) -> tuple[float, float]:
+    """Distance from one point over that from another: below 1 where it settles at the first."""
+    return ratio(settled(history, own), settled(history, other))
 
 
 def wobble(history: History) -> np.ndarray:
