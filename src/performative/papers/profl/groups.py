@@ -11,32 +11,34 @@ from performative.papers.runs import given, late, models, traces
 
 
 @given(Runs)
-def two_groups(s: Runs, first: float, second: float, even: float, edge: float) -> Outcome:
-    """Shares (1 + theta) / 2 and the rest: the paper's demands, those turned round, and two that do not cancel."""
-    instances = {"printed": (even, -even), "turned": (-even, even), "uneven": (first, second)}
+def two_groups(s: Runs, printed: list[float], corrected: list[float], edge: float) -> Outcome:
+    """Shares (1 + theta) / 2 and the rest, with the paper's demands and with others, on [-edge, edge]."""
     share = pf.populations.shares.Linear(level=(0.5, 0.5), slope=(0.5, -0.5))
 
-    def problem(demands: tuple[float, float]) -> pf.Problem:
+    def problem(demands: list[float]) -> pf.Problem:
         groups = tuple(pf.populations.Gaussian(np.full(s.clients, mu), 0.0, 0.5) for mu in demands)
         return pf.Problem(pf.losses.negative_revenue, pf.populations.Mixture(groups, share), domain=pf.Box(-edge, edge))
 
-    algorithms = s.both
+    instances = {"printed": printed, "corrected": corrected}
     settings = {
         f"{name}, {which}": {"algorithm": algorithm, "problem": problem(demands)}
-        for name, algorithm in algorithms.items()
+        for name, algorithm in s.both.items()
         for which, demands in instances.items()
     }
-    runs = s.sweep(problem(instances["turned"]), settings, stable=0.0, optimal=0.0)
-    a1, a2 = instances["uneven"]
-    stable = -(a1 + a2) / (a1 - a2)
-    points = {"PFL": (stable, stable / 2.0), "PROFL": (stable / 2.0, stable)}
-    numbers: dict[str, Any] = {"theta_PS": stable, "theta_PO": stable / 2.0}
-    for name in algorithms:
-        for which in ("printed", "turned"):  # a_1 + a_2 = 0 puts both points at 0
-            left = settled(runs[f"{name}, {which}"], 0.0) / abs(s.start)
+    runs = s.sweep(problem(corrected), settings, stable=0.0, optimal=0.0)
+    stable = -(corrected[0] + corrected[1]) / (corrected[0] - corrected[1])
+    points = {"PFL": stable, "PROFL": stable / 2.0}
+    numbers: dict[str, Any] = {}
+    for name, own in points.items():
+        # The printed demands cancel, which puts both points at 0.
+        for which, point in (("printed", 0.0), ("corrected", own)):
+            left = settled(runs[f"{name}, {which}"], point) / abs(s.start - point)
             numbers[f"{name.lower()}_{which}_over_start"] = mean(left)
-        numbers[f"{name.lower()}_uneven_own_over_other"] = nearer(runs[f"{name}, uneven"], *points[name])
-    numbers["rounds_pfl_over_profl"] = ratio(*(rounds_until(runs[f"{name}, turned"], 0.0) for name in algorithms))
+        if stable:
+            other = stable * 1.5 - own
+            numbers[f"{name.lower()}_own_over_other"] = nearer(runs[f"{name}, corrected"], own, other)
+    speed = (rounds_until(runs[f"{name}, corrected"], own) for name, own in points.items())
+    numbers |= {"theta_PS": stable, "theta_PO": stable / 2.0, "rounds_pfl_over_profl": ratio(*speed)}
     return Outcome(numbers, {"model": traces(runs)})
 
 

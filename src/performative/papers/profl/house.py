@@ -132,9 +132,10 @@ def clusters(s: Runs, kinds: list[float]) -> Outcome:
     }
     runs = s.sweep(pf.Problem(pf.losses.ridge(PENALTY), houses), settings)
     losses = {name: risk(models(run), gamma) for name, run in runs.items()}
-    local, one, several = (values.mean(axis=1) for values in losses.values())
+    local, one, several = losses.values()
     numbers = {
-        "optimal_loss": best(gamma)[1], "saved_by_clusters": mean(local - several),
-        "saved_over_one_for_all": mean(one - several),
-    }  # fmt: skip
+        "optimal_loss": best(gamma)[1],
+        "saved_by_clusters": mean((local - several).mean(axis=1)),
+        "saved_over_one_for_all": mean(late(one - several).mean(axis=1)),
+    }
     return Outcome(numbers, {"loss": traces(runs, lambda history: risk(models(history), gamma))})

@@ -74,9 +74,7 @@ def rule(s: Runs, center: float, alpha: float, enrolled: int) -> Outcome:
         "theta_PO": optimal,
         "printed_over_start": mean(np.abs(ends[0] - optimal).mean(axis=1) / first),
         "scaled_over_start": mean(np.abs(ends[1] - optimal).mean(axis=1) / first),
-        "own_over_equal_weights": float(
-            abs(ends[2] - best(gamma, unequal)[0]).mean() / abs(ends[2] - optimal).mean()
-        ),
+        "own_over_equal_weights": float(abs(ends[2] - best(gamma, unequal)[0]).mean() / abs(ends[2] - optimal).mean()),
     }
     rounds = np.arange(1, s.rounds + 1)
     return Outcome(numbers, {"model": lay_out({name: (rounds, path) for name, path in paths.items()})})
