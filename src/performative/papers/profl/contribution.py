@@ -7,7 +7,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, thinned
-from performative.papers.profl.runs import Runs, first_below, ratio
+from performative.papers.profl.runs import Runs, first_below, ratio, slope_of
 from performative.papers.runs import given, label, late, models, traces
 
 DEMAND = (1.0, 3.0)  # of the two groups, as in `pf.cases.pricing_contribution`
@@ -75,7 +75,7 @@ def adaptive(s: Runs, tolerances: list[float], loose: float) -> Outcome:
     most = s.rounds * s.local_steps * s.clients * s.samples
     drawn = {name: np.asarray(history["samples"], np.float64)[:, -1] / most for name, history in runs.items()}
     numbers: dict[str, Any] = {"optimal_loss": float(revenue_loss(best_price(s.clients), s.clients))}
-    for name, tolerance in named.items():
+    for name, tolerance in list(named.items())[1:]:
         numbers[f"share_drawn_{label(tolerance)}"] = mean(drawn[name])
         numbers[f"loss_difference_{label(tolerance)}"] = mean(losses[name] - losses["all samples"])
     return Outcome(numbers, {
@@ -110,10 +110,8 @@ def vary(s: Runs, what: str, values: list[float]) -> Outcome:
 
 def _walk(s: Runs) -> np.ndarray:
     """Algorithm 2 with everyone present, [repeats, rounds + 1]."""
-    rng, budget, window = np.random.default_rng(s.seed), budgets(s.clients), s.window
-    theta = np.full(s.repeats, s.start)
-    local = np.repeat(theta[:, None], s.clients, axis=1)
-    path, (past, seen) = [theta], np.zeros((2, window + 1, s.repeats, s.clients))
+    rng, budget, theta = np.random.default_rng(s.seed), budgets(s.clients), np.full(s.repeats, s.start)
+    local, path, past = np.repeat(theta[:, None], s.clients, axis=1), [theta], []
     for step in range(s.rounds * s.local_steps):
         left = [np.maximum(budget - local * mu, 0.0) for mu in DEMAND]
         count = rng.binomial(s.samples, left[0] / (left[0] + left[1]))
@@ -122,13 +120,8 @@ def _walk(s: Runs) -> np.ndarray:
             mu + 0.5 * rng.standard_normal(local.shape) / np.sqrt(np.maximum(of, 1))
             for mu, of in zip(DEMAND, (count, s.samples - count), strict=True)
         ]
-        g = -(share * means[0] + (1.0 - share) * means[1])
-        if step > window:  # H past models, the present one and the one that has left the window
-            rows = np.arange(step - window, step) % (window + 1)
-            apart, change = past[rows] - local, seen[rows] - share
-            slope = np.sum(apart * change, axis=0) / np.sum(apart**2, axis=0)
-            g = g - slope * local * (means[0] - means[1])
-        past[step % (window + 1)], seen[step % (window + 1)] = local, share
+        past = [*past[-s.window - 1 :], (local, share)]
+        g = -(share * means[0] + (1.0 - share) * means[1]) - slope_of(past, s.window) * local * (means[0] - means[1])
         local = np.clip(local - s.rate * g, 0.0, 3.0)
         if step % s.local_steps == s.local_steps - 1:
             theta = local.mean(axis=1)

@@ -90,22 +90,17 @@ def windows(s: Runs, goods: int, lengths: list[int], compared: list[int]) -> Out
                 fitted = level + rng.standard_normal(level.shape) / np.sqrt(s.samples)
                 # l = -theta.z: mean l s is -theta, its error normal, with the variance of (z - f)(z - f)^T theta.
                 size = np.linalg.norm(local, axis=-1, keepdims=True)
-                error = size * rng.standard_normal(level.shape) / np.sqrt(s.samples)
-                answer = -local + error
-                g = -fitted
-                if len(past) > window:
-                    differences = np.stack([old - local for old, _ in past[-window:]], axis=-1)
-                    changes = np.stack([old - fitted for _, old in past[-window:]], axis=-1)
-                    slope = changes @ np.linalg.pinv(differences)
+                answer = -local + size * rng.standard_normal(level.shape) / np.sqrt(s.samples)
+                g, past = -fitted, [*past[-window - 1 :], (local, fitted)]
+                if len(past) > window + 1:
+                    models, seen = (np.stack(each[-window - 1 :], axis=-1) for each in zip(*past, strict=True))
+                    slope = (seen[..., :-1] - seen[..., -1:]) @ np.linalg.pinv(models[..., :-1] - models[..., -1:])
                     g = g + np.einsum("rcij,rci->rcj", slope, answer)
-                past.append((local, fitted))
                 local = np.clip(local - s.rate * g, -s.reach, s.reach)
-            past = past[-(max(lengths) + 2) :]
             theta = local.mean(axis=1)
             path.append(np.linalg.norm(theta - optimal, axis=-1))
-        away_from = np.stack(path, axis=1)
-        lines[f"H = {window}"] = (np.arange(1, s.rounds + 1), away_from)
-        ends[window] = late(away_from).mean(axis=1)
+        lines[f"H = {window}"] = (np.arange(1, s.rounds + 1), np.stack(path, axis=1))
+        ends[window] = late(lines[f"H = {window}"][1]).mean(axis=1)
     first, (one, full, more) = float(np.linalg.norm(s.start - optimal)), (ends[h] for h in compared)
     numbers: dict[str, Any] = {
         "one_over_more": ratio(one, more),

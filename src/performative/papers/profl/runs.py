@@ -107,3 +107,16 @@ def first_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarra
     """First round at or below a level, one a repeat; the last one where there is none."""
     below = values <= level
     return np.where(below.any(axis=1), rounds[np.argmax(below, axis=1)], rounds[-1]).astype(float)
+
+
+def slope_of(past: list[tuple[np.ndarray, np.ndarray]], window: int) -> Any:
+    """df/dtheta of Eq. (6), d = 1: (theta, f-hat) of the last H steps against the present one, the last of `past`.
+
+    0 for the first H + 1 steps (Algorithm 2, line 6) and where nothing has moved.
+    """
+    if len(past) <= window + 1:
+        return 0.0
+    models, seen = (np.stack(each[-window - 1 :]) for each in zip(*past, strict=True))
+    apart, change = models[:-1] - models[-1], seen[:-1] - seen[-1]
+    size = np.sum(apart**2, axis=0)
+    return np.sum(apart * change, axis=0) / np.where(size > 0, size, np.inf)

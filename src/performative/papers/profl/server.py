@@ -6,8 +6,8 @@ import numpy as np
 
 from performative.papers.outcome import Outcome, lay_out, mean
 from performative.papers.profl.house import NOISE, PENALTY, SECOND, SLOPE, best, grid, risk
-from performative.papers.profl.runs import Runs, ratio
-from performative.papers.runs import given, label
+from performative.papers.profl.runs import Runs, ratio, slope_of
+from performative.papers.runs import given, label, late
 
 
 def walk(
@@ -31,8 +31,8 @@ def walk(
             g, answer, slope = SECOND * (local - f) + PENALTY * local, SECOND * (f - local), gamma[chosen]
             if window is not None:
                 g, answer, f = _sampled(rng, s.samples, local, f)
-                past = [*past[-window:], (local, f)]
-                slope = _slope(past) if len(past) > window else np.zeros_like(f)
+                past = [*past[-window - 1 :], (local, f)]
+                slope = slope_of(past, window)
             local = np.clip(local - s.rate * (g + slope * answer), -s.reach, s.reach)
         theta = np.sum(weight * local, axis=1)
         path.append(theta)
@@ -48,14 +48,6 @@ def _sampled(rng: np.random.Generator, n: int, theta: np.ndarray, f: np.ndarray)
     loss = (left + (fitted - theta)[..., None] * x) ** 2 / 2.0
     answer = np.mean(loss * x * left, axis=-1) / NOISE**2
     return (theta - fitted) * second + PENALTY * theta, answer, fitted
-
-
-def _slope(past: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """df/dtheta of Eq. (6): the last models against the present one; 0 where nothing has moved."""
-    models, seen = (np.stack(each) for each in zip(*past, strict=True))
-    apart, change = models[:-1] - models[-1], seen[:-1] - seen[-1]
-    size = np.sum(apart**2, axis=0)
-    return np.sum(apart * change, axis=0) / np.where(size > 0, size, np.inf)
 
 
 @given(Runs)
@@ -89,7 +81,7 @@ def literal(s: Runs, center: float, alphas: list[float], lengths: list[int]) -> 
         gamma = grid(center, alpha, s.clients)
         for window in lengths:
             loss = risk(walk(s, gamma, window=window), gamma)
-            losses[window] = loss[:, -max(1, s.rounds // 20) :].mean(axis=1)
+            losses[window] = late(loss).mean(axis=1)
             numbers[f"loss_{label(alpha)}_window_{window}"] = mean(losses[window])
             lines[rf"$\alpha$ = {alpha:g}, H = {window}"] = (np.arange(1, s.rounds + 1), loss)
         least = best(gamma)[1]
