@@ -6,7 +6,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, mean, over
-from performative.papers.profl.runs import Runs, first_below, ratio, spread
+from performative.papers.profl.runs import Runs, stays_below, ratio, spread
 from performative.papers.runs import given, late, models
 
 
@@ -59,7 +59,7 @@ def table(s: Runs, data: str, moves: bool, columns: list[int]) -> Outcome:
     # One level for both: where PFL has 1/e of its fall still to come.
     end = late(losses["PFL"]).mean()
     level = end + (losses["PFL"][:, 0].mean() - end) / np.e
-    reached = {name: first_below(kept, values, level) for name, values in losses.items()}
+    reached = {name: stays_below(kept, values, level) for name, values in losses.items()}
     numbers = _compared(right) | {
         "majority": 100.0 * float(max(yes, 1.0 - yes)),
         "loss_profl_minus_pfl": mean(late(losses["PROFL"]).mean(axis=1) - late(losses["PFL"]).mean(axis=1)),

@@ -7,7 +7,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, thinned
-from performative.papers.profl.runs import Runs, first_below, ratio, slope_of
+from performative.papers.profl.runs import Runs, stays_below, ratio, slope_of
 from performative.papers.runs import given, label, late, models, traces
 
 DEMAND = (1.0, 3.0)  # of the two groups, as in `pf.cases.pricing_contribution`
@@ -97,7 +97,7 @@ def vary(s: Runs, what: str, values: list[float]) -> Outcome:
     gaps = [np.abs(path - optimal) for path in paths.values()]
     ends = [late(gap).mean(axis=1) for gap in gaps]
     calm = [np.diff(late(path), axis=1).std(axis=1) for path in paths.values()]
-    speed = [first_below(np.arange(s.rounds + 1), gap, abs(s.start - optimal) / np.e) for gap in gaps]
+    speed = [stays_below(np.arange(s.rounds + 1), gap, abs(s.start - optimal) / np.e) for gap in gaps]
     numbers: dict[str, Any] = {
         "theta_PO": optimal,
         "distance_last_over_first": ratio(ends[-1], ends[0]),

@@ -98,15 +98,18 @@ def wobble(history: History) -> np.ndarray:
 
 
 def rounds_until(history: History, point: Any, share: float = 1 / np.e) -> np.ndarray:
-    """First round with at most a share of the first distance from a point; the last one where there is none."""
+    """From which round on at most a share of the first distance from a point is left."""
     gap = away(history, point)
-    return first_below(np.asarray(history.rounds, np.float64), gap, share * gap[:, :1])
+    return stays_below(np.asarray(history.rounds, np.float64), gap, share * gap[:, :1])
 
 
-def first_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarray:
-    """First round at or below a level, one a repeat; the last one where there is none."""
-    below = values <= level
-    return np.where(below.any(axis=1), rounds[np.argmax(below, axis=1)], rounds[-1]).astype(float)
+def stays_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarray:
+    """The round from which on values are at or below a level, one a repeat; the last one where none is.
+
+    Not the first one below: noise takes a run there early.
+    """
+    last_above = np.max(np.where(values > level, np.arange(values.shape[1]), -1), axis=1)
+    return rounds[np.minimum(last_above + 1, values.shape[1] - 1)].astype(float)
 
 
 def slope_of(past: list[tuple[np.ndarray, np.ndarray]], window: int) -> Any:
