@@ -7,7 +7,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, thinned
-from performative.papers.profl.runs import Runs, stays_below, ratio, slope_of
+from performative.papers.profl.runs import Runs, ratio, slope_of, stays_below
 from performative.papers.runs import given, label, late, models, traces
 
 DEMAND = (1.0, 3.0)  # of the two groups, as in `pf.cases.pricing_contribution`

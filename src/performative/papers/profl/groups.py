@@ -46,8 +46,9 @@ def two_groups(s: Runs, printed: list[float], corrected: list[float], edge: floa
 def regression(s: Runs) -> Outcome:
     """Regression with dynamic contribution: PFL and PROFL, and what the risk looks like."""
     theta = np.linspace(-1.0, 5.0, 24_001)
-    risk, slope, curvature = _leaving(theta, s.clients)
-    stable, optimal = _settles(s.clients), float(theta[np.argmin(risk)])
+    risk, pull = _leaving(theta, s.clients)
+    slope = np.gradient(risk, theta)
+    stable, optimal = (float(theta[np.argmin(of)]) for of in (np.abs(pull), risk))
     problem = pf.cases.regression_contribution(s.clients)
     runs = s.sweep(problem, s.both, stable=stable, optimal=optimal)
     inside = risk - risk.min() > 1e-6
@@ -59,36 +60,21 @@ def regression(s: Runs) -> Outcome:
         "profl_gap": mean(gap["PROFL"]),
         "rounds_pfl_over_profl": ratio(rounds_until(runs["PFL"], stable), rounds_until(runs["PROFL"], optimal)),
         "wobble_pfl_over_profl": ratio(wobble(runs["PFL"]), wobble(runs["PROFL"])),
-        "least_curvature": float(curvature.min()),
+        "least_curvature": float(np.gradient(slope, theta).min()),
         "pl_constant": float(np.min(slope[inside] ** 2 / 2.0 / (risk - risk.min())[inside])),
     }
     shown = over(theta[::80], {"performative risk": risk[::80]})
     return Outcome(numbers, {"model": traces(runs), "risk": shown})
 
 
-def _moments(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """E x^2 of each client, and for each theta and group the squared error and the share, [2, points, clients]."""
-    second = 7.0 + 2.0 * (np.arange(clients) + 0.5) / clients
-    errors = np.stack([(theta[:, None] - a) ** 2 * second + 4.0 for a in (1.0, 3.0)])
-    kept = errors[::-1] + 5.0
-    return second, errors, kept / kept.sum(axis=0)
+def _leaving(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray]:
+    """Risk of `pf.cases.regression_contribution`, and the gradient of the loss over the data that theta brings about.
 
-
-def _leaving(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Risk of `pf.cases.regression_contribution` with its first and second derivative, by differences."""
-    _, errors, share = _moments(theta, clients)
-    risk = np.mean(np.sum(share * errors, axis=0), axis=1) / 2.0 + 10 / 3 * theta**2 / 2.0
-    slope = np.gradient(risk, theta)
-    return risk, slope, np.gradient(slope, theta)
-
-
-def _settles(clients: int) -> float:
-    """theta_PS: where the gradient of the loss over the data that theta brings about is zero."""
-    from scipy import optimize
-
-    def gradient(theta: float) -> float:
-        second, _, share = _moments(np.asarray([theta]), clients)
-        pulls = np.stack([(theta - a) * second for a in (1.0, 3.0)])
-        return float(np.mean(np.sum(share[:, 0] * pulls, axis=0))) + 10 / 3 * theta
-
-    return float(optimize.brentq(gradient, 0.0, 3.0))
+    theta_PO is where the first is least, theta_PS where the second is zero.
+    """
+    second = 7.0 + 2.0 * (np.arange(clients) + 0.5) / clients  # E x^2 of each client
+    off = np.stack([theta[:, None] - a for a in (1.0, 3.0)])
+    errors = off**2 * second + 4.0
+    share = (errors[::-1] + 5.0) / (errors + 5.0).sum(axis=0)
+    risk, pull = (np.mean(np.sum(share * part, axis=0), axis=1) for part in (errors / 2.0, off * second))
+    return risk + 10 / 3 * theta**2 / 2.0, pull + 10 / 3 * theta

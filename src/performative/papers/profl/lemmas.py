@@ -35,32 +35,28 @@ def jacobian(window: int, samples: int, eta: float, steps: int, seed: int) -> Ou
         slope = np.asarray([[math.cos(here[0]), 0.5], [here[1], here[0]]])
         return float(np.sum((found - slope) ** 2))
 
-    def sampled(size: float) -> float:
-        return exact_jacobian_error(size * np.cumsum(moves, axis=0).T, 1.0, samples)
+    def bounds(printed: bool) -> np.ndarray:
+        how: dict[str, Any] = {"window": window, "samples": samples, "variance": 1.0, "printed": printed}
+        return np.asarray([lemma_5_7(linear, eta=size, reach=size * least, **how).total for size in sizes])
 
-    def bound(size: float, printed: bool) -> float:
-        reach = float(np.linalg.svd(size * np.cumsum(moves, axis=0).T, compute_uv=False).min())
-        return lemma_5_7(
-            linear, eta=size, window=window, reach=reach, samples=samples, variance=1.0, printed=printed
-        ).total  # fmt: skip
-
-    bends, noise = [straight(size) for size in sizes], [sampled(size) for size in sizes]
-    bounds = {printed: np.asarray([bound(size, printed) for size in sizes]) for printed in (True, False)}
-    phi = 0.05
+    walk = np.cumsum(moves, axis=0).T
+    least = float(np.linalg.svd(walk, compute_uv=False).min())
+    bends, noise = [straight(size) for size in sizes], [exact_jacobian_error(at * walk, 1.0, samples) for at in sizes]
     lines = {
         "curvature": bends,
         "sampling": noise,
-        "bound on sampling, printed": bounds[True],
-        "bound on sampling, corrected": bounds[False],
+        "bound on sampling, printed": bounds(True),
+        "bound on sampling, corrected": bounds(False),
     }
+    phi = 0.05
     numbers = {
         "curvature_error_long_steps": bends[0],
         "curvature_error_short_steps": bends[-1],
         "curvature_error_short_window": straight(sizes[0], 3),
         "exponent_of_error": power(sizes, noise),
-        "exponent_of_printed_bound": power(sizes, bounds[True]),
-        "exponent_of_corrected_bound": power(sizes, bounds[False]),
-        "error_over_printed_bound": float(np.max(noise / bounds[True])),
+        "exponent_of_printed_bound": power(sizes, bounds(True)),
+        "exponent_of_corrected_bound": power(sizes, bounds(False)),
+        "error_over_printed_bound": float(np.max(noise / bounds(True))),
         "allowed_share": phi,
         "share_beyond_printed": 2.0 * float(norm.sf(math.sqrt(math.log(2.0 / phi)))),
         "share_beyond_corrected": 2.0 * float(norm.sf(math.sqrt(2.0 * math.log(2.0 / phi)))),
