@@ -7,7 +7,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, thinned
-from performative.papers.profl.runs import Runs, ratio, slope_of, stays_below
+from performative.papers.profl.runs import Past, Runs, ratio, slope_of, stays_below
 from performative.papers.runs import given, label, late, models, traces
 
 DEMAND = (1.0, 3.0)  # of the two groups, as in `pf.cases.pricing_contribution`
@@ -111,7 +111,8 @@ def vary(s: Runs, what: str, values: list[float]) -> Outcome:
 def _walk(s: Runs) -> np.ndarray:
     """Algorithm 2 with everyone present, [repeats, rounds + 1]."""
     rng, budget, theta = np.random.default_rng(s.seed), budgets(s.clients), np.full(s.repeats, s.start)
-    local, path, past = np.repeat(theta[:, None], s.clients, axis=1), [theta], []
+    local, path = np.repeat(theta[:, None], s.clients, axis=1), [theta]
+    past: Past = []
     for step in range(s.rounds * s.local_steps):
         left = [np.maximum(budget - local * mu, 0.0) for mu in DEMAND]
         count = rng.binomial(s.samples, left[0] / (left[0] + left[1]))

@@ -6,7 +6,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean
-from performative.papers.profl.runs import Runs, away, ratio, settled
+from performative.papers.profl.runs import Past, Runs, away, ratio, settled
 from performative.papers.runs import given, label, late, traces, word
 
 
@@ -81,7 +81,7 @@ def windows(s: Runs, goods: int, lengths: list[int], compared: list[int]) -> Out
     optimal = demand.mean(axis=0) / (2.0 * gamma.mean())
     lines, ends = {}, {}
     for window in lengths:
-        past: list[tuple[np.ndarray, np.ndarray]] = []
+        past: Past = []
         theta, path = np.full((s.repeats, goods), s.start), []
         for _ in range(s.rounds):
             local = np.repeat(theta[:, None], s.clients, axis=1)

@@ -133,7 +133,7 @@ def clusters(s: Runs, kinds: list[float]) -> Outcome:
     runs = s.sweep(pf.Problem(pf.losses.ridge(PENALTY), houses), settings)
     losses = {name: risk(models(run), gamma) for name, run in runs.items()}
     local, one, several = losses.values()
-    numbers = {
+    numbers: dict[str, Any] = {
         "optimal_loss": best(gamma)[1],
         "saved_by_clusters": mean((local - several).mean(axis=1)),
         "saved_over_one_for_all": mean(late(one - several).mean(axis=1)),

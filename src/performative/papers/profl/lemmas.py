@@ -138,7 +138,9 @@ def _bounded_loss(seed: int, repeats: int) -> dict[str, Any]:
         slope, clean, _, _ = seen(samples, 0.0, 0.0)
         bound = lemma_5_9(soft, slope.mean(), samples=samples, fisher=1.0, spread=1.0, printed=True).total
         first.append(mean(clean / bound))
-    places, over_printed, over_corrected = np.asarray([10.0, 20.0, 40.0, 80.0]), [], []
+    places = np.asarray([10.0, 20.0, 40.0, 80.0])
+    over_printed: list[np.ndarray] = []
+    over_corrected: list[np.ndarray] = []
     for place in places:
         slope, _, odd, _ = seen(50, 0.02, place)
         for found, told in ((over_printed, True), (over_corrected, False)):

@@ -11,6 +11,9 @@ from performative.history import History
 from performative.papers.outcome import mean
 from performative.papers.runs import late, models, sweep
 
+# Model and f-hat of each step.
+Past = list[tuple[np.ndarray, np.ndarray]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
@@ -28,7 +31,7 @@ class Runs:
     window: int = 1
     rate: float = 0.0
     start: Any = None
-    reach: float | None = None
+    reach: float = 0.0
 
     @property
     def common(self) -> dict[str, Any]:
@@ -44,7 +47,7 @@ class Runs:
 
     def within(self, problem: pf.Problem) -> pf.Problem:
         """The problem on a compact Theta."""
-        if problem.domain is not None or self.reach is None:
+        if problem.domain is not None or not self.reach:
             return problem
         return dataclasses.replace(problem, domain=pf.Ball(self.reach))
 
@@ -112,7 +115,7 @@ def stays_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarra
     return rounds[np.minimum(last_above + 1, values.shape[1] - 1)].astype(float)
 
 
-def slope_of(past: list[tuple[np.ndarray, np.ndarray]], window: int) -> Any:
+def slope_of(past: Past, window: int) -> Any:
     """df/dtheta of Eq. (6), d = 1: (theta, f-hat) of the last H steps against the present one, the last of `past`.
 
     0 for the first H + 1 steps (Algorithm 2, line 6) and where nothing has moved.

@@ -6,7 +6,7 @@ import numpy as np
 
 from performative.papers.outcome import Outcome, lay_out, mean
 from performative.papers.profl.house import NOISE, PENALTY, SECOND, SLOPE, best, grid, risk
-from performative.papers.profl.runs import Runs, ratio, slope_of
+from performative.papers.profl.runs import Past, Runs, ratio, slope_of
 from performative.papers.runs import given, label, late
 
 
@@ -20,7 +20,8 @@ def walk(
     """
     rng, clients = np.random.default_rng(s.seed), len(gamma)
     alpha = np.full(clients, 1.0 / clients) if alpha is None else alpha
-    theta, path, past = np.full(s.repeats, s.start), [], []
+    theta, path = np.full(s.repeats, s.start), []
+    past: Past = []
     for _ in range(s.rounds):
         order = np.broadcast_to(np.arange(clients), (s.repeats, clients))
         chosen = order if enrolled is None else rng.permuted(order, axis=1)[:, :enrolled]
