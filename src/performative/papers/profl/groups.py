@@ -56,8 +56,7 @@ def regression(s: Runs) -> Outcome:
     numbers: dict[str, Any] = {
         "theta_PS": stable,
         "theta_PO": optimal,
-        "pfl_gap": mean(gap["PFL"]),
-        "profl_gap": mean(gap["PROFL"]),
+        **{f"{name.lower()}_gap": (abs(mean(rows)[0]), mean(rows)[1]) for name, rows in gap.items()},
         "rounds_pfl_over_profl": ratio(rounds_until(runs["PFL"], stable), rounds_until(runs["PROFL"], optimal)),
         "wobble_pfl_over_profl": ratio(wobble(runs["PFL"]), wobble(runs["PROFL"])),
         "least_curvature": float(np.gradient(slope, theta).min()),
