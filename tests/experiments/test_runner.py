@@ -315,7 +315,7 @@ def test_the_shipped_ledger_is_what_the_files_expect():
 @pytest.mark.slow
 def test_side_by_side(tmp_path):
     """Two processes, one name that does not exist: the other is done all the same."""
-    names = [name for name in catalog.names("profl") if name.endswith(("appendix_d22", "contamination_theory"))]
+    names = [name for name in catalog.names("profl") if name.endswith(("appendix_d22", "sample_size"))]
     done = dict(runner.reproduce_all([*names, "profl/no_such"], True, tmp_path, jobs=2))
     assert done["profl/no_such"].startswith("ValueError: there is no experiment")
     assert all(done[name]["status"] == "completed" for name in names) and len(names) == 2

@@ -6,7 +6,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, mean, over
-from performative.papers.profl.runs import Runs, first_below
+from performative.papers.profl.runs import Runs, ratio, spread, stays_below
 from performative.papers.runs import given, late, models
 
 
@@ -16,25 +16,26 @@ def synthetic(s: Runs, kind: str) -> Outcome:
     problem = pf.cases.strategic_classes(kind, s.clients)
     runs = s.sweep(problem, s.both)
     right = {name: 100.0 * _normal_accuracy(problem.population, models(history)) for name, history in runs.items()}
-    numbers: dict[str, Any] = {}
-    for name, values in right.items():
-        last = late(values)
-        numbers[name.lower()] = mean(last.mean(axis=1))
-        numbers[f"{name.lower()}_spread"] = mean(last.std(axis=1))
-    numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
-    return Outcome(numbers, {"accuracy": over(runs["PFL"].rounds, right)})
+    return Outcome(_compared(right), {"accuracy": over(runs["PFL"].rounds, right)})
+
+
+def _compared(right: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Accuracy over the last twentieth, its spread over runs, and the difference seed by seed."""
+    ends = {name: late(values, 0.05).mean(axis=1) for name, values in right.items()}
+    numbers: dict[str, Any] = {name.lower(): mean(rows) for name, rows in ends.items()}
+    numbers |= {f"{name.lower()}_spread": spread(rows) for name, rows in ends.items()}
+    return numbers | {"profl_minus_pfl": mean(ends["PROFL"] - ends["PFL"])}
 
 
 def _normal_accuracy(population: Any, theta: np.ndarray) -> np.ndarray:
     """P(the sign is right), classes equally likely, [repeats, records]."""
     from scipy.stats import norm
 
-    w, b = theta[..., :-1], theta[..., -1]
-    size = np.linalg.norm(w, axis=-1)
-    means, strength = (np.asarray(population.mean, float), np.asarray(population.sensitivity, float))  # [2, d], [N, 2]
+    w, b, size = theta[..., :-1], theta[..., -1], np.linalg.norm(theta[..., :-1], axis=-1)
+    means, strength = np.asarray(population.mean, float), np.asarray(population.sensitivity, float)  # [2, d], [N, 2]
     found = np.zeros_like(b)
     for label, sign in ((0, -1.0), (1, 1.0)):
-        level = np.einsum("...d,d->...", w, means.reshape(-1, 2, w.shape[-1])[0, label]) + b
+        level = w @ means.reshape(-1, 2, w.shape[-1])[0, label] + b
         for gamma in strength[:, label]:
             score = (level - gamma * size**2) / (float(population.scale) * np.maximum(size, 1e-12))
             found += norm.cdf(sign * score) / (2.0 * len(strength))
@@ -51,31 +52,20 @@ def table(s: Runs, data: str, moves: bool, columns: list[int]) -> Outcome:
     how: dict[str, Any] = {} if moves else {"strength": np.zeros((s.clients, 2))}
     train, unseen = (_cut(problem, columns) for problem in load("profl", clients=s.clients, seed=s.seed, **how))
     runs = s.sweep(train, s.both)
-    people = _People(unseen.population)
-    kept = np.unique(
-        np.concatenate([np.arange(min(20, s.rounds + 1)), np.linspace(0, s.rounds, 60).round()]).astype(int)
-    )
-    right = {name: people.accuracy(models(history)[:, kept]) for name, history in runs.items()}
-    losses = {name: people.loss(models(history)[:, kept]) for name, history in runs.items()}
-    ends = {name: late(models(history)).mean(axis=1) for name, history in runs.items()}
-    numbers: dict[str, Any] = {
-        "majority": people.majority,
-        "majority_and_a_point": people.majority + 1.0,
-    }
-    for name in runs:
-        numbers[name.lower()] = mean(late(right[name]).mean(axis=1))
-        numbers[f"{name.lower()}_loss"] = mean(late(losses[name]).mean(axis=1))
-    numbers["profl_minus_pfl"] = mean(late(right["PROFL"]).mean(axis=1) - late(right["PFL"]).mean(axis=1))
-    apart = np.linalg.norm(ends["PFL"] - ends["PROFL"], axis=1) / np.linalg.norm(ends["PFL"], axis=1)
-    numbers["profl_apart"] = mean(apart)
+    kept = np.unique(np.concatenate([np.arange(min(20, s.rounds)), np.linspace(0, s.rounds, 60).round()]).astype(int))
+    judged = {name: _judged(unseen.population, models(history)[:, kept]) for name, history in runs.items()}
+    right, losses = ({name: each[i] for name, each in judged.items()} for i in (0, 1))
+    yes = _people(unseen.population)[1].mean()
     # One level for both: where PFL has 1/e of its fall still to come.
     end = late(losses["PFL"]).mean()
     level = end + (losses["PFL"][:, 0].mean() - end) / np.e
-    reached = {name: first_below(kept, values, level) for name, values in losses.items()}
-    numbers |= {f"{name.lower()}_rounds": mean(values) for name, values in reached.items()}
-    numbers["rounds_pfl_over_profl"] = float(reached["PFL"].mean() / max(1.0, reached["PROFL"].mean()))
-    shown = {"accuracy": right, "loss": losses}
-    return Outcome(numbers, {key: over(kept, each) for key, each in shown.items()})
+    reached = {name: stays_below(kept, values, level) for name, values in losses.items()}
+    numbers = _compared(right) | {
+        "majority": 100.0 * float(max(yes, 1.0 - yes)),
+        "loss_profl_minus_pfl": mean(late(losses["PROFL"]).mean(axis=1) - late(losses["PFL"]).mean(axis=1)),
+        "rounds_pfl_over_profl": ratio(reached["PFL"], reached["PROFL"]),
+    }
+    return Outcome(numbers, {"accuracy": over(kept, right), "loss": over(kept, losses)})
 
 
 def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
@@ -87,33 +77,24 @@ def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
     return pf.Problem(problem.loss, pf.populations.Strategic(x, old.y, old.strength, count=old.count), problem.weights)
 
 
-class _People:
-    """Rows of a table, all clients together, with how strongly each person reacts."""
+def _people(population: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of all clients together: x, y and how strongly each person reacts."""
+    x, y = np.asarray(population.x, np.float64), np.asarray(population.y)
+    count = np.full(len(x), x.shape[1]) if population.count is None else np.asarray(population.count)
+    real = np.arange(x.shape[1]) < count[:, None]
+    kinds = np.where(real, y, 0)  # padding has no class
+    return x[real], y[real], np.take_along_axis(np.asarray(population.strength, np.float64), kinds, axis=1)[real]
 
-    def __init__(self, population: Any) -> None:
-        x, y = np.asarray(population.x, np.float64), np.asarray(population.y)
-        count = np.full(len(x), x.shape[1]) if population.count is None else np.asarray(population.count)
-        real = np.arange(x.shape[1]) < count[:, None]
-        kinds = np.where(real, y, 0)  # padding has no class
-        strength = np.take_along_axis(np.asarray(population.strength, np.float64), kinds, axis=1)
-        self.x, self.y, self.strength = x[real], y[real], strength[real]
-        self.columns = list(range(x.shape[2]) if population.features is None else population.features)
-        self.majority = 100.0 * float(max(self.y.mean(), 1.0 - self.y.mean()))
 
-    def _scores(self, theta: np.ndarray) -> np.ndarray:
-        """x.theta after the reaction x - gamma_y theta, [people, models]."""
-        moved = np.sum(theta[:, self.columns] ** 2, axis=1)
-        return self.x @ theta.T - self.strength[:, None] * moved
+def _judged(population: Any, theta: np.ndarray) -> np.ndarray:
+    """Accuracy in per cent and mean logistic loss of many models on people who react, x - gamma_y theta, [2, ...].
 
-    def _over(self, theta: np.ndarray, measure: Any) -> np.ndarray:
-        flat = theta.reshape(-1, theta.shape[-1])
-        parts = [measure(self._scores(flat[i : i + 16])) for i in range(0, len(flat), 16)]
-        return np.concatenate(parts).reshape(theta.shape[:-1])
-
-    def accuracy(self, theta: np.ndarray) -> np.ndarray:
-        """Per cent, for each of many models; a score of 0 counts as yes, as in the paper."""
-        return self._over(theta, lambda s: 100.0 * np.mean((s >= 0) == (self.y[:, None] == 1), axis=0))
-
-    def loss(self, theta: np.ndarray) -> np.ndarray:
-        """Mean logistic loss, without the penalty."""
-        return self._over(theta, lambda s: np.mean(np.logaddexp(0.0, s) - self.y[:, None] * s, axis=0))
+    A score of 0 counts as yes, as in the paper; the penalty does not count.
+    """
+    (x, y, strength), flat, found = _people(population), theta.reshape(-1, theta.shape[-1]), []
+    columns = list(range(x.shape[1]) if population.features is None else population.features)
+    for i in range(0, len(flat), 16):
+        score = x @ flat[i : i + 16].T - strength[:, None] * np.sum(flat[i : i + 16, columns] ** 2, axis=1)
+        right, loss = (score >= 0) == (y[:, None] == 1), np.logaddexp(0.0, score) - y[:, None] * score
+        found.append([100.0 * right.mean(axis=0), loss.mean(axis=0)])
+    return np.concatenate(found, axis=1).reshape(2, *theta.shape[:-1])

@@ -7,7 +7,7 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, thinned
-from performative.papers.profl.runs import Runs, first_below
+from performative.papers.profl.runs import Past, Runs, ratio, slope_of, stays_below
 from performative.papers.runs import given, label, late, models, traces
 
 DEMAND = (1.0, 3.0)  # of the two groups, as in `pf.cases.pricing_contribution`
@@ -50,17 +50,14 @@ def server_side(s: Runs, memory: int) -> Outcome:
         "server": pf.pofl(s.rate, s.window, aggregator=pooled, **s.common),
     }
     runs = s.sweep(problem, settings, optimal=optimal)
-    floor = float(revenue_loss(optimal, s.clients))
     paths = {name: revenue_loss(models(history), s.clients) for name, history in runs.items()}
     losses = {name: late(values).mean(axis=1) for name, values in paths.items()}
+    floor = float(revenue_loss(optimal, s.clients))
     numbers: dict[str, Any] = {
-        "saved_over_the_run": mean((paths["local"] - paths["server"]).mean(axis=1)),
-        "local_loss": mean(losses["local"]),
-        "server_loss": mean(losses["server"]),
         "optimal_loss": floor,
-        "local_excess": mean(losses["local"] - floor),
-        "server_excess": mean(losses["server"] - floor),
+        "saved_over_the_run": mean((paths["local"] - paths["server"]).mean(axis=1)),
         "saved_at_the_end": mean(losses["local"] - losses["server"]),
+        "server_excess_over_first": ratio(losses["server"] - floor, paths["server"][:, 0] - floor),
     }
     return Outcome(numbers, {"loss": traces(runs, lambda history: revenue_loss(models(history), s.clients))})
 
@@ -77,11 +74,10 @@ def adaptive(s: Runs, tolerances: list[float], loose: float) -> Outcome:
     losses = {name: late(revenue_loss(models(history), s.clients)).mean(axis=1) for name, history in runs.items()}
     most = s.rounds * s.local_steps * s.clients * s.samples
     drawn = {name: np.asarray(history["samples"], np.float64)[:, -1] / most for name, history in runs.items()}
-    numbers: dict[str, Any] = {"loss_all": mean(losses["all samples"])}
-    for name, tolerance in named.items():
-        mark = "all" if name == "all samples" else f"tolerance_{label(tolerance)}"
-        numbers[f"share_drawn_{mark}"] = mean(drawn[name])
-        numbers[f"loss_difference_{mark}"] = mean(np.abs(losses[name] - losses["all samples"]))
+    numbers: dict[str, Any] = {"optimal_loss": float(revenue_loss(best_price(s.clients), s.clients))}
+    for name, tolerance in list(named.items())[1:]:
+        numbers[f"share_drawn_{label(tolerance)}"] = mean(drawn[name])
+        numbers[f"loss_difference_{label(tolerance)}"] = mean(losses[name] - losses["all samples"])
     return Outcome(numbers, {
         "loss": traces(runs, lambda history: revenue_loss(models(history), s.clients)),
         "samples": traces(runs, lambda history: np.asarray(history["samples"], np.float64) / (s.clients * s.samples)),
@@ -98,29 +94,25 @@ def vary(s: Runs, what: str, values: list[float]) -> Outcome:
     optimal, whole = best_price(s.clients), ("samples", "window")
     changes: dict[str, Any] = {f"{what} {v:g}": {what: int(v) if what in whole else v} for v in values}
     paths = {name: _walk(dataclasses.replace(s, **change)) for name, change in changes.items()}
-    numbers: dict[str, Any] = {"optimal_point": optimal}
-    ends, calm, speed = [], [], []
-    for name, path in paths.items():
-        gap = np.abs(path - optimal)
-        ends.append(late(gap).mean(axis=1))
-        calm.append(np.diff(late(path), axis=1).std(axis=1))
-        speed.append(first_below(np.arange(s.rounds + 1), gap, abs(s.start - optimal) / np.e))
-        mark = label(float(name.split()[1]))
-        numbers[f"distance_{mark}"], numbers[f"wobble_{mark}"] = mean(ends[-1]), mean(calm[-1])
-        numbers[f"rounds_{mark}"], numbers[f"offset_{mark}"] = mean(speed[-1]), mean(late(path).mean(axis=1) - optimal)
-    numbers["wobble_first_over_last"] = float(calm[0].mean() / calm[-1].mean())
-    numbers["rounds_first_over_last"] = float(speed[0].mean() / max(1.0, speed[-1].mean()))
-    numbers["distance_last_over_first"] = float(ends[-1].mean() / ends[0].mean())
+    gaps = [np.abs(path - optimal) for path in paths.values()]
+    ends = [late(gap).mean(axis=1) for gap in gaps]
+    calm = [np.diff(late(path), axis=1).std(axis=1) for path in paths.values()]
+    speed = [stays_below(np.arange(s.rounds + 1), gap, abs(s.start - optimal) / np.e) for gap in gaps]
+    numbers: dict[str, Any] = {
+        "theta_PO": optimal,
+        "distance_last_over_first": ratio(ends[-1], ends[0]),
+        "wobble_last_over_first": ratio(calm[-1], calm[0]),
+        "rounds_last_over_first": ratio(speed[-1], speed[0]),
+    }
     lines = {name: thinned(np.arange(s.rounds + 1), path) for name, path in paths.items()}
     return Outcome(numbers, {"model": lay_out(lines)})
 
 
 def _walk(s: Runs) -> np.ndarray:
     """Algorithm 2 with everyone present, [repeats, rounds + 1]."""
-    rng, budget, window = np.random.default_rng(s.seed), budgets(s.clients), s.window
-    theta = np.full(s.repeats, s.start)
-    local = np.repeat(theta[:, None], s.clients, axis=1)
-    path, (past, seen) = [theta], np.zeros((2, window + 1, s.repeats, s.clients))
+    rng, budget, theta = np.random.default_rng(s.seed), budgets(s.clients), np.full(s.repeats, s.start)
+    local, path = np.repeat(theta[:, None], s.clients, axis=1), [theta]
+    past: Past = []
     for step in range(s.rounds * s.local_steps):
         left = [np.maximum(budget - local * mu, 0.0) for mu in DEMAND]
         count = rng.binomial(s.samples, left[0] / (left[0] + left[1]))
@@ -129,13 +121,8 @@ def _walk(s: Runs) -> np.ndarray:
             mu + 0.5 * rng.standard_normal(local.shape) / np.sqrt(np.maximum(of, 1))
             for mu, of in zip(DEMAND, (count, s.samples - count), strict=True)
         ]
-        g = -(share * means[0] + (1.0 - share) * means[1])
-        if step > window:  # H past models, the present one and the one that has left the window
-            rows = np.arange(step - window, step) % (window + 1)
-            apart, change = past[rows] - local, seen[rows] - share
-            slope = np.sum(apart * change, axis=0) / np.sum(apart**2, axis=0)
-            g = g - slope * local * (means[0] - means[1])
-        past[step % (window + 1)], seen[step % (window + 1)] = local, share
+        past = [*past[-s.window - 1 :], (local, share)]
+        g = -(share * means[0] + (1.0 - share) * means[1]) - slope_of(past, s.window) * local * (means[0] - means[1])
         local = np.clip(local - s.rate * g, 0.0, 3.0)
         if step % s.local_steps == s.local_steps - 1:
             theta = local.mean(axis=1)
@@ -149,12 +136,7 @@ def no_interior_point(clients: int, rate: float, start: float, steps: int) -> Ou
     prices, path = np.linspace(0.0, 3.0, 301), [start]
     for _ in range(steps):
         path.append(min(3.0, path[-1] + rate * float(mean_demand(path[-1], clients))))
-    demand = mean_demand(prices, clients)
-    numbers: dict[str, Any] = {
-        "least_mean_demand": float(demand.min()),
-        "final_price": path[-1],
-        "highest_price": 3.0,
-        "optimal_price": best_price(clients),
-    }
+    numbers: dict[str, Any] = {"final_price": path[-1], "highest_price": 3.0, "theta_PO": best_price(clients)}
     lines = lay_out({"retraining": thinned(np.arange(steps + 1), path)})
-    return Outcome(numbers, {"price": lines, "demand": lay_out({"mean demand": (prices, demand)})})
+    demand = lay_out({"mean demand": (prices, mean_demand(prices, clients))})
+    return Outcome(numbers, {"price": lines, "demand": demand})

@@ -6,43 +6,39 @@ import numpy as np
 
 import performative as pf
 from performative.papers.outcome import Outcome, mean, over
-from performative.papers.profl.runs import Runs, rounds_until, settled, wobble
+from performative.papers.profl.runs import Runs, nearer, ratio, rounds_until, settled, wobble
 from performative.papers.runs import given, late, models, traces
 
 
 @given(Runs)
-def two_groups(s: Runs, first: float, second: float, even: float, edge: float) -> Outcome:
-    """Shares (1 + theta) / 2 and the rest: the paper's demands, those turned round, and two that do not cancel."""
-    instances = {"printed": (even, -even), "turned": (-even, even), "uneven": (first, second)}
+def two_groups(s: Runs, printed: list[float], corrected: list[float], edge: float) -> Outcome:
+    """Shares (1 + theta) / 2 and the rest, with the paper's demands and with others, on [-edge, edge]."""
     share = pf.populations.shares.Linear(level=(0.5, 0.5), slope=(0.5, -0.5))
 
-    def problem(demands: tuple[float, float]) -> pf.Problem:
+    def problem(demands: list[float]) -> pf.Problem:
         groups = tuple(pf.populations.Gaussian(np.full(s.clients, mu), 0.0, 0.5) for mu in demands)
         return pf.Problem(pf.losses.negative_revenue, pf.populations.Mixture(groups, share), domain=pf.Box(-edge, edge))
 
-    algorithms = s.both
+    instances = {"printed": printed, "corrected": corrected}
     settings = {
         f"{name}, {which}": {"algorithm": algorithm, "problem": problem(demands)}
-        for name, algorithm in algorithms.items()
+        for name, algorithm in s.both.items()
         for which, demands in instances.items()
     }
-    runs = s.sweep(problem(instances["turned"]), settings, stable=0.0, optimal=0.0)
-    a1, a2 = instances["uneven"]
-    stable = -(a1 + a2) / (a1 - a2)
+    runs = s.sweep(problem(corrected), settings, stable=0.0, optimal=0.0)
+    stable = -(corrected[0] + corrected[1]) / (corrected[0] - corrected[1])
     points = {"PFL": stable, "PROFL": stable / 2.0}
-    numbers: dict[str, Any] = {"uneven_stable": stable, "uneven_optimal": stable / 2.0}
-    for name in algorithms:
-        low = name.lower()
-        for which in ("printed", "turned"):
-            numbers[f"{low}_{which}"] = mean(settled(runs[f"{name}, {which}"], 0.0))
-        numbers[f"{low}_uneven"] = mean(late(models(runs[f"{name}, uneven"])).mean(axis=1))
-        numbers[f"{low}_uneven_off"] = mean(settled(runs[f"{name}, uneven"], points[name]))
-        numbers[f"{low}_turned_rounds"] = mean(rounds_until(runs[f"{name}, turned"], 0.0))
-    for which in ("printed", "turned"):
-        numbers[f"{which}_worst"] = max(float(settled(runs[f"{name}, {which}"], 0.0).mean()) for name in algorithms)
-    numbers["printed_gap"], numbers["uneven_gap"] = 0.0 * even, abs(stable) / 2.0  # a_1 + a_2 = 0 puts both at 0
-    pfl, profl = (rounds_until(runs[f"{name}, turned"], 0.0).mean() for name in algorithms)
-    numbers["rounds_pfl_over_profl"] = float(pfl / max(1.0, profl))
+    numbers: dict[str, Any] = {}
+    for name, own in points.items():
+        # The printed demands cancel, which puts both points at 0.
+        for which, point in (("printed", 0.0), ("corrected", own)):
+            left = settled(runs[f"{name}, {which}"], point) / abs(s.start - point)
+            numbers[f"{name.lower()}_{which}_over_start"] = mean(left)
+        if stable:
+            other = stable * 1.5 - own
+            numbers[f"{name.lower()}_own_over_other"] = nearer(runs[f"{name}, corrected"], own, other)
+    speed = (rounds_until(runs[f"{name}, corrected"], own) for name, own in points.items())
+    numbers |= {"theta_PS": stable, "theta_PO": stable / 2.0, "rounds_pfl_over_profl": ratio(*speed)}
     return Outcome(numbers, {"model": traces(runs)})
 
 
@@ -50,54 +46,34 @@ def two_groups(s: Runs, first: float, second: float, even: float, edge: float) -
 def regression(s: Runs) -> Outcome:
     """Regression with dynamic contribution: PFL and PROFL, and what the risk looks like."""
     theta = np.linspace(-1.0, 5.0, 24_001)
-    risk, slope, curvature = _leaving(theta, s.clients)
-    stable, optimal = _settles(s.clients), float(theta[np.argmin(risk)])
+    risk, pull = _leaving(theta, s.clients)
+    slope = np.gradient(risk, theta)
+    stable, optimal = (float(theta[np.argmin(of)]) for of in (np.abs(pull), risk))
     problem = pf.cases.regression_contribution(s.clients)
     runs = s.sweep(problem, s.both, stable=stable, optimal=optimal)
-    apart = abs(stable - optimal)
-    pfl, profl = runs["PFL"], runs["PROFL"]
     inside = risk - risk.min() > 1e-6
+    gap = {name: (late(models(run)).mean(axis=1) - optimal) / (stable - optimal) for name, run in runs.items()}
     numbers: dict[str, Any] = {
-        "stable_point": stable,
-        "optimal_point": optimal,
-        "pfl_from_stable": mean(settled(pfl, stable) / apart),
-        "pfl_from_optimal": mean(settled(pfl, optimal) / apart),
-        "profl_from_optimal": mean(settled(profl, optimal) / apart),
-        "profl_gap": abs(float(late(models(profl)).mean()) - optimal) / apart,
-        "rounds_pfl_over_profl": float(
-            rounds_until(pfl, stable).mean() / max(1.0, rounds_until(profl, optimal).mean())
-        ),
-        "wobble_pfl_over_profl": float(wobble(pfl).mean() / wobble(profl).mean()),
-        "least_curvature": float(curvature.min()),
+        "theta_PS": stable,
+        "theta_PO": optimal,
+        **{f"{name.lower()}_gap": (abs(mean(rows)[0]), mean(rows)[1]) for name, rows in gap.items()},
+        "rounds_pfl_over_profl": ratio(rounds_until(runs["PFL"], stable), rounds_until(runs["PROFL"], optimal)),
+        "wobble_pfl_over_profl": ratio(wobble(runs["PFL"]), wobble(runs["PROFL"])),
+        "least_curvature": float(np.gradient(slope, theta).min()),
         "pl_constant": float(np.min(slope[inside] ** 2 / 2.0 / (risk - risk.min())[inside])),
     }
     shown = over(theta[::80], {"performative risk": risk[::80]})
     return Outcome(numbers, {"model": traces(runs), "risk": shown})
 
 
-def _moments(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """E x^2 of each client, and for each theta and group the squared error and the share, [2, points, clients]."""
-    second = 7.0 + 2.0 * (np.arange(clients) + 0.5) / clients
-    errors = np.stack([(theta[:, None] - a) ** 2 * second + 4.0 for a in (1.0, 3.0)])
-    kept = errors[::-1] + 5.0
-    return second, errors, kept / kept.sum(axis=0)
+def _leaving(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray]:
+    """Risk of `pf.cases.regression_contribution`, and the gradient of the loss over the data that theta brings about.
 
-
-def _leaving(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Risk of `pf.cases.regression_contribution` with its first and second derivative, by differences."""
-    _, errors, share = _moments(theta, clients)
-    risk = np.mean(np.sum(share * errors, axis=0), axis=1) / 2.0 + 10 / 3 * theta**2 / 2.0
-    slope = np.gradient(risk, theta)
-    return risk, slope, np.gradient(slope, theta)
-
-
-def _settles(clients: int) -> float:
-    """theta_PS: where the gradient of the loss over the data that theta brings about is zero."""
-    from scipy import optimize
-
-    def gradient(theta: float) -> float:
-        second, _, share = _moments(np.asarray([theta]), clients)
-        pulls = np.stack([(theta - a) * second for a in (1.0, 3.0)])
-        return float(np.mean(np.sum(share[:, 0] * pulls, axis=0))) + 10 / 3 * theta
-
-    return float(optimize.brentq(gradient, 0.0, 3.0))
+    theta_PO is where the first is least, theta_PS where the second is zero.
+    """
+    second = 7.0 + 2.0 * (np.arange(clients) + 0.5) / clients  # E x^2 of each client
+    off = np.stack([theta[:, None] - a for a in (1.0, 3.0)])
+    errors = off**2 * second + 4.0
+    share = (errors[::-1] + 5.0) / (errors + 5.0).sum(axis=0)
+    risk, pull = (np.mean(np.sum(share * part, axis=0), axis=1) for part in (errors / 2.0, off * second))
+    return risk + 10 / 3 * theta**2 / 2.0, pull + 10 / 3 * theta

@@ -1,4 +1,4 @@
-"""House pricing regression: Table 1, Figures 3 and 4."""
+"""House pricing regression: Table 1, Figures 3 and 4, and what clusters of clients are good for."""
 
 from typing import Any
 
@@ -7,24 +7,24 @@ import numpy as np
 import performative as pf
 from performative.history import History
 from performative.papers.outcome import Outcome, lay_out, mean, thinned
-from performative.papers.profl.runs import Runs, rounds_until, settled, wobble
-from performative.papers.runs import given, label, models, traces
+from performative.papers.profl.runs import Runs, nearer, ratio, rounds_until, wobble
+from performative.papers.runs import given, label, late, models, traces
 
 NOISE, SLOPE, PENALTY, SECOND = 61 / 30, 5 / 3, 10 / 3, 34 / 9  # SECOND is E x^2 of x ~ N(5/3, 1)
 
 
-def risk(theta: Any, gamma: np.ndarray) -> np.ndarray:
+def risk(theta: Any, gamma: np.ndarray, alpha: np.ndarray | None = None) -> np.ndarray:
     """The performative risk of y = (5/3 + gamma_i theta) x + noise, exactly."""
-    theta = np.asarray(theta, np.float64)
-    miss = (1.0 - np.mean(gamma)) * theta - SLOPE
-    return np.asarray((SECOND * (miss**2 + np.var(gamma) * theta**2) + NOISE**2 + PENALTY * theta**2) / 2.0)
+    theta, middle = np.asarray(theta, np.float64), np.average(gamma, weights=alpha)
+    miss, differ = (1.0 - middle) * theta - SLOPE, np.average((gamma - middle) ** 2, weights=alpha)
+    return np.asarray((SECOND * (miss**2 + differ * theta**2) + NOISE**2 + PENALTY * theta**2) / 2.0)
 
 
-def best(gamma: np.ndarray) -> tuple[float, float]:
+def best(gamma: np.ndarray, alpha: np.ndarray | None = None) -> tuple[float, float]:
     """theta_PO and its risk."""
-    a = 1.0 - np.mean(gamma)
-    theta = SECOND * a * SLOPE / (SECOND * (a**2 + np.var(gamma)) + PENALTY)
-    return float(theta), float(risk(theta, gamma))
+    a = 1.0 - np.average(gamma, weights=alpha)
+    theta = SECOND * a * SLOPE / (SECOND * np.average((1.0 - gamma) ** 2, weights=alpha) + PENALTY)
+    return float(theta), float(risk(theta, gamma, alpha))
 
 
 def stable(gamma: np.ndarray) -> float:
@@ -43,7 +43,7 @@ def table(s: Runs, alphas: list[float], center: float, printed_center: float) ->
     pg = pf.pg(s.rate, s.window, batch=pf.Fixed(s.samples * s.clients))
     settings: dict[str, dict[str, Any]] = {}
     for alpha in alphas:
-        problem = pf.cases.house_pricing(alpha, s.clients, center)
+        problem = s.within(pf.cases.house_pricing(alpha, s.clients, center))
         settings[f"PROFL {alpha:g}"] = {"algorithm": s.both["PROFL"], "problem": problem}
         settings[f"PG {alpha:g}"] = {"algorithm": pg, "problem": problem.pooled(), "rounds": s.rounds * s.local_steps}
     runs = s.sweep(pf.cases.house_pricing(0.0, s.clients, center), settings, 0.0)
@@ -51,15 +51,16 @@ def table(s: Runs, alphas: list[float], center: float, printed_center: float) ->
     lines, losses = {}, {}
     for alpha in alphas:
         gamma = grid(center, alpha, s.clients)
-        numbers[f"optimum_{label(alpha)}"] = best(gamma)[1]
         for name in ("PROFL", "PG"):
             loss = risk(models(runs[f"{name} {alpha:g}"]), gamma)
             steps = np.linspace(0, s.rounds * s.local_steps, loss.shape[1])
-            lines[f"{name}, alpha {alpha:g}"] = thinned(steps, loss - best(gamma)[1])
+            lines[rf"{name}, $\alpha$ = {alpha:g}"] = thinned(steps, loss - best(gamma)[1])
             losses[name, alpha] = loss[:, -max(1, loss.shape[1] // 20) :].mean(axis=1)
             numbers[f"{name.lower()}_{label(alpha)}"] = mean(losses[name, alpha])
-    for alpha in alphas:
         numbers[f"pg_excess_{label(alpha)}"] = mean(losses["PG", alpha] - losses["PROFL", alpha])
+    numbers["optimum"] = best(grid(center, 0.0, s.clients))[1]
+    for name in ("PROFL", "PG"):
+        numbers[f"{name.lower()}_grows"] = mean(losses[name, alphas[-1]] - losses[name, alphas[0]])
     return Outcome(numbers, {"excess": lay_out(lines)})
 
 
@@ -68,10 +69,10 @@ def vary(
     s: Runs, center: float, alpha: float, pfl_rate: float, profl_rate: float, what: str, values: list[float]
 ) -> Outcome:
     """PFL and PROFL while one thing changes: who takes part, how much clients differ, samples, or local work."""
-    settings, targets, gammas = {}, {}, {}
+    settings, gammas = {}, {}
     for value in values:
-        spread = value if what == "alpha" else alpha
-        problem = pf.cases.house_pricing(spread, s.clients, center)
+        differ = value if what == "alpha" else alpha
+        problem = pf.cases.house_pricing(differ, s.clients, center)
         parts: dict[str, Any] = {
             "local_steps": int(value) if what == "local_steps" else s.local_steps,
             "batch": pf.Fixed(int(value) if what == "samples" else s.samples),
@@ -80,47 +81,37 @@ def vary(
         for name, algorithm in (
             ("PFL", pf.p_fedavg(pfl_rate, **parts)), ("PROFL", pf.profl(profl_rate, s.window, **parts))
         ):  # fmt: skip
-            key = f"{name} {value:g}"
             work = parts["local_steps"] / s.local_steps  # the same local steps in all, whatever R
-            settings[key] = {"algorithm": algorithm, "problem": problem, "rounds": max(20, round(s.rounds / work))}
-            gammas[key] = grid(center, spread, s.clients)
-            targets[key] = (stable(gammas[key]), best(gammas[key])[0])
+            how = {"algorithm": algorithm, "problem": problem, "rounds": max(20, round(s.rounds / work))}
+            settings[f"{name} {value:g}"], gammas[f"{name} {value:g}"] = how, grid(center, differ, s.clients)
     runs = s.sweep(pf.cases.house_pricing(0.0, s.clients, center), settings, 0.0)
-    return Outcome(_read(runs, targets, gammas), {"model": traces(runs)})
+    numbers = _read(runs, gammas) | {"theta_PS": stable(grid(center, alpha, s.clients))}
+    return Outcome(numbers | {"theta_PO": best(gammas[f"PFL {values[0]:g}"])[0]}, {"model": traces(runs)})
 
 
-def _read(
-    runs: dict[str, History], targets: dict[str, tuple[float, float]], gammas: dict[str, np.ndarray]
-) -> dict[str, float | tuple[float, float]]:
-    """Distances in units of |theta_PS - theta_PO|, so that they say which of the two it is."""
-    found: dict[str, dict[str, np.ndarray]] = {"pfl": {}, "profl": {}}
+def _read(runs: dict[str, History], gammas: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Where each run is, which point is its own, and the last setting against the first."""
+    found: dict[str, dict[str, list[Any]]] = {"PFL": {}, "PROFL": {}}
     for key, history in runs.items():
-        name, value = key.split()
-        settling, optimal = targets[key]
-        apart, own = abs(settling - optimal), settling if name == "PFL" else optimal
+        name = key.split()[0]
+        settling, optimal = stable(gammas[key]), best(gammas[key])[0]
+        own, other = (settling, optimal) if name == "PFL" else (optimal, settling)
         quantities = {
-            "distance": settled(history, own) / apart, "from_optimal": settled(history, optimal) / apart,
-            "loss": risk(models(history)[:, -1], gammas[key]), "wobble": wobble(history),
-            "rounds": rounds_until(history, own),
+            "own": nearer(history, own, other), "loss": late(risk(models(history), gammas[key])).mean(axis=1),
+            "wobble": wobble(history), "rounds": rounds_until(history, own),
+            "distance": late(np.abs(models(history) - own)).mean(axis=1),
         }  # fmt: skip
-        found[name.lower()] |= {f"{value.replace('.', '_')}_{kind}": rows for kind, rows in quantities.items()}
-    numbers: dict[str, Any] = {
-        f"{name}_{kind}": mean(rows) for name, those in found.items() for kind, rows in those.items()
-    }
-    plain = {name: {kind: float(np.mean(rows)) for kind, rows in those.items()} for name, those in found.items()}
-    values = [key.split()[1].replace(".", "_") for key in runs if key.startswith("PFL ")]
-    for name, those in plain.items():
-        numbers[f"{name}_worst_distance"] = max(those[f"{v}_distance"] for v in values)
-        for kind in ("rounds", "wobble"):
-            first, last = those[f"{values[0]}_{kind}"], those[f"{values[-1]}_{kind}"]
-            numbers[f"{name}_{kind}_first_over_last"] = first / last
-            numbers[f"{name}_{kind}_last_over_first"] = last / first
-    pfl, profl = plain["pfl"], plain["profl"]
-    return numbers | {
-        "wobble_pfl_over_profl_first": pfl[f"{values[0]}_wobble"] / profl[f"{values[0]}_wobble"],
-        "pfl_least_from_optimal": min(pfl[f"{v}_from_optimal"] for v in values),
-        "loss_pfl_over_profl_least": min(pfl[f"{v}_loss"] / profl[f"{v}_loss"] for v in values),
-    }
+        for kind, value in quantities.items():
+            found[name].setdefault(kind, []).append(value)
+    numbers: dict[str, Any] = {}
+    for name, those in found.items():
+        numbers[f"{name.lower()}_own_over_other"] = max(those["own"])
+        for kind in ("rounds", "wobble", "distance"):
+            numbers[f"{name.lower()}_{kind}_last_over_first"] = ratio(those[kind][-1], those[kind][0])
+    pfl, profl = found["PFL"], found["PROFL"]
+    # The loss of PROFL over that of PFL, where it is largest; who of the two oscillates, in the first setting.
+    numbers["loss_profl_over_pfl"] = max(map(ratio, profl["loss"], pfl["loss"]))
+    return numbers | {"wobble_profl_over_pfl": ratio(profl["wobble"][0], pfl["wobble"][0])}
 
 
 def _enrolled(share: float, clients: int) -> Any:
@@ -128,31 +119,23 @@ def _enrolled(share: float, clients: int) -> Any:
 
 
 @given(Runs)
-def server_rule(s: Runs, center: float, alpha: float, enrolled: int) -> Outcome:
-    """Algorithm 1, line 17, with part of the clients: models times alpha_i added up, against a mean of updates.
-
-    Exact performative gradients, no sampling: what is seen is the server alone.
-    """
-    rng = np.random.default_rng(s.seed)
-    gamma = grid(center, alpha, s.clients)
-    theta_po, _ = best(gamma)
-    start, lines, ends = 0.5 * theta_po, {}, {}
-    for name in ("models, as printed", "updates"):
-        theta, path = np.full(s.repeats, start), []
-        for _ in range(s.rounds):
-            chosen = np.stack([rng.permutation(s.clients)[:enrolled] for _ in range(s.repeats)])
-            local, g = np.repeat(theta[:, None], enrolled, axis=1), gamma[chosen]
-            for _ in range(s.local_steps):
-                a = 1.0 - g
-                local = local - s.rate * (SECOND * a * (a * local - SLOPE) + PENALTY * local)
-            moved = theta + (local - theta[:, None]).mean(axis=1)
-            theta = moved if name == "updates" else local.sum(axis=1) / s.clients
-            path.append(theta)
-        lines[name] = (np.arange(1, s.rounds + 1), np.stack(path, axis=1))
-        ends[name] = np.abs(lines[name][1][:, s.rounds // 2 :] - theta_po).mean(axis=1) / abs(theta_po)
-    numbers: dict[str, Any] = {
-        "optimal_point": theta_po,
-        "printed_relative_distance": mean(ends["models, as printed"]),
-        "updates_relative_distance": mean(ends["updates"]),
+def clusters(s: Runs, kinds: list[float]) -> Outcome:
+    """df/dtheta learnt by each client, by the server for all, or by the server for each of two kinds of clients."""
+    gamma = np.repeat(kinds, s.clients // len(kinds))
+    houses = pf.populations.Regression(
+        features_mean=np.full(len(gamma), 5 / 3), features_cov=1.0, slope=SLOPE, sensitivity=-gamma, noise=NOISE
+    )
+    pools = {"one for all": 1, f"{len(kinds)} clusters": len(kinds)}
+    settings = {"each client": pf.pofl(s.rate, s.window, **s.common)} | {
+        name: pf.pofl(s.rate, s.window, aggregator=pf.aggregators.PooledJacobian(alike=True, clusters=many), **s.common)
+        for name, many in pools.items()
     }
-    return Outcome(numbers, {"model": lay_out(lines)})
+    runs = s.sweep(pf.Problem(pf.losses.ridge(PENALTY), houses), settings)
+    losses = {name: risk(models(run), gamma) for name, run in runs.items()}
+    local, one, several = losses.values()
+    numbers: dict[str, Any] = {
+        "optimal_loss": best(gamma)[1],
+        "saved_by_clusters": mean((local - several).mean(axis=1)),
+        "saved_over_one_for_all": mean(late(one - several).mean(axis=1)),
+    }
+    return Outcome(numbers, {"loss": traces(runs, lambda history: risk(models(history), gamma))})

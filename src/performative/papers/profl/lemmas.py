@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from performative.papers.outcome import Outcome, mean, over
-from performative.theory import exact_jacobian_error, lemma_5_6, lemma_5_7, lemma_5_8, lemma_5_9
+from performative.papers.profl.runs import ratio
+from performative.papers.runs import power
+from performative.theory import exact_jacobian_error, lemma_5_7, lemma_5_8, lemma_5_9, lemma_c_2
 from performative.theory.zheng2024 import PerformativeAssumptions
 from performative.theory.zheng2024 import sample_size as size_for
 
@@ -33,34 +35,28 @@ def jacobian(window: int, samples: int, eta: float, steps: int, seed: int) -> Ou
         slope = np.asarray([[math.cos(here[0]), 0.5], [here[1], here[0]]])
         return float(np.sum((found - slope) ** 2))
 
-    def sampled(size: float) -> float:
-        return exact_jacobian_error(size * np.cumsum(moves, axis=0).T, 1.0, samples)
+    def bounds(printed: bool) -> np.ndarray:
+        how: dict[str, Any] = {"window": window, "samples": samples, "variance": 1.0, "printed": printed}
+        return np.asarray([lemma_5_7(linear, eta=size, reach=size * least, **how).total for size in sizes])
 
-    def bound(size: float, printed: bool) -> float:
-        reach = float(np.linalg.svd(size * np.cumsum(moves, axis=0).T, compute_uv=False).min())
-        return lemma_5_7(
-            linear, eta=size, window=window, reach=reach, samples=samples, variance=1.0, printed=printed
-        ).total  # fmt: skip
-
-    bends, noise = [straight(size) for size in sizes], [sampled(size) for size in sizes]
-    phi = 0.05
+    walk = np.cumsum(moves, axis=0).T
+    least = float(np.linalg.svd(walk, compute_uv=False).min())
+    bends, noise = [straight(size) for size in sizes], [exact_jacobian_error(at * walk, 1.0, samples) for at in sizes]
     lines = {
         "curvature": bends,
         "sampling": noise,
-        "bound on sampling, printed": [bound(size, True) for size in sizes],
-        "bound on sampling, corrected": [bound(size, False) for size in sizes],
+        "bound on sampling, printed": bounds(True),
+        "bound on sampling, corrected": bounds(False),
     }
+    phi = 0.05
     numbers = {
         "curvature_error_long_steps": bends[0],
         "curvature_error_short_steps": bends[-1],
         "curvature_error_short_window": straight(sizes[0], 3),
-        "sampling_error_long_steps": noise[0],
-        "sampling_error_short_steps": noise[-1],
-        "growth_of_error": noise[1] / noise[0],
-        "growth_printed": bound(sizes[1], True) / bound(sizes[0], True),
-        "growth_corrected": bound(sizes[1], False) / bound(sizes[0], False),
-        "error_over_corrected_bound": max(e / bound(s, False) for e, s in zip(noise, sizes, strict=True)),
-        "linear_map_error_many_samples": exact_jacobian_error(eta * moves.T, 1.0, 10**9),
+        "exponent_of_error": power(sizes, noise),
+        "exponent_of_printed_bound": power(sizes, bounds(True)),
+        "exponent_of_corrected_bound": power(sizes, bounds(False)),
+        "error_over_printed_bound": float(np.max(noise / bounds(True))),
         "allowed_share": phi,
         "share_beyond_printed": 2.0 * float(norm.sf(math.sqrt(math.log(2.0 / phi)))),
         "share_beyond_corrected": 2.0 * float(norm.sf(math.sqrt(2.0 * math.log(2.0 / phi)))),
@@ -87,93 +83,81 @@ def terms(
     slope = (seen - fitted[:, None]) @ apart / (apart @ apart)
     first = (-fitted + level) ** 2
     learnt, slope_known = ((slope * score - gamma * theta) ** 2, (-gamma * score - gamma * theta) ** 2)
-    step = 1e-3
-    risk = [-t * (demand - gamma * t) for t in (theta - step, theta + step)]
+    printed = lemma_5_8(FREE, samples=samples, variance=1.0, printed=True).total
     numbers = {
-        "first_plus_second": -level + gamma * theta,
-        "slope_of_the_risk": (risk[1] - risk[0]) / (2 * step),
         "second_term_seen": mean(-gamma * known),
         "second_term": gamma * theta,
-        "error_first": mean(first),
-        "error_second": mean(learnt),
-        "error_second_slope_known": mean(slope_known),
-        "error_second_over_first": float(learnt.mean() / first.mean()),
-        "share_of_error_from_slope": 1.0 - float(slope_known.mean() / learnt.mean()),
-        **_score_and_path(demand, gamma, seed),
-        **_first_term(samples),
-        **_outliers(seed),
-        **_extremes(),
+        "error_second_over_first": ratio(learnt, first),
+        "error_of_slope_over_rest": ratio(learnt - slope_known, slope_known),
+        "score_over_pathwise": _score_over_path(demand, gamma, seed),
+        "first_error_over_printed": mean(first / printed),
+        **_bounded_loss(seed, repeats),
     }
     return Outcome(numbers)
 
 
-def _score_and_path(
-    demand: float, gamma: float, seed: int, goods: int = 5, samples: int = 100_000
-) -> dict[str, float]:  # fmt: skip
-    """Variance of one sample's gradient in pricing at the optimal prices, f and df/dtheta known, in three forms."""
+def _score_over_path(demand: float, gamma: float, seed: int, goods: int = 5, samples: int = 100_000) -> float:
+    """Variance of one sample's gradient in pricing at the optimal prices, f and df/dtheta known: score over path."""
     theta = np.full(goods, demand / (2.0 * gamma))
     noise = np.random.default_rng(seed).standard_normal((samples, goods))
     z = demand - gamma * theta + noise
-    loss = -(z @ theta)[:, None]
-    forms = {
-        "score": -z - gamma * loss * noise,
-        "baseline": -z - gamma * (loss - loss.mean()) * noise,
-        "path": -z + gamma * theta,  # samples move by -gamma, and the loss with them by -theta
-    }
-    variance = {name: float(values.var(axis=0).sum()) for name, values in forms.items()}
-    return {
-        "score_over_pathwise": variance["score"] / variance["path"],
-        "score_with_baseline_over_pathwise": variance["baseline"] / variance["path"],
-    }
+    score = -z + gamma * (z @ theta)[:, None] * noise
+    path = -z + gamma * theta  # samples move by -gamma, and the loss with them by -theta
+    return float(score.var(axis=0).sum() / path.var(axis=0).sum())
 
 
-def _first_term(samples: int, repeats: int = 4000) -> dict[str, float | tuple[float, float]]:
-    z = np.random.default_rng(1).standard_normal((repeats, samples))
-    errors = z.mean(axis=1) ** 2
-    printed = lemma_5_8(FREE, samples=samples, variance=1.0, printed=True).total
-    corrected = lemma_5_8(FREE, samples=samples, variance=1.0).total
-    return {"first_error_over_printed": mean(errors / printed), "first_error_over_corrected": mean(errors / corrected)}
-
-
-def _outliers(seed: int, repeats: int = 4000, samples: int = 50, share: float = 0.02) -> dict[str, float]:
-    """The second term over outliers alone, l = tanh(z - theta), near and far from the data."""
+def _bounded_loss(seed: int, repeats: int) -> dict[str, Any]:
+    """Lemmas 5.9 and C.2 where their constants exist: l = tanh(z - theta), z ~ N(3 - gamma theta, 1)."""
     theta, gamma = 1.0, 1.5
+    level, smooth = 3.0 - gamma * theta, 4 / (3 * math.sqrt(3))
     past = theta + np.asarray([0.3, -0.2, 0.5, 0.25, -0.4])
-    apart = past - theta
-    soft = PerformativeAssumptions(4 / (3 * math.sqrt(3)), gamma, 1.0, 1.0, F=gamma, M=0.0, l_max=1.0)
+    soft = PerformativeAssumptions(smooth, gamma, 1.0, 1.0, F=gamma, M=0.0, l_max=1.0)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    steep = float(weights @ np.cosh(level + nodes - theta) ** -2.0 / weights.sum())  # E sech^2, and E l s by Stein
 
-    def error(place: float) -> tuple[float, float]:
+    def seen(samples: int, share: float, place: float) -> tuple[np.ndarray, ...]:
+        """Squared errors of df/dtheta, the second term over clean samples and over outliers, and the whole gradient."""
         rng = np.random.default_rng(seed)
 
         def draw(at: float) -> tuple[np.ndarray, np.ndarray]:
             odd = rng.random((repeats, samples)) < share
-            clean = 3.0 - gamma * at + rng.standard_normal((repeats, samples))
-            return np.where(odd, place + rng.standard_normal((repeats, samples)), clean), odd
+            return np.where(odd, place, 3.0 - gamma * at) + rng.standard_normal((repeats, samples)), odd
 
-        seen = np.stack([draw(at)[0].mean(axis=1) for at in past], axis=1)
+        fitted = np.stack([draw(at)[0].mean(axis=1) for at in past], axis=1)
         z, odd = draw(theta)
-        center = z.mean(axis=1)
-        slope = (seen - center[:, None]) @ apart / (apart @ apart)
-        pulled = np.sum(odd * np.tanh(z - theta) * (z - center[:, None]), axis=1) / np.maximum(odd.sum(axis=1), 1)
-        found = float(np.mean((slope * pulled) ** 2))
-        # omega_F from the errors of the slope themselves: what is tested here is what becomes of it.
-        omega_f = float(np.mean((slope + gamma) ** 2))
-        scores = 1.0 + (place - (3.0 - gamma * theta)) ** 2
-        return found, found / lemma_5_9(soft, omega_f, samples=samples, fisher=1.0, outlier_score=scores).total
+        center, apart = z.mean(axis=1, keepdims=True), past - theta
+        slope, pull = (fitted - center) @ apart / (apart @ apart), np.tanh(z - theta) * (z - center)
+        clean = np.sum(~odd * pull, axis=1) / np.maximum(np.sum(~odd, axis=1), 1)
+        outliers = np.sum(odd * pull, axis=1) / np.maximum(np.sum(odd, axis=1), 1)
+        whole = -np.mean(np.cosh(z - theta) ** -2.0, axis=1) + slope * pull.mean(axis=1)
+        errors = (slope + gamma, slope * clean + gamma * steep, slope * outliers, whole + (1.0 + gamma) * steep)
+        return tuple(error**2 for error in errors)
 
-    near, far = error(3.5), error(50.0)
-    return {"outlier_error_growth": far[0] / near[0], "outlier_error_over_corrected": max(near[1], far[1])}
-
-
-def _extremes() -> dict[str, float]:
-    """G of pricing, |grad l| = |z|, with normal data and with data in an interval."""
-
-    def gradient(theta: np.ndarray, z: np.ndarray) -> np.ndarray:
-        return np.abs(z[:, 0])
-
-    normal = lemma_5_6((0.0, 5.0), (-math.inf, math.inf), gradient=gradient)
-    bounded = lemma_5_6((0.0, 5.0), (0.0, 10.0), gradient=gradient)
-    return {"largest_gradient_normal_data": normal.G, "largest_gradient_bounded_data": bounded.G}
+    first = []
+    for samples in (50, 200, 800):
+        slope, clean, _, _ = seen(samples, 0.0, 0.0)
+        bound = lemma_5_9(soft, slope.mean(), samples=samples, fisher=1.0, spread=1.0, printed=True).total
+        first.append(mean(clean / bound))
+    places = np.asarray([10.0, 20.0, 40.0, 80.0])
+    over_printed: list[np.ndarray] = []
+    over_corrected: list[np.ndarray] = []
+    for place in places:
+        slope, _, odd, _ = seen(50, 0.02, place)
+        for found, told in ((over_printed, True), (over_corrected, False)):
+            score = 1.0 + (place - level) ** 2
+            bound = lemma_5_9(soft, slope.mean(), samples=50, fisher=1.0, outlier_score=score, printed=told).total
+            found.append(odd / bound)
+    batches = np.stack(over_printed).reshape(len(places), 10, -1).mean(axis=-1)
+    slope, clean, odd, whole = seen(500, 0.2, 6.0)
+    bound = lemma_c_2(
+        soft, first=0.0, second=clean.mean(), contamination=0.2, outliers=odd.mean(), distance=6.0 - level, printed=True
+    ).total
+    return {
+        "second_error_over_printed": max(first),
+        "exponent_of_distance": mean([power(places - level, batch) for batch in batches.T]),
+        "outlier_error_over_corrected": max(mean(found) for found in over_corrected),
+        "gradient_error_over_lemma_c_2": mean(whole / bound),
+    }
 
 
 def sample_size(
@@ -193,16 +177,11 @@ def sample_size(
     linear = dataclasses.replace(given, M=0.0)
     names = {"printed": True, "corrected": False}
     sizes = {name: size_for(linear, tolerance, reach=reach, printed=p, **common) for name, p in names.items()}
-    close = {name: size_for(given, tolerance, reach=small_reach, printed=p, **common) for name, p in names.items()}
+    close = size_for(given, tolerance, reach=small_reach, printed=True, **common)
     numbers = {
-        "samples_printed": sizes["printed"],
-        "samples_corrected": sizes["corrected"],
         "error_printed_over_tolerance": error(sizes["printed"], reach, 0.0) / tolerance,
         "error_corrected_over_tolerance": error(sizes["corrected"], reach, 0.0) / tolerance,
-        "close_models_samples_printed": close["printed"],
-        "close_models_samples_needed": close["corrected"],
-        "close_models_error_over_tolerance": error(close["printed"], small_reach) / tolerance,
-        "close_models_error_any_n_over_tolerance": error(math.inf, small_reach) / tolerance,
+        "close_models_error_over_tolerance": error(close, small_reach) / tolerance,
     }
     return Outcome(numbers)
 
@@ -220,20 +199,15 @@ def two_groups(first: float, second: float, even: float) -> Outcome:
         lambda t: -t * demand(t, first, second), bounds=(-1.0, 1.0), method="bounded", options={"xatol": 1e-12}
     )
     formula = (first + second) / (first - second)
-    drawn = float(optimize.brentq(demand, -1.0, 0.9, args=(even, -even)))
-    flat = float(optimize.brentq(lambda t: demand(t, even, -even) + t * even, -1.0, 0.9))  # slope of the revenue
-    lost = [t * demand(t, even, -even) for t in (drawn, 0.5)]
-    turned = [t * demand(t, -even, even) for t in (drawn, 0.5)]
+    revenue = {sign: [t * demand(t, sign * even, -sign * even) for t in (0.0, 0.5)] for sign in (1.0, -1.0)}
     numbers = {
-        "stable_point": stable,
-        "stable_printed": formula,
-        "stable_corrected": -formula,
-        "optimal_point": float(best.x),
-        "optimal_printed": formula / 2.0,
-        "optimal_corrected": -formula / 2.0,
-        "stable_minus_optimal": abs(stable - float(best.x)),
-        "even_stable_minus_optimal": abs(drawn - flat),
-        "revenue_there_above_elsewhere": lost[0] - lost[1],
-        "revenue_there_above_elsewhere_turned": turned[0] - turned[1],
+        "theta_PS": stable,
+        "theta_PS_printed": formula,
+        "theta_PS_corrected": -formula,
+        "theta_PO": float(best.x),
+        "theta_PO_printed": formula / 2.0,
+        "theta_PO_corrected": -formula / 2.0,
+        "revenue_at_zero_above_elsewhere": revenue[1.0][0] - revenue[1.0][1],
+        "revenue_at_zero_above_elsewhere_turned": revenue[-1.0][0] - revenue[-1.0][1],
     }
     return Outcome(numbers)

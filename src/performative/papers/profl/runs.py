@@ -8,14 +8,19 @@ import numpy as np
 
 import performative as pf
 from performative.history import History
+from performative.papers.outcome import mean
 from performative.papers.runs import late, models, sweep
 
-FAR = 1e6
+# Model and f-hat of each step.
+Past = list[tuple[np.ndarray, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """Clients with so many samples and local steps, and an estimator that looks back on a window of models."""
+    """Clients with so many samples and local steps, and an estimator that looks back on a window of models.
+
+    reach: Theta is a ball of that radius where the problem has no domain of its own (Algorithm 1, lines 9 and 14).
+    """
 
     clients: int
     local_steps: int
@@ -26,6 +31,7 @@ class Runs:
     window: int = 1
     rate: float = 0.0
     start: Any = None
+    reach: float = 0.0
 
     @property
     def common(self) -> dict[str, Any]:
@@ -39,14 +45,38 @@ class Runs:
             "PROFL": pf.profl(self.rate, self.window, **self.common),
         }
 
+    def within(self, problem: pf.Problem) -> pf.Problem:
+        """The problem on a compact Theta."""
+        if problem.domain is not None or not self.reach:
+            return problem
+        return dataclasses.replace(problem, domain=pf.Ball(self.reach))
+
     def sweep(
         self, problem: pf.Problem, settings: Mapping[str, Any], start: Any = None, **record: Any
     ) -> dict[str, History]:
-        """One history for each named algorithm, or setting that brings its own."""
-        over = {name: one if isinstance(one, dict) else {"algorithm": one} for name, one in settings.items()}
+        """One history for each named algorithm, or setting that brings its own, all on a compact Theta."""
+        over = {name: dict(one) if isinstance(one, dict) else {"algorithm": one} for name, one in settings.items()}
+        for one in over.values():
+            if "problem" in one:
+                one["problem"] = self.within(one["problem"])
         first, start = next(iter(over.values()))["algorithm"], self.start if start is None else start
         how = {"theta": "all", "dtype": None} | record
-        return sweep(problem, first, over, self.rounds, start, self.seed, self.repeats, **how)
+        return sweep(self.within(problem), first, over, self.rounds, start, self.seed, self.repeats, **how)
+
+
+def ratio(above: Any, below: Any) -> tuple[float, float]:
+    """Mean over mean and its standard error, the repeats paired."""
+    above, below = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    value = float(above.mean() / below.mean())
+    return value, mean((above - value * below) / below.mean())[1]
+
+
+def spread(values: np.ndarray) -> tuple[float, float]:
+    """Standard deviation over repeats and its standard error, as of normal values."""
+    if len(values) < 2:
+        return 0.0, np.inf
+    found = float(np.std(values, ddof=1))
+    return found, found / np.sqrt(2.0 * (len(values) - 1))
 
 
 def away(history: History, point: Any) -> np.ndarray:
@@ -56,9 +86,13 @@ def away(history: History, point: Any) -> np.ndarray:
 
 
 def settled(history: History, point: Any) -> np.ndarray:
-    """Mean distance from a point over the last fifth, one a repeat; FAR at most, and where a repeat diverged."""
-    found = late(away(history, point)).mean(axis=1)
-    return np.where(np.isfinite(found), np.minimum(found, FAR), FAR)
+    """Mean distance from a point over the last fifth, one a repeat."""
+    return late(away(history, point)).mean(axis=1)
+
+
+def nearer(history: History, own: Any, other: Any) -> tuple[float, float]:
+    """Distance from one point over that from another: below 1 where it settles at the first."""
+    return ratio(settled(history, own), settled(history, other))
 
 
 def wobble(history: History) -> np.ndarray:
@@ -67,12 +101,28 @@ def wobble(history: History) -> np.ndarray:
 
 
 def rounds_until(history: History, point: Any, share: float = 1 / np.e) -> np.ndarray:
-    """First round with at most a share of the first distance from a point; the last one where there is none."""
+    """From which round on at most a share of the first distance from a point is left."""
     gap = away(history, point)
-    return first_below(np.asarray(history.rounds, np.float64), gap, share * gap[:, :1])
+    return stays_below(np.asarray(history.rounds, np.float64), gap, share * gap[:, :1])
 
 
-def first_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarray:
-    """First round at or below a level, one a repeat; the last one where there is none."""
-    below = values <= level
-    return np.where(below.any(axis=1), rounds[np.argmax(below, axis=1)], rounds[-1]).astype(float)
+def stays_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarray:
+    """The round from which on values are at or below a level, one a repeat; the last one where none is.
+
+    Not the first one below: noise takes a run there early.
+    """
+    last_above = np.max(np.where(values > level, np.arange(values.shape[1]), -1), axis=1)
+    return rounds[np.minimum(last_above + 1, values.shape[1] - 1)].astype(float)
+
+
+def slope_of(past: Past, window: int) -> Any:
+    """df/dtheta of Eq. (6), d = 1: (theta, f-hat) of the last H steps against the present one, the last of `past`.
+
+    0 for the first H + 1 steps (Algorithm 2, line 6) and where nothing has moved.
+    """
+    if len(past) <= window + 1:
+        return 0.0
+    models, seen = (np.stack(each[-window - 1 :]) for each in zip(*past, strict=True))
+    apart, change = models[:-1] - models[-1], seen[:-1] - seen[-1]
+    size = np.sum(apart**2, axis=0)
+    return np.sum(apart * change, axis=0) / np.where(size > 0, size, np.inf)
