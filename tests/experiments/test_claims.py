@@ -25,7 +25,10 @@ NUMBERS = {"a": 2.0, "b": (2.12, 0.05), "c": 3.0, "lost": math.nan, "once": (2.5
         ({"number": "a", "near": 2.2, "within": 0.3}, True),
         ({"number": "b", "near": 2.0, "errors": 3}, True),
         ({"number": "b", "near": "a", "errors": 1}, False),
-        ({"number": "b", "near": 2.0, "within": 0.05, "errors": 2}, True),
+        ({"number": "b", "near": 2.1, "within": 0.15, "errors": 2}, True),
+        ({"number": "b", "near": 2.0, "within": 0.05, "errors": 2}, None),
+        ({"number": "b", "near": 2.1, "within": 0.05, "errors": 2}, None),
+        ({"number": "b", "near": 1.9, "within": 0.05, "errors": 2}, False),
         # Within two standard errors nobody knows.
         ({"number": "b", "below": 2.13}, None),
         ({"number": "b", "above": 2.2}, None),

@@ -23,7 +23,7 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
 
     Attributes:
         within: How far off a number near another may be: what the paper's rounding leaves open, or roundoff.
-        errors: So many standard errors of the difference are allowed beside.
+        errors: So many standard errors of the difference are allowed. Beside `within` they leave it undecided.
         limit: Where a limit that is a number comes from, unless it is 0 or 1: "printed" in the paper, "exact" from
             a closed form, or "roundoff" of what is zero on paper.
         bound: The number is error / bound; it is told as the factor by which the bound is loose.
@@ -72,8 +72,11 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
         noise = max((error**2 + other**2) ** 0.5 for _, other in limits)
         if noise and not noise < float("inf"):  # one run: nobody knows
             return None
-        if self.errors is not None:
+        if self.errors is not None and self.within is None:
             return room + self.errors * noise >= 0
+        if self.errors is not None:  # beside a printed number: near it, off it by more than the noise, or neither
+            allowed = self.errors * noise
+            return None if room + allowed >= 0 and (room < 0 or allowed > (self.within or 0)) else room >= 0
         if noise and abs(room) <= INTERVAL * noise:
             return None
         return room >= 0 if self.rule in ("between", "near") else room > 0

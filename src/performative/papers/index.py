@@ -56,6 +56,13 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
             found.append({
                 "paper": paper, "number": number, "section": section, "says": says, "functions": functions,
                 "rows": [row["key"] for row in about], "verdict": claims[0]["verdict"] if claims else UNTESTED,
-                "reason": "" if claims else why or _NOTHING_CLAIMED.get(number.split()[0], ""),
+                "reason": _reason(claims, why or _NOTHING_CLAIMED.get(number.split()[0], "")),
             })  # fmt: skip
     return found
+
+
+def _reason(claims: list[dict[str, Any]], otherwise: str) -> str:
+    """Why a statement is not tested."""
+    if not claims:
+        return otherwise
+    return str(claims[0]["reason"]) if claims[0]["verdict"] == UNTESTED else ""
