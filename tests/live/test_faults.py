@@ -95,7 +95,7 @@ def faulty(rng, timeout, released):
                 raise RuntimeError("the disk is full")
             if fate < 0.14:
                 time.sleep(1.5 * timeout)  # longer than the round waits
-            elif fate < 0.20:
+            elif fate < 0.20 and client % 2:  # the others live on, however many rounds there are
                 released.wait()
                 raise ConnectionError("killed")
             return answer(request)
@@ -105,8 +105,6 @@ def faulty(rng, timeout, released):
     return wrap
 
 
-# In a hundred rounds each client is killed in the end, so that the last rounds hear nobody.
-@pytest.mark.filterwarnings("ignore:.*nothing-was-learned")
 @pytest.mark.parametrize("rounds", [8, pytest.param(100, marks=pytest.mark.slow)])
 def test_rounds_end_whatever_clients_do(rounds, tmp_path):
     made = federation(gaussian(10), rounds=rounds, timeout=0.4, resend=10.0)

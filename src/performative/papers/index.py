@@ -56,7 +56,7 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
             found.append({
                 "paper": paper, "number": number, "section": section, "says": says, "functions": functions,
                 "rows": [row["key"] for row in about], "verdict": claims[0]["verdict"] if claims else UNTESTED,
-                "reason": _reason(claims, why or _NOTHING_CLAIMED.get(number.split()[0], "")),
+                "reason": _reason(claims, "rows of our own speak of it" if about else why or _NOTHING_CLAIMED.get(number.split()[0], "")),
             })  # fmt: skip
     return found
 

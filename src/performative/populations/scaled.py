@@ -1,6 +1,6 @@
 """Clients of unequal weight as clients of equal weight, each with a loss of its own size."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -33,13 +33,11 @@ class Scaled(AbstractWrapper[World]):
     inner: AbstractPopulation[World]
     factor: Numbers = per_client()
 
+    exact_family: ClassVar[bool] = False
+
     @property
     def family(self) -> None:
         return None
-
-    @property
-    def exact_family(self) -> bool:
-        return False
 
     def equal_rows(self) -> tuple[int, ...]:
         return equal_rows_of(self.inner)
