@@ -65,7 +65,7 @@ def ledger() -> str:
     ]
     papers = {title: [row for row in rows if row["paper"] == paper] for paper, title in PAPERS.items()}
     cards = [block for title, mine in papers.items() if mine for block in (f"## {title}", *map(_claim, mine))]
-    return "\n\n".join([*counts, *cards])
+    return "\n\n".join(["## Counts", *counts, *cards])
 
 
 def _counted(rows: list[dict[str, Any]], papers: dict[str, str]) -> str:
