@@ -56,3 +56,13 @@ def test_limits_come_from_papers_or_from_arithmetic():
         if check is not None
     ]
     assert not [f"{name}#{row}" for name, row, check in checks if check.threshold_of_ours()]
+
+
+def test_every_theorem_has_a_function_and_every_figure_a_row():
+    """The README says so."""
+    for row in index.read():
+        kind = row["number"].split()[0]
+        if kind == "Theorem" and row["paper"] != "p_fedavg_preprint":
+            assert row["functions"], row
+        if kind == "Figure":
+            assert row["rows"], row
