@@ -2,8 +2,8 @@
 
 import re
 
-# A dollar sign alone is money. A formula has no space inside its ends, and something that only formulas have.
-_FORMULA = re.compile(r"(\$(?! )[^$]*[\\_^|][^$]*(?<! )\$)")
+# A dollar sign alone is money. A formula has no space inside its ends, and is one letter or has a sign of formulas.
+_FORMULA = re.compile(r"(\$(?! )(?:[^$]*[\\_^|][^$]*|[A-Za-z])(?<! )\$)")
 _SIGNS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "Delta": "Δ", "epsilon": "ε", "varepsilon": "ε",
     "eta": "η", "theta": "θ", "kappa": "κ", "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ",
