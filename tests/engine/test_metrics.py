@@ -69,7 +69,8 @@ def test_levels_are_of_the_record_and_totals_of_all_rounds():
     every, seldom = (run(11, pf.Record(risks=False, metrics=METRICS, every=n), dtype="float64") for n in (1, 4))
     at = [0, 4, 8, 11]
     assert seldom.rounds.tolist() == at
-    np.testing.assert_array_equal(seldom["square"], every["square"][:, at])
+    # Two programs: the compiler may round them differently.
+    np.testing.assert_allclose(seldom["square"], every["square"][:, at], rtol=1e-12)
     np.testing.assert_array_equal(seldom["heard"], every["heard"][:, at])
     np.testing.assert_allclose(seldom["moved"], every["moved"][:, at], rtol=1e-12)
 
