@@ -53,10 +53,12 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
                 for one in THEOREMS
                 if one.paper == CITED[paper] and re.search(rf"{re.escape(number)}(?!\d)", one.number)
             ]
+            nothing = why or _NOTHING_CLAIMED.get(number.split()[0], "")
+            otherwise = "rows of our own speak of it" if about else nothing
             found.append({
                 "paper": paper, "number": number, "section": section, "says": says, "functions": functions,
                 "rows": [row["key"] for row in about], "verdict": claims[0]["verdict"] if claims else UNTESTED,
-                "reason": _reason(claims, "rows of our own speak of it" if about else why or _NOTHING_CLAIMED.get(number.split()[0], "")),
+                "reason": _reason(claims, otherwise),
             })  # fmt: skip
     return found
 

@@ -129,7 +129,8 @@ def _view(
 ) -> View:
     y, log = str(panel.get("y") or panel["data"]), str(panel.get("log", ""))
     levels = [(str(name), _number(numbers, name)) for name in panel.get("marks", [])]
-    marks = [Mark(_SYMBOLS.get(name.lower(), name.replace("_", " ")), level) for name, level in levels if level is not None]
+    symbols = {name: _SYMBOLS.get(name.lower(), name.replace("_", " ")) for name, _ in levels}
+    marks = [Mark(symbols[name], level) for name, level in levels if level is not None]
     array = _whole(array, panel)
     names = _names(array)
     if len(array.dims) == 2:
