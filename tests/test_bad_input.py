@@ -391,3 +391,13 @@ def test_wrong_types(said, call):
 def speak(text):
     kind, _, message = text.partition(": ")
     raise {"ValueError": ValueError}.get(kind, RuntimeError)(message)
+
+
+def test_what_a_long_search_found(tmp_path):
+    with pytest.raises(ValueError, match="clients must be a list of names"):
+        pf.Record(clients=np.int64(2))
+    with pytest.raises(ValueError, match="clients must be a list of tables"):
+        pf.tables.write(tmp_path / "x.npy", np.array(2), rows=3)
+    for wrong in ({"delta": 7.0}, {"confidence": -np.inf}):
+        with pytest.raises(ValueError, match="must be between 0 and 1"):
+            pf.privacy.attack.canaries(pf.p_fedavg(0.1), rows=4, **wrong)

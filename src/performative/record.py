@@ -142,7 +142,8 @@ class Record:
             raise ValueError(f"risks must be True, False or a whole number of points; got {risks!r}.")
         if not isinstance(limit, (int, float, np.number)) or not (np.isfinite(limit) and limit > 0):
             raise ValueError(f"limit must be a positive number; got {limit!r}.")
-        if isinstance(self.clients, str) or not all(isinstance(name, str) for name in self.clients):
+        listed = isinstance(self.clients, (list, tuple, set, frozenset))
+        if not listed or not all(isinstance(name, str) for name in self.clients):
             raise ValueError(f'clients must be a list of names, such as ("loss",); got {self.clients!r}.')
         if self.cohorts and self.every > 1:
             raise ValueError(f"cohorts=True: every round has its own cohort, so every must be 1; got {self.every}.")

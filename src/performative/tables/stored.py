@@ -284,6 +284,8 @@ def write(
     """
     check_counts(**{"write: rows": rows})
     kept = _read_kind(dtype)
+    if isinstance(clients, np.ndarray) and clients.ndim == 0:
+        raise ValueError(f"write: clients must be a list of tables, one for each client; got {clients!r}.")
     count: list[int] = []
 
     def fill(file: BinaryIO) -> None:

@@ -63,6 +63,9 @@ def canaries(
     """
     began = time.perf_counter()
     check_counts(rows=rows, rounds=rounds, canaries=canaries)
+    for name, value in (("delta", delta), ("confidence", confidence)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must be between 0 and 1; got {value}.")
     target = read_target(algorithm, rows, unit)
     relation = default_relation(target.law) if relation is None else relation
     if relation not in RELATIONS:
