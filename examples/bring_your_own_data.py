@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Bring your own data
 #
-# From a plain table, one row a person, to clients, to an ordinary federation, and to one whose people answer to the
+# From a plain table, one row a person, to clients, to an ordinary federation, and to one whose people react to the
 # model. Run it as a script (`python examples/bring_your_own_data.py`, half a minute, offline), or open it as a
 # notebook: editors and `jupytext --to notebook` know the `# %%` cells. It writes `bring_your_own_data.png`.
 
@@ -103,7 +103,7 @@ federated, together = once.final.mean(axis=0), np.append(pooled.coef_, pooled.in
 print(f"right about {share_right(federated):.1%} of people kept apart; pooled data give {share_right(together):.1%}")
 
 # %% [markdown]
-# ## People answer
+# ## People react
 #
 # A score that decides about loans is known soon. Applicants pay cards off and close lines before they apply, which
 # does not make them any safer: their features move by `strength` times the weight that the model gives them (in
@@ -117,9 +117,9 @@ asked = dict(client="bank", label="default", strategic=["utilization", "open_lin
 problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardize=False) for rows in (train, test))
 
 # %% [markdown]
-# `p_fedavg` deploys the model of every round, so that the next round learns from people who have answered to it. Risks
+# `p_fedavg` deploys the model of every round, so that the next round learns from people who have reacted to it. Risks
 # are hard to picture, shares of people are not: the same population with another loss counts how many of the applicants
-# kept apart a model gets wrong, before they know it and after they have answered to it.
+# kept apart a model gets wrong, before they know it and after they have reacted to it.
 
 # %%
 again = pf.run(problem, pf.p_fedavg(**method, deploy="round"), rounds=120, repeats=5, record=pf.Record(risks=False))
@@ -151,7 +151,7 @@ plot_partition(names, hands, ax=left)
 left.legend(frameon=False, reverse=True, loc="upper left")
 left.set(title="Six banks", xlabel="bank", ylabel="applicants to learn from")
 lines = (
-    ("trained once, before people answer", promised, "#0072B2", "--"),
+    ("trained once, before people react", promised, "#0072B2", "--"),
     ("trained once", kept_once, "#0072B2", "-"),
     ("retrained every round", kept_again, "#D55E00", "-"),
 )
@@ -166,6 +166,6 @@ figure.savefig("bring_your_own_data.png", dpi=120)
 told, kept, won = (100 * float(np.mean(values[:, -1])) for values in (promised, kept_once, kept_again))
 print(
     f"Of {len(test)} applicants kept apart, the model that was trained once is right about {told:.1f} % on paper, and "
-    f"about {kept:.1f} % once they have answered to it. Retrained as the data move, it is right about {won:.1f} %. The "
+    f"about {kept:.1f} % once they have reacted to it. Retrained as the data move, it is right about {won:.1f} %. The "
     f"stable point, where retraining leads, gives {100 * settled:.1f} %."
 )

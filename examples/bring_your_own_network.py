@@ -29,7 +29,7 @@ order = np.random.default_rng(0).permutation(len(labels))
 test, train = order[:360], order[360:]
 parts = pf.partition.dirichlet(labels[train], clients=20, alpha=0.5, seed=0, least=20)
 x, y, count = pf.partition.tables(images[train], labels[train], parts)
-population = pf.populations.Static(x, y, count)  # Strategic, Reweighted or your own where the data answer
+population = pf.populations.Static(x, y, count)  # Strategic, Reweighted or your own where the data react
 weights = count / count.sum()
 
 # %% [markdown]

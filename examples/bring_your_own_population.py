@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Bring your own population
 #
-# How do people answer to a model? `Strategic` knows two answers, both to a linear score. This is a third, in a class of
+# How do people react to a model? `Strategic` knows two answers, both to a linear score. This is a third, in a class of
 # a few lines: people who climb the score, whatever the model is. Everything else (runs, exact points, certificates)
 # then works as with ours. Run it as a script (a minute, offline) or open it as a notebook. It writes
 # `bring_your_own_population.png`.
@@ -130,7 +130,7 @@ judge = jax.jit(jax.vmap(polynomial, in_axes=(None, 0)))  # the scores of many p
 
 
 @jax.jit
-def answer(theta):
+def response(theta):
     """Where all people of all branches go, [branches, each, 2]."""
 
     def of_branch(reach, people):
@@ -146,9 +146,9 @@ def share_right(theta, people):
 learnt = history.final.mean(axis=0)
 right = {
     "trained once, on paper": share_right(once, x),
-    "trained once, deployed": share_right(once, answer(once)),
-    "learnt while people answer": share_right(learnt, answer(learnt)),
-    "stable point": share_right(stable, answer(stable)),
+    "trained once, deployed": share_right(once, response(once)),
+    "learnt while people react": share_right(learnt, response(learnt)),
+    "stable point": share_right(stable, response(stable)),
 }
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained", width_ratios=(1, 1, 0.9))
 arrows = dict(angles="xy", scale_units="xy", scale=1, alpha=0.35, width=0.003)
@@ -157,7 +157,7 @@ for ax, theta, title in zip(axes, (once, stable), ("Trained once", "Retrained un
     scores = judge(theta, grid.reshape(-1, 2)).reshape(grid.shape[:2])
     ax.contourf(grid[..., 0], grid[..., 1], scores, [0, np.inf], colors=["#009E73"], alpha=0.12)
     ax.contour(grid[..., 0], grid[..., 1], scores, [0], colors=["#009E73"], linewidths=1.5)
-    where = np.asarray(answer(theta))
+    where = np.asarray(response(theta))
     moved = where - x
     for label, color in ((0, "#D55E00"), (1, "#0072B2")):
         mine = y == label
@@ -175,7 +175,7 @@ distance = history["distance_to_stable"].mean(axis=0)
 wrong = {name: f"{100 * (1 - share):.0f} %" for name, share in right.items()}
 for name, share in right.items():
     print(f"{name:>28}: {100 * share:.1f} % of people judged rightly")
-step = np.linalg.norm(answer(once) - x, axis=-1).mean()
+step = np.linalg.norm(response(once) - x, axis=-1).mean()
 print(
     f"The model that was trained once moves people by {step:.2f} on average, and is then wrong about "
     f"{wrong['trained once, deployed']} of them instead of {wrong['trained once, on paper']}. "

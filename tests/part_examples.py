@@ -50,6 +50,7 @@ HOLDERS = {
     "availability": ("pf.Available({})",),
     "share": ("pf.populations.Mixture((G, G), {})",),
     "shift": ("pf.populations.Database(X[..., 0], {})",),
+    "path": ("pf.populations.Drifting(G, {})",),
 }
 
 

@@ -25,6 +25,7 @@ BASES = {
     "participation": pf.participation.AbstractParticipation,
     "channel": pf.channels.AbstractChannel,
     "aggregator": pf.aggregators.AbstractAggregator,
+    "sharing": pf.sharing.AbstractSharing,
     "rate": pf.schedules.AbstractSchedule,
     "optimizer": pf.optimizers.AbstractOptimizer,
     "family": pf.families.AbstractFamily,
@@ -32,6 +33,7 @@ BASES = {
     "availability": pf.participation.AbstractAvailability,
     "share": pf.populations.shares.AbstractShare,
     "shift": pf.populations.shifts.AbstractShift,
+    "path": pf.paths.AbstractPath,
 }
 
 

@@ -331,6 +331,8 @@ WRONG_TYPES = {
     "pf.Problem(pf.losses.squared, G, domain=3)": r"domain must be pf.Box\(lo, hi\), pf.Ball\(radius\) or None; got 3",
     "pf.populations.Gaussian(['a', 'b'], 0.5, 1.0)": "Gaussian: mean must hold numbers",
     "pf.populations.Sluggish(3, 0.5)": "Sluggish: inner must be a population; got 3",
+    "pf.populations.Drifting(3, pf.paths.Linear(0.1))": "Drifting: inner must be a population; got 3",
+    "pf.populations.Drifting(pf.populations.Gaussian([1.0], 0.5, 1.0), 0.1)": "Drifting: path must be a path such as",
     "pf.populations.Strategic(X, Y, 0.5, features=['a'])": r"features must be column numbers 0..1 of x; got \('a',\)",
     "pf.SchemeOne(1.5)": r"SchemeOne\(k=1.5\) needs a whole number of clients",
     "pf.SchemeTwo(True)": r"SchemeTwo\(k=True\) needs a whole number of clients",
@@ -391,11 +393,3 @@ def test_wrong_types(said, call):
 def speak(text):
     kind, _, message = text.partition(": ")
     raise {"ValueError": ValueError}.get(kind, RuntimeError)(message)
-
-
-def test_what_a_long_search_found(tmp_path):
-    with pytest.raises(ValueError, match="clients must be a list of tables"):
-        pf.tables.write(tmp_path / "x.npy", np.array(2), rows=3)
-    for wrong in ({"delta": 7.0}, {"confidence": -np.inf}):
-        with pytest.raises(ValueError, match="must be between 0 and 1"):
-            pf.privacy.attack.canaries(pf.p_fedavg(0.1), rows=4, **wrong)

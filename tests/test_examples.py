@@ -49,9 +49,7 @@ def test_your_own_population(run_example):
     assert names["certificate"].settles and names["certificate"].contraction < 1
     np.testing.assert_array_less(names["history"]["distance_to_stable"][:, -1], 0.2)
     right = names["right"]
-    assert (
-        right["trained once, deployed"] + 0.05 < right["learnt while people answer"] < right["trained once, on paper"]
-    )
+    assert right["trained once, deployed"] + 0.05 < right["learnt while people react"] < right["trained once, on paper"]
     assert "Retraining settles: each leaves" in told
 
 

@@ -16,10 +16,10 @@ PAGES = Path(__file__).parents[1] / "docs" / "api"
 LAYERS = [
     {"_deprecated", "_version", "types", "draws", "_base", "facts"},
     {"findings", "theory", "_base.clipping"},
-    {"families", "partition", "data", "networks", "tables.stored"},
+    {"families", "partition", "data", "networks", "paths", "tables.stored"},
     {
         "losses", "schedules", "optimizers", "domains", "deploy", "batches",
-        "populations", "estimators", "participation", "channels", "aggregators",
+        "populations", "estimators", "participation", "channels", "aggregators", "sharing",
     },
     {"tables", "problem", "algorithm"},
     {"record", "privacy", "callbacks"},

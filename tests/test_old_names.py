@@ -2,7 +2,9 @@
 
 import importlib
 import sys
+from typing import Any
 
+import jax
 import numpy as np
 import pandas
 import pytest
@@ -92,3 +94,30 @@ def test_what_authors_of_parts_define():
 
     assert All.is_full is All.everyone
     assert issubclass(All, AbstractPart)
+
+
+def test_populations_whose_hooks_take_theta_and_loss():
+    with pytest.warns(DeprecationWarning, match="init, deploy, settle take a scene now"):
+
+        class Trailing(pf.populations.AbstractPopulation):
+            mean: Any = pf.per_client()
+
+            def init(self, theta, loss):
+                return theta
+
+            def deploy(self, world, theta, loss):
+                return world + 0.5 * (theta - world)
+
+            def settle(self, theta, loss):
+                return self.deploy(self.init(theta, loss), theta, loss)
+
+            def sample(self, noise, world, theta):
+                return self.mean + 0.4 * world + jax.random.normal(noise, (), theta.dtype)
+
+    mean = np.array([1.0, 2.0])
+    old = pf.Problem(pf.losses.squared, Trailing(mean))
+    new = pf.Problem(
+        pf.losses.squared, pf.populations.Sluggish(pf.populations.Gaussian(mean, np.full(2, 0.4), np.ones(2)), 0.5)
+    )
+    ends = [pf.run(problem, pf.p_fedavg(0.05), 300, np.zeros(()), repeats=20).final.mean() for problem in (old, new)]
+    np.testing.assert_allclose(*ends, atol=0.1)

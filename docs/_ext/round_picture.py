@@ -9,7 +9,7 @@ from performative._engine.client import client_round
 from performative._engine.round import close_round, open_round
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
-SLOTS = ("participation", "deploy", "population", "batch", "estimator", "channel", "aggregator", "domain")
+SLOTS = ("participation", "deploy", "population", "batch", "estimator", "channel", "aggregator", "sharing", "domain")
 STAGES = {"server opens": open_round, "each client of the cohort": client_round, "server closes": close_round}
 _PLACE = re.compile(r"```mermaid\n.*?```", re.DOTALL)
 

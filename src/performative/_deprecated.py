@@ -4,6 +4,7 @@ import functools
 import importlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import sys
 import types
 import warnings
@@ -73,6 +74,8 @@ OLD_HOOKS = {
     "unit_step": "step_response",
     "wants_loss": "requires_loss",
 }
+# Hooks of populations that once took (theta, loss) in the place of a scene -> their arguments then.
+OLD_SIGNATURES = {"init": ("theta", "loss"), "deploy": ("world", "theta", "loss"), "settle": ("theta", "loss")}
 # Records of a history.
 OLD_RECORDS = {"broken_updates": "nonfinite_updates"}
 # Fields and terms of `pf.theory.Bound`, which once had a record for each theorem.
@@ -156,6 +159,32 @@ def rename_hooks(kind: type) -> None:
         if old in vars(kind) and new not in vars(kind) and hasattr(kind, new):
             warnings.warn(f"{kind.__qualname__}.{old} is now {new}.", DeprecationWarning, stacklevel=4)
             setattr(kind, new, vars(kind)[old])
+
+
+def take_scenes(kind: type) -> None:
+    """A population whose hooks take (theta, loss) is handed those of the scene."""
+    old = [name for name, arguments in OLD_SIGNATURES.items() if _arguments(vars(kind).get(name)) == arguments]
+    for name in old:
+        setattr(kind, name, _handed_a_scene(vars(kind)[name], len(OLD_SIGNATURES[name])))
+    if old:
+        new = "init(scene), deploy(world, scene), settle(scene), with scene.theta and scene.loss"
+        told = f"{kind.__qualname__}: {', '.join(old)} take a scene now: {new}."
+        warnings.warn(told, DeprecationWarning, stacklevel=4)
+
+
+def _handed_a_scene(own: Callable[..., Any], count: int) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def hook(self: Any, *given: Any) -> Any:
+        if len(given) == count:  # called by its own class
+            return own(self, *given)
+        *before, scene = given
+        return own(self, *before, scene.theta, scene.loss)
+
+    return hook
+
+
+def _arguments(function: Any) -> tuple[str, ...] | None:
+    return None if function is None else tuple(inspect.signature(function).parameters)[1:]
 
 
 def new_paper(key: str, stacklevel: int = 2) -> str:

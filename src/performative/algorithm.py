@@ -18,6 +18,7 @@ from performative.deploy import Deployment, as_deployment
 from performative.estimators import AbstractEstimator, Minibatch
 from performative.participation import AbstractParticipation, Full
 from performative.schedules import Constant, as_schedule
+from performative.sharing import AbstractSharing, OneModel
 from performative.types import Numbers, as_words, is_concrete, whole
 
 __all__ = ["Algorithm"]
@@ -28,6 +29,7 @@ _SLOTS = {
     "participation": AbstractParticipation,
     "channel": AbstractChannel,
     "aggregator": AbstractAggregator,
+    "sharing": AbstractSharing,
 }
 _EXAMPLES = {
     "batch": "pf.Fixed(1)",
@@ -35,6 +37,7 @@ _EXAMPLES = {
     "participation": "pf.SchemeOne(2)",
     "channel": "pf.channels.Plain()",
     "aggregator": "pf.aggregators.Mean()",
+    "sharing": "pf.sharing.OneModel()",
 }
 
 
@@ -54,6 +57,7 @@ class Algorithm(eqx.Module):
     participation: AbstractParticipation = Full()
     channel: AbstractChannel = Plain()
     aggregator: AbstractAggregator = Mean()
+    sharing: AbstractSharing = OneModel()
     deploy: Deployment = eqx.field(converter=as_deployment, default="step")
     absent: str = eqx.field(static=True, default="frozen", converter=functools.partial(new_value, "absent"))
     name: str = eqx.field(static=True, default="algorithm")
@@ -95,6 +99,7 @@ class Parts(TypedDict, total=False):
     participation: AbstractParticipation
     channel: AbstractChannel
     aggregator: AbstractAggregator
+    sharing: AbstractSharing
     deploy: Deployment | str
     absent: str
     name: str

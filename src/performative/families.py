@@ -1,7 +1,7 @@
 """What a client takes the law of its data to be: p(z; f), with f the part of it that moves with the model.
 
 An estimator that learns the reaction fits f to each batch and watches how it follows theta. A family says how f is
-fitted, how the log-density answers to f (`score`), and how a sample moves with f (`displace`).
+fitted, how the log-density changes with f (`score`), and how a sample moves with f (`displace`).
 """
 
 from abc import abstractmethod

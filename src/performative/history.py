@@ -41,6 +41,8 @@ class History:
         clients: what `Record(clients=...)` asked for, {name: [repeats, records, N]}; NaN for who was absent
         cohorts: with `Record(cohorts=True)` who took part: "client", "weight" and "steps", [repeats, records, rows]; an
             empty row has client -1
+        models: the models that clients' people meet at the end, [repeats, N, ...] per leaf, where clients have models
+            of their own (`sharing`); None where all share one
     """
 
     theta: Any
@@ -54,6 +56,7 @@ class History:
     meta: dict[str, Any]
     clients: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     cohorts: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    models: Any = None
 
     @property
     def status(self) -> str:
@@ -82,6 +85,10 @@ class History:
                 return recorded[name]
         raise KeyError(f"no {name!r} was recorded; a name is one of {sorted([*self.records, *self.risks])}.")
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a quantity of that name was recorded."""
+        return name in self.records or name in self.risks
+
     def __repr__(self) -> str:
         bad = int(np.sum(self.stopped_at >= 0))
         fate = f"{bad} of {self.repeats} diverged" if bad else self.status
@@ -96,11 +103,11 @@ class History:
         import xarray as xr
 
         data: dict[str, Any] = {}
-        for path, leaf in jax.tree_util.tree_leaves_with_path(self.theta):
-            name = ".".join(["theta", *(_quote(jax.tree_util.keystr((step,), simple=True)) for step in path)])
+        for name, leaf in _named_leaves("theta", self.theta):
             times = "round" if leaf.shape[1] == len(self.rounds) else "theta_round"
-            axes = [f"{name}_axis{axis}" for axis in range(leaf.ndim - 2)]
-            data[name] = (("repeat", times, *axes), leaf)
+            data[name] = (("repeat", times, *(f"{name}_axis{axis}" for axis in range(leaf.ndim - 2))), leaf)
+        for name, leaf in _named_leaves("models", self.models):
+            data[name] = (("repeat", "client", *(f"{name}_axis{axis}" for axis in range(leaf.ndim - 2))), leaf)
         data |= {name: (("repeat", "round"), values) for name, values in self.records.items()}
         data |= {name: (("repeat", "risk_round"), values) for name, values in self.risks.items()}
         data |= {f"clients.{name}": (("repeat", "round", "client"), values) for name, values in self.clients.items()}
@@ -137,17 +144,12 @@ class History:
         if not {"meta", "status"} <= set(data.attrs):
             raise ValueError(f"path={str(path)!r} is not a history that History.save wrote.")
         arrays = {str(name): data[name] for name in data.data_vars}
-        thetas = {name: a.to_numpy() for name, a in arrays.items() if name.partition(".")[0] == "theta"}
-        names = [unquote(name.removeprefix("theta.")) for name in thetas]
-        if len(set(names)) < len(names):  # {"a.b": ...} beside {"a": {"b": ...}}
-            names = [name.removeprefix("theta.") for name in thetas]
-        several = dict(zip(names, thetas.values(), strict=True))
 
         def along(*dims: str) -> dict[str, np.ndarray]:
-            return {n: a.to_numpy() for n, a in arrays.items() if a.dims == dims and n not in thetas}
+            return {n: a.to_numpy() for n, a in arrays.items() if a.dims == dims and n.partition(".")[0] != "theta"}
 
         return cls(
-            theta=thetas.get("theta", several),
+            theta=_tree("theta", arrays),
             rounds=data["round"].to_numpy(),
             records=along("repeat", "round"),
             risk_rounds=data["risk_round"].to_numpy(),
@@ -158,6 +160,7 @@ class History:
             meta=json.loads(data.attrs["meta"]),
             clients=_under("clients.", arrays),
             cohorts=_under("cohorts.", arrays),
+            models=_tree("models", arrays) if any(name.partition(".")[0] == "models" for name in arrays) else None,
         )
 
     def plot(self, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
@@ -169,6 +172,25 @@ class History:
 
 # What runs are compared by: the final value of a record, by name, or a number of each repeat.
 Measure = str | Callable[[History], np.ndarray]
+
+
+def _named_leaves(prefix: str, tree: Any) -> list[tuple[str, Any]]:
+    """("theta.body.weight", leaf), ..."""
+    return [
+        (".".join([prefix, *(_quote(jax.tree_util.keystr((step,), simple=True)) for step in path)]), leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+
+
+def _tree(prefix: str, arrays: dict[str, Any]) -> Any:
+    """The array of that name, or several as {name: array}."""
+    found = {name: a.to_numpy() for name, a in arrays.items() if name.partition(".")[0] == prefix}
+    if prefix in found:
+        return found[prefix]
+    names = [unquote(name.removeprefix(f"{prefix}.")) for name in found]
+    if len(set(names)) < len(names):  # {"a.b": ...} beside {"a": {"b": ...}}
+        names = [name.removeprefix(f"{prefix}.") for name in found]
+    return dict(zip(names, found.values(), strict=True))
 
 
 def _under(prefix: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -1,5 +1,6 @@
 """What is to be learnt: a loss, clients whose data react, their weights, and where theta may be."""
 
+import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,21 @@ class Problem(eqx.Module):
         if self.weights is None:
             return np.full(self.clients, 1.0 / self.clients)
         return self.weights
+
+    def at(self, time: ArrayLike) -> "Problem":
+        """The problem as it stands at that simulated time; itself where nothing changes with time."""
+        if not self.population.reads_time:
+            return self
+        leaves = jax.tree.leaves((self.population, time))
+        if any(isinstance(leaf, jax.Array) for leaf in leaves):
+            return dataclasses.replace(self, population=self.population.at(time))
+        check_finite("at", time=time)
+        if np.ndim(time):
+            raise ValueError(f"at: time must be one number; got shape {np.shape(time)}.")
+        with jax.enable_x64(True):  # numbers of the host stay there, and lose nothing
+            population = self.population.at(np.asarray(time, np.float64))
+            population = jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, population)
+        return dataclasses.replace(self, population=population)
 
     def pooled(self) -> "Problem":
         """The same data as one client's: what a central learner sees that does not know who is whose."""

@@ -41,6 +41,7 @@ class View(eqx.Module):
         server: `ServerMemory`, before and after; theta of the round's start is `previous`
         problem, algorithm: as `pf.run` was given them, on the device
         weights: p_i, [N]
+        now: simulated time since the start of the run; None where no population reads it
     """
 
     theta: Theta
@@ -56,6 +57,7 @@ class View(eqx.Module):
     problem: Problem
     algorithm: Algorithm
     weights: Numbers
+    now: Array | None = None
 
 
 class Unseen(ValueError):

@@ -22,6 +22,7 @@ __all__ = [
     "Draws",
     "Estimate",
     "Local",
+    "Scene",
     "ServerMemory",
     "State",
     "Upload",
@@ -159,6 +160,26 @@ def is_concrete(value: PyTree) -> bool:
     )
 
 
+class Scene(eqx.Module):
+    """What a client's people see when a model is deployed.
+
+    Args:
+        theta: the model that these people meet
+        loss: l(theta; z), for people whose reaction follows it
+        time: simulated time since the start; None where nobody keeps it
+        models: all models that are deployed, those of others included; None where there is one
+    """
+
+    theta: Theta
+    loss: Loss
+    time: Float[Array, ""] | None = None
+    models: PyTree = None
+
+    def meeting(self, theta: Theta) -> "Scene":
+        """The same scene for people who meet another model."""
+        return Scene(theta, self.loss, self.time, self.models)
+
+
 class Cohort(eqx.Module):
     """Who takes part in one round: K rows, whatever N is.
 
@@ -181,7 +202,8 @@ class Cohort(eqx.Module):
 class Broadcast(eqx.Module):
     """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round.
 
-    `steps` is E; `clients` is K, how many clients the round is made for.
+    `steps` is E; `clients` is K, how many clients the round is made for; `time` is simulated time at its start, None
+    where nobody keeps it.
     """
 
     theta: Theta
@@ -190,6 +212,7 @@ class Broadcast(eqx.Module):
     round: Int[Array, ""]
     steps: int = eqx.field(static=True)
     clients: int = eqx.field(static=True, default=1)
+    time: Float[Array, ""] | None = None
 
     @property
     def clock(self) -> Int[Array, ""]:
@@ -286,6 +309,8 @@ class ClientMemory(eqx.Module):
     batch: PyTree
     estimator: PyTree
     channel: PyTree
+    own: PyTree = None  # what the client keeps of its model
+    seen: PyTree = None  # `own` when it was deployed last, where that is not each round
 
 
 class ServerMemory(eqx.Module):
@@ -304,6 +329,7 @@ class State(eqx.Module):
     server: ServerMemory
     round: Int[Array, ""]
     participation: PyTree  # sum of a_i so far, a `Total` of [N]; None where it is known ahead
+    time: PyTree = None  # simulated time so far, a `Total`; None where no population reads it
 
 
 def masked_mean(values: PyTree, mask: Bool[Array, " n"] | None) -> PyTree:

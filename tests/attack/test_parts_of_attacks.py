@@ -143,3 +143,9 @@ def test_refusals():
         attack.canaries(algorithm, rows=5, each=6)
     with pytest.raises(ValueError, match="rate"):
         attack.neighbors(pf.pcsgd(0.0, 1.0, 1.0), repeats=8)
+
+
+def test_chances_that_are_none_are_refused():
+    for wrong in ({"delta": 7.0}, {"confidence": -np.inf}):
+        with pytest.raises(ValueError, match="must be between 0 and 1"):
+            pf.privacy.attack.canaries(pf.p_fedavg(0.1), rows=4, **wrong)

@@ -174,14 +174,14 @@ class Impatient(AbstractPopulation):
 
     level: jax.Array | np.ndarray = per_client()
 
-    def init(self, theta, loss):
-        return jnp.zeros_like(theta)
+    def init(self, scene):
+        return jnp.zeros_like(scene.theta)
 
-    def deploy(self, world, theta, loss):
-        return world + 0.5 * (self.level + theta - world)
+    def deploy(self, world, scene):
+        return world + 0.5 * (self.level + scene.theta - world)
 
-    def settle(self, theta, loss):
-        return self.deploy(self.init(theta, loss), theta, loss)
+    def settle(self, scene):
+        return self.deploy(self.init(scene), scene)
 
     def sample(self, noise, world, theta):
         return world + jax.random.normal(noise, dtype=theta.dtype)

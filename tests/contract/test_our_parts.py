@@ -18,7 +18,7 @@ for example in examples():
 # One a slot in `make test`, the others in the slow set.
 QUICK = {
     "pf.SchemeOne 1", "pf.Fixed 1", "pf.populations.Gaussian 2", "pf.estimators.Minibatch 1", "pf.channels.Plain 1",
-    "pf.aggregators.Mean 1", "pf.schedules.Harmonic 1", "pf.Box 2",
+    "pf.aggregators.Mean 1", "pf.sharing.Ditto 1", "pf.schedules.Harmonic 1", "pf.Box 2",
 }  # fmt: skip
 
 COMMON = {"types_stay", "jit_equals_eager", "vmap_equals_loop", "compiles_once"}
@@ -29,6 +29,7 @@ OF_SLOT = {
     "estimator": {"padding", "in_a_round"},
     "channel": {"in_a_round"},
     "aggregator": {"padding", "relabeling", "in_a_round"},
+    "sharing": {"in_a_round"},
     "rate": {"step_size"},
     "domain": {"projection", "in_a_round"},
 }
@@ -36,12 +37,14 @@ OF_SLOT = {
 ALSO = {
     "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers "
     "Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative Filtered "
-    "AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized Available",
+    "Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized Available",
     "saves": "Shuffled Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
-    "Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm",
-    "nodes": "Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers Database Reweighted",
-    "expectations": "Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers Database",
-    "settling": "Sluggish Reweighted",
+    "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm",
+    "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers Database "
+    "Reweighted",
+    "expectations": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers "
+    "Database",
+    "settling": "Sluggish Drifting Reweighted",
     "sitting_out": "Varp Nova",
 }
 # Step by step these take long: so many steps.

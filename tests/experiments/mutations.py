@@ -18,72 +18,81 @@ from typing import Any
 import numpy as np
 
 
-def wrong_weights(problem: Any, algorithm: Any, settings: Any) -> tuple[Any, Any, Any]:
+def wrong_weights(part: Any) -> Any:
     """p_i in proportion to p_i (1 + i)."""
     import equinox as eqx
 
-    count = problem.clients
-    own = np.full(count, 1 / count) if problem.weights is None else np.asarray(problem.weights)
+    count = part.clients
+    own = np.full(count, 1 / count) if part.weights is None else np.asarray(part.weights)
     tilted = own * (1 + np.arange(count))
-    changed = eqx.tree_at(lambda one: one.weights, problem, tilted / tilted.sum(), is_leaf=lambda leaf: leaf is None)
-    return changed, algorithm, settings
+    return eqx.tree_at(lambda one: one.weights, part, tilted / tilted.sum(), is_leaf=lambda leaf: leaf is None)
 
 
-def response_off(problem: Any, algorithm: Any, settings: Any) -> tuple[Any, Any, Any]:
+def response_off(part: Any) -> Any:
     """The first model stays deployed."""
     import equinox as eqx
 
     import performative as pf
 
     static = pf.fedavg(rate=0.1).deploy
-    changed = eqx.tree_at(lambda one: one.deploy, algorithm, static, is_leaf=lambda leaf: leaf is algorithm.deploy)
-    return problem, changed, [_without(one, "deploy") for one in settings]
+    return eqx.tree_at(lambda one: one.deploy, part, static, is_leaf=lambda leaf: leaf is part.deploy)
 
 
-def other_rate(problem: Any, algorithm: Any, settings: Any) -> tuple[Any, Any, Any]:
+def other_rate(part: Any) -> Any:
     """Steps of 0.6 times their length."""
     import equinox as eqx
 
-    def shorter(rate: Any) -> Any:
-        return (lambda t: 0.6 * rate(t)) if callable(rate) else 0.6 * np.asarray(rate)
-
-    changed = eqx.tree_at(
-        lambda one: one.rate, algorithm, shorter(algorithm.rate), is_leaf=lambda leaf: leaf is algorithm.rate
-    )
-    return problem, changed, [one | {"rate": shorter(one["rate"])} if "rate" in one else one for one in settings]
+    return eqx.tree_at(lambda one: one.rate, part, shorter(part.rate), is_leaf=lambda leaf: leaf is part.rate)
 
 
-def half_the_noise() -> None:
-    import jax
-
-    whole = jax.random.normal
-    jax.random.normal = lambda *args, **named: 0.5 * whole(*args, **named)
+def shorter(rate: Any) -> Any:
+    return (lambda t: 0.6 * rate(t)) if callable(rate) else 0.6 * np.asarray(rate)
 
 
-BREAKS = {"weights": wrong_weights, "response": response_off, "rate": other_rate, "noise": half_the_noise}
+# What is broken: {name: (the part, its break, the setting of a sweep that would undo it, how that one is broken)}.
+PARTS: dict[str, tuple[str, Any, str, Any]] = {
+    "weights": ("problem", wrong_weights, "weights", None),
+    "response": ("algorithm", response_off, "deploy", None),
+    "rate": ("algorithm", other_rate, "rate", shorter),
+}
+# Beside these: half the noise, and the results of a sweep handed back in the opposite order.
+BREAKS = (*PARTS, "noise", "arms")
 
 
-def _without(setting: Any, name: str) -> Any:
-    return {key: value for key, value in setting.items() if key != name}
+def broken_setting(setting: Any, broken: str) -> Any:
+    """A setting of a sweep; what it brings of its own is broken like the rest."""
+    part, change, name, of_setting = PARTS[broken]
+    kept = {key: value for key, value in setting.items() if key != name}
+    if part in kept:
+        kept[part] = change(kept[part])
+    if of_setting is not None and name in setting:
+        kept[name] = of_setting(setting[name])
+    return kept
 
 
 def install(broken: str) -> None:
     """Every run and sweep of this process is broken."""
+    import jax
+
     import performative as pf
 
+    run, sweep, normal = pf.run, pf.sweep, jax.random.normal
+
+    def broken_run(problem: Any, algorithm: Any, *args: Any, **named: Any) -> Any:
+        parts = {"problem": problem, "algorithm": algorithm}
+        parts = broken_setting(parts, broken) if broken in PARTS else parts
+        return run(parts["problem"], parts["algorithm"], *args, **named)
+
+    def broken_sweep(problem: Any, algorithm: Any, over: Any, *args: Any, **named: Any) -> Any:
+        if broken == "arms":
+            return sweep(problem, algorithm, list(over)[::-1], *args, **named)
+        parts = broken_setting({"problem": problem, "algorithm": algorithm}, broken)
+        settings = [broken_setting(one, broken) for one in over]
+        return sweep(parts["problem"], parts["algorithm"], settings, *args, **named)
+
     if broken == "noise":
-        half_the_noise()
+        jax.random.normal = lambda *args, **named: 0.5 * normal(*args, **named)
     elif broken:
-        run, sweep, change = pf.run, pf.sweep, BREAKS[broken]
-
-        def broken_run(problem: Any, algorithm: Any, *args: Any, **named: Any) -> Any:
-            problem, algorithm, _ = change(problem, algorithm, [])
-            return run(problem, algorithm, *args, **named)
-
-        def broken_sweep(problem: Any, algorithm: Any, over: Any, *args: Any, **named: Any) -> Any:
-            problem, algorithm, over = change(problem, algorithm, over)
-            return sweep(problem, algorithm, over, *args, **named)
-
         pf.run, pf.sweep = broken_run, broken_sweep
 
 
@@ -98,6 +107,11 @@ def attempt(name: str, broken: str, out: Path) -> list[dict[str, Any]] | str:
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
+def outcome(claim: Any, numbers: Any) -> tuple[str, str]:
+    row = claim.judge(numbers, False)
+    return row["verdict"], row["reason"]
+
+
 def notices_a_changed_number(name: str, claim: Any, out: Path) -> bool:
     """Whether the verdict changes with the number that is measured."""
     from performative.papers import store
@@ -106,17 +120,34 @@ def notices_a_changed_number(name: str, claim: Any, out: Path) -> bool:
     if manifest is None or claim.printed is None:
         return False
     numbers = dict(store.read_numbers(manifest))
-    verdict = claim.judge(numbers, False)["verdict"]
+    verdict = outcome(claim, numbers)
     measured = {check.number for check in (claim.printed, claim.corrected) if check is not None}
-    for change in (lambda v: 2 * v, lambda v: v / 2, lambda v: -v, lambda v: v + 1, lambda v: v - 1):
+    for change in CHANGES:
         other = {key: _changed(numbers[key], change) for key in measured}
-        if claim.judge(numbers | other, False)["verdict"] != verdict:
+        if outcome(claim, numbers | other) != verdict:
             return True
-    return False
+    # At the number that is asked for, and beyond it on either side, a row cannot say the same.
+    asked = claim.printed.near if claim.printed.near is not None else getattr(claim.printed, claim.printed.rule)
+    if isinstance(asked, str):
+        asked = np.ravel(numbers[asked])[0]
+    beside = [float(value) * factor for value in np.ravel(asked) for factor in (1.0, 2.0, 0.5)]
+    targets = ({key: _replaced(numbers[key], value) for key in measured} for value in beside)
+    return any(outcome(claim, numbers | target) != verdict for target in targets)
+
+
+# Of a number and its standard error.
+CHANGES = (
+    lambda v, e: 2 * v, lambda v, e: v / 2, lambda v, e: 20 * v, lambda v, e: v / 20, lambda v, e: -v,
+    lambda v, e: v + 1, lambda v, e: v - 1, lambda v, e: v + 10 * e, lambda v, e: v - 10 * e,
+)  # fmt: skip
 
 
 def _changed(number: Any, change: Any) -> Any:
-    return (change(number[0]), *number[1:]) if isinstance(number, tuple) else change(number)
+    return (change(*number), *number[1:]) if isinstance(number, tuple) else change(number, 0.0)
+
+
+def _replaced(number: Any, value: Any) -> Any:
+    return (value, *number[1:]) if isinstance(number, tuple) else value
 
 
 def main(words: list[str]) -> int:
@@ -143,7 +174,8 @@ def main(words: list[str]) -> int:
             if whole[place]["verdict"] == "not tested" or claim.kind == "definition":
                 continue
             bound = claim.printed is not None and claim.printed.bound
-            seen = ("number", "verdict") if bound else ("verdict",)
+            # The reason of an undecided row says how it came out here.
+            seen = ("number", "verdict") if bound else ("verdict", "reason") if claim.undecided else ("verdict",)
             noticed = [
                 broken
                 for broken in BREAKS

@@ -108,7 +108,7 @@ def test_what_cannot_be_decided_is_undecided():
     assert (noise["verdict"], noise["reason"]) == (UNDECIDED, "the difference is within 2 standard errors")
     above = Check(number="a", above=1.0)
     other = claim(printed=above, undecided="the data are others").judge(NUMBERS, False)
-    assert (other["verdict"], other["reason"]) == (UNDECIDED, "the data are others")
+    assert (other["verdict"], other["reason"]) == (UNDECIDED, "the data are others; here it holds")
     mended = claim(corrected=Check(number="b", below=2.13), correction="the sign").judge(NUMBERS, False)
     assert mended["verdict"] == UNDECIDED
     none = claim(printed=None, untested="no data").judge({}, False)

@@ -165,7 +165,7 @@ class Grudging(Shelf):
     def equal_rows(self):
         return (self.capacity,)
 
-    def init(self, theta, loss):
+    def init(self, scene):
         return jnp.zeros(())
 
 

@@ -78,18 +78,25 @@ TABLES = (
     f"{P}Reweighted(X, Y, 0.5)", f"{P}Reweighted(X, Y, [0.1, 0.2, 0.3], by='accuracy')",
     f"{P}Classes(np.ones((2, 2)), 0.5, np.ones(3))", f"{P}Strategic(X, Y, np.ones((3, 2)))",
 )  # fmt: skip
+PATHS = (
+    "pf.paths.Linear(0.1)", "pf.paths.Linear([0.1, 0.0, -0.1])", "pf.paths.Periodic(0.5, [5.0, 6.0, 7.0])",
+    "pf.paths.Jump(2.0, 1.0)", "pf.paths.RandomWalk(0.1)", "pf.paths.Linear(0.1) + pf.paths.Jump(1.0, 2.0)",
+    "!pf.paths.Linear([0.1, 0.2])", "!0.1",
+)  # fmt: skip
 LINES = (f"{P}Regression(np.ones(3), 1.0, np.ones(3), 0.1, 1.0)",)
 PLANES = (f"{P}Regression(np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2)), 0.1, 1.0)",)
 
 
 @st.composite
 def wrapped(draw, inside, outliers, shares=()):
-    """A population, perhaps contaminated, sluggish or a mixture."""
+    """A population, perhaps contaminated, sluggish, drifting or a mixture."""
     population = draw(pick(*inside))
     for _ in range(draw(st.integers(0, 2))):
-        kind = draw(st.integers(0, 2))
+        kind = draw(st.integers(0, 3))
         if kind == 0:
             population = f"{P}Sluggish({population}, {draw(value(('0.5', '1.0', '[0.1, 0.5, 1.0]')))})"
+        elif kind == 3:
+            population = f"{P}Drifting({population}, {draw(value(PATHS))})"
         elif kind == 1:
             fraction = draw(value(("0.1", "0.0", "[0.0, 0.1, 0.2]")))
             population = f"{P}Contaminated({population}, {fraction}, {draw(pick(*outliers))})"

@@ -27,7 +27,7 @@ MADE_BY_US = {
     "Guarantee", "Spending", "certified_rows", "protection", "Selection", "weighted_sum",
     "batch_gradient", "count_samples",
     "number", "per_client", "whole", "cite",
-    "Beside", "Bound", "Contraction", "Extremes", "Floor", "GaussianPoints",
+    "Beside", "Bound", "Contraction", "DriftError", "Extremes", "Floor", "GaussianPoints",
     "LocalSteps", "Moments", "Numbered", "Theorem",
     "News", *pf.types.__all__,
 }  # fmt: skip

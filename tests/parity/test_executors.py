@@ -28,12 +28,16 @@ TAUS = [1, 2, 3, 3, 2, 1]
 STRATEGIC = pf.populations.Strategic(X, LABELS, RNG.uniform(0, 1, CLIENTS), (0, 2), count=[9, 5, 7, 9, 4, 8])
 GAUSSIAN = pf.populations.Gaussian(RNG.standard_normal(CLIENTS), RNG.uniform(0, 0.6, CLIENTS), 1.0)
 SLUGGISH = pf.populations.Sluggish(STRATEGIC, RNG.uniform(0.1, 1, CLIENTS))
+DRIFTING = pf.populations.Sluggish(
+    pf.populations.Drifting(GAUSSIAN, pf.paths.Linear(0.1) + pf.paths.RandomWalk(RNG.uniform(0, 1, CLIENTS))), 0.5
+)
 REWEIGHTED = pf.populations.Reweighted(X, RNG.integers(0, 3, (CLIENTS, ROWS)), 2.0)
 ENTROPY = pf.losses.cross_entropy(pf.losses.linear_scores)
 PROBLEMS = {
     "gaussian": (pf.Problem(pf.losses.squared, GAUSSIAN, P), np.asarray(0.3)),
     "strategic": (pf.Problem(pf.losses.logistic(0.1), STRATEGIC, P), RNG.standard_normal(FEATURES)),
     "sluggish": (pf.Problem(pf.losses.logistic(0.1), SLUGGISH, P), RNG.standard_normal(FEATURES)),
+    "drifting": (pf.Problem(pf.losses.squared, DRIFTING, P), np.asarray(0.3)),
     "reweighted": (pf.Problem(ENTROPY, REWEIGHTED, P), RNG.standard_normal((3, FEATURES))),
 }
 
@@ -77,7 +81,8 @@ def pick(tree, i):
 def uploads_of_each_executor(setup, state, cohort):
     """Pairs of (upload, memory) of each active client by gather, dense and loop."""
     keys = run_keys(jax.random.key(1))
-    broadcast = Broadcast(state.theta, state.theta, None, jnp.asarray(2, jnp.int32), STEPS)
+    time = None if state.time is None else state.time.high + 2 * STEPS
+    broadcast = Broadcast(state.theta, state.theta, None, jnp.asarray(2, jnp.int32), STEPS, time=time)
     arguments = (setup, cohort, broadcast, state.clients, keys)
     _, sent, kept = GATHER(*arguments)
     _, sent_dense, kept_dense = DENSE(*arguments)
@@ -109,7 +114,9 @@ def test_a_clients_upload_and_memory_are_bitwise_the_same(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", first_examples("population", "share", "shift"), ids=lambda example: example.name)
+@pytest.mark.parametrize(
+    "example", first_examples("population", "share", "shift", "path"), ids=lambda example: example.name
+)
 def test_every_population_agrees(example):
     """To rounding: what a population adds up may be wider than four terms, see below."""
     names = scope(CLIENTS, ROWS, FEATURES, 3)

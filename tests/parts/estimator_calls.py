@@ -12,7 +12,7 @@ from performative._engine.prepare import on_device
 from performative.populations.base import collect
 from performative.testing.client_rules import spoil_rows
 from performative.testing.uses import compiled, slice_client
-from performative.types import Broadcast, Local
+from performative.types import Broadcast, Local, Scene
 
 RATE = 0.1
 PRICES = pf.populations.Pricing(np.asarray([6.0, 7.0, 6.5]), np.asarray([1.0, 2.0, 1.5]), 1.0)
@@ -21,7 +21,7 @@ PRICES = pf.populations.Pricing(np.asarray([6.0, 7.0, 6.5]), np.asarray([1.0, 2.
 @compiled
 def _one_call(estimator: Any, problem: Any, theta: Any, key: Any, mask: Any, memory: Any, spoil: Any) -> Any:
     mine, zero = slice_client(problem.population, 0), jnp.zeros((), jnp.int32)
-    world = mine.init(theta, problem.loss)
+    world = mine.init(Scene(theta, problem.loss))
     batch = collect(mine, mine.draw(key, mask.shape, theta), mask, world, theta)
     memory = estimator.init(theta, mine, problem.loss) if memory is None else memory
     broadcast = Broadcast(theta, theta, {}, zero, 1)

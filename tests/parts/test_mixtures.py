@@ -15,6 +15,7 @@ from performative.families import Proportions
 from performative.populations import Gaussian, Mixture, Pricing, Regression, Reweighted, Sluggish, Strategic
 from performative.populations.base import collect
 from performative.populations.shares import AbstractShare, Budgets, Constant, Linear, Losses
+from performative.types import Scene
 
 PART_EXAMPLES = {
     "pf.populations.Mixture": (
@@ -100,7 +101,7 @@ def test_groups_come_in_their_shares():
     population = Mixture(PAIR, Linear([0.5, 0.5], [0.5, -0.5]))
     assert population.clients == 3 and population.family == Proportions(2) and not population.smooth
     theta, mine = jnp.asarray(0.4), one_client(population, 1)
-    world = mine.init(theta, pf.losses.squared)
+    world = mine.init(Scene(theta, pf.losses.squared))
     noise = mine.draw(jax.random.key(1), (DRAWS,), theta)
     batch = jax.jit(lambda noise: collect(mine, noise, None, world, theta))(noise)
     group, z = np.asarray(batch.group), np.asarray(batch.z)
@@ -145,11 +146,11 @@ def test_groups_may_hold_tables_and_memories():
     assert not Mixture((Reweighted(x, y, 1.0),), Constant([1.0])).smooth
     mine, loss = one_client(population, 0), pf.losses.logistic()
     theta = RNG.standard_normal(3)
-    world = mine.deploy(mine.init(jnp.zeros(3), loss), jnp.asarray(theta), loss)
+    world = mine.deploy(mine.init(Scene(jnp.zeros(3), loss)), Scene(jnp.asarray(theta), loss))
     mean = expectation(mine, jnp.asarray(theta), world, lambda z: z[0])
     felt = x[0].mean(axis=0) - 0.5 * 0.25 * theta
     np.testing.assert_allclose(mean, 0.25 * felt + 0.75 * x[0, :2].mean(axis=0), rtol=1e-10)
-    settled = expectation(mine, jnp.asarray(theta), mine.settle(jnp.asarray(theta), loss), lambda z: z[0])
+    settled = expectation(mine, jnp.asarray(theta), mine.settle(Scene(jnp.asarray(theta), loss)), lambda z: z[0])
     np.testing.assert_allclose(settled - mean, -0.25 * 0.5 * 0.75 * theta, rtol=1e-9)
 
 

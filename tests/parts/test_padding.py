@@ -13,6 +13,7 @@ from performative._engine.risk import client_risks
 from performative.live.sources.population import Observed
 from performative.partition import NO_LABEL
 from performative.populations import Database, Mixture, Reweighted, Static, Strategic, shares, shifts
+from performative.types import Scene
 
 PART_EXAMPLES = {
     "pf.populations.Static": {
@@ -79,7 +80,7 @@ def figures(problem, theta):
 
     def drawn(mine):
         mine = eqx.combine(mine, rest)
-        world = mine.settle(theta, problem.loss)
+        world = mine.settle(Scene(theta, problem.loss))
         noise = mine.draw(jax.random.key(3), (50,), theta)
         return jax.vmap(lambda u: mine.sample(u, world, theta))(noise)
 
@@ -193,3 +194,8 @@ def test_counts_and_labels_that_would_be_cut_are_refused():
     assert Static(x, y, count.astype(float)).count.dtype == np.int32
     with pytest.raises(ValueError, match="from 0 to 3000000000, which do not fit"):
         Static(np.ones((1, 2, 1)), [[0, 3_000_000_000]])
+
+
+def test_a_lone_number_is_no_list_of_tables(tmp_path):
+    with pytest.raises(ValueError, match="clients must be a list of tables"):
+        pf.tables.write(tmp_path / "x.npy", np.array(2), rows=3)

@@ -13,6 +13,7 @@ from performative._engine.risk import decoupled_risk
 from performative.families import ClassLocation, Location, Proportions, Slope
 from performative.populations.base import collect
 from performative.testing.uses import slice_client
+from performative.types import Scene
 
 PART_EXAMPLES = {
     "pf.estimators.Performative": (
@@ -74,7 +75,7 @@ def second_terms(problem, theta, family, reaction, samples=SAMPLES):
     on = on_device(problem, jnp.float64)
     mine = slice_client(on.population, 0)
     noise = mine.draw(jax.random.key(3), (samples,), theta)
-    batch = collect(mine, noise, None, mine.init(theta, problem.loss), theta)
+    batch = collect(mine, noise, None, mine.init(Scene(theta, problem.loss)), theta)
     each, first = jax.vmap(jax.value_and_grad(on.loss), in_axes=(None, 0))(theta, batch.z)
     first = first.reshape(samples, -1)
     known = family.fit(batch)  # one sample in a million moves it by nothing that counts here

@@ -18,7 +18,7 @@ from performative.aggregators import Mean, PooledJacobian, Varp
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled
 from performative.testing.uses import compiled, slice_client
-from performative.types import Cohort, Upload
+from performative.types import Cohort, Scene, Upload
 
 PART_EXAMPLES = {
     "pf.aggregators.PooledJacobian": (
@@ -317,7 +317,7 @@ def pooled_draws(problem, theta, world=None, count=40_000):
     """Samples of the one client, and whose they are."""
     mine = slice_client(on_device(problem.pooled(), jnp.float64).population, 0)
     theta = jnp.asarray(theta)
-    world = mine.init(theta, problem.loss) if world is None else world
+    world = mine.init(Scene(theta, problem.loss)) if world is None else world
     noise = mine.draw(jax.random.key(3), (count,), theta)
     z = jax.jit(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
     return jax.tree.map(np.asarray, z), np.asarray(noise[0])

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 import performative as pf
 from performative.populations import Contaminated, Gaussian, Reweighted, Sluggish, Strategic
+from performative.types import Scene
 
 PART_EXAMPLES = {
     "pf.populations.Gaussian": (
@@ -122,7 +123,7 @@ def test_contaminated_data_hold_the_stated_fraction_of_outliers():
     clean, dirty = Gaussian([1.0, 2.0], 0.5, 1.0), Gaussian([100.0, 50.0], 0.0, 1.0)
     mine = one_client(Contaminated(clean, [0.2, 0.05], dirty), 1)
     theta = jnp.asarray(4.0)
-    world = mine.init(theta, pf.losses.squared)
+    world = mine.init(Scene(theta, pf.losses.squared))
     z = np.asarray(samples(mine, theta, world))
     strays = np.mean(z > 25)
     assert abs(strays - 0.05) < 4 * np.sqrt(0.05 * 0.95 / DRAWS)
@@ -134,15 +135,15 @@ def test_contaminated_data_hold_the_stated_fraction_of_outliers():
 
 def test_sluggish_worlds_feel_a_model_that_trails():
     mine = one_client(Sluggish(Gaussian([1.0, 2.0], 0.5, 0.0), [0.25, 1.0]), 0)
-    world = mine.init(jnp.asarray(0.0), pf.losses.squared)
+    world = mine.init(Scene(jnp.asarray(0.0), pf.losses.squared))
     felt = 0.0
     for theta in (4.0, 4.0, -1.0):
-        world = mine.deploy(world, jnp.asarray(theta), pf.losses.squared)
+        world = mine.deploy(world, Scene(jnp.asarray(theta), pf.losses.squared))
         felt += 0.25 * (theta - felt)
         np.testing.assert_allclose(samples(mine, jnp.asarray(theta), world, draws=1)[0], 1.0 + 0.5 * felt, rtol=1e-12)
     for _ in range(200):
-        world = mine.deploy(world, jnp.asarray(3.0), pf.losses.squared)
-    settled = mine.settle(jnp.asarray(3.0), pf.losses.squared)
+        world = mine.deploy(world, Scene(jnp.asarray(3.0), pf.losses.squared))
+    settled = mine.settle(Scene(jnp.asarray(3.0), pf.losses.squared))
     np.testing.assert_allclose(world[0], settled[0], rtol=1e-12)
     np.testing.assert_allclose(samples(mine, jnp.asarray(9.0), settled, draws=1)[0], 1.0 + 0.5 * 3.0, rtol=1e-12)
 
@@ -151,7 +152,7 @@ def test_sluggish_memory_of_speed_one_is_none():
     inner = Strategic(X, Y, 0.5)
     mine, plain = one_client(Sluggish(inner, 1.0), 0), one_client(inner, 0)
     theta = jnp.asarray(RNG.standard_normal(4))
-    world = mine.deploy(mine.init(jnp.zeros(4), pf.losses.logistic()), theta, pf.losses.logistic())
+    world = mine.deploy(mine.init(Scene(jnp.zeros(4), pf.losses.logistic())), Scene(theta, pf.losses.logistic()))
     row = jnp.asarray(2, jnp.int32)
     np.testing.assert_array_equal(mine.sample(row, world, theta)[0], plain.sample(row, None, theta)[0])
 
@@ -176,9 +177,9 @@ def test_reweighted_classes_follow_their_losses():
     theta = RNG.standard_normal((3, 4))
     for client, temperature in enumerate((2.0, 0.5)):
         mine = one_client(population, client)
-        start = mine.init(jnp.asarray(theta), LOSS)
+        start = mine.init(Scene(jnp.asarray(theta), LOSS))
         np.testing.assert_allclose(start, np.bincount(CLASSES[client], minlength=3) / 6, rtol=1e-12)
-        world = mine.deploy(start, jnp.asarray(theta), LOSS)
+        world = mine.deploy(start, Scene(jnp.asarray(theta), LOSS))
         expected = class_weights(client, theta, temperature)
         np.testing.assert_allclose(world, expected, rtol=1e-10)
         x, y = samples(mine, jnp.asarray(theta), world)
@@ -197,7 +198,7 @@ def test_reweighted_classes_follow_their_losses():
 def test_reweighted_nodes_are_exact_within_a_world_and_come_close_without():
     mine = one_client(Reweighted(IMAGES, CLASSES, 2.0), 1)
     theta = jnp.asarray(RNG.standard_normal((3, 4)))
-    world = mine.settle(theta, LOSS)
+    world = mine.settle(Scene(theta, LOSS))
 
     def label(z):
         return jax.nn.one_hot(z[1], 3)
@@ -220,7 +221,7 @@ def test_a_table_of_keys_can_be_wrapped():
     inner = Sluggish(Echo(np.asarray([1.0, 2.0])), 0.5)
     mine = one_client(Contaminated(inner, 0.5, Gaussian(10.0, 0.0, 0.0)), 1)
     theta = jnp.asarray(1.0)
-    world = mine.settle(theta, pf.losses.squared)
+    world = mine.settle(Scene(theta, pf.losses.squared))
     for within in (True, False):
         mean = expectation(mine, theta, world, lambda z: z, count=1024, within=within)
         assert abs(mean - (0.5 * 3.0 + 0.5 * 10.0)) < 4 * 0.5 / np.sqrt(1024)

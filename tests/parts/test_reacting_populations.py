@@ -21,6 +21,7 @@ from performative.populations import (
 )
 from performative.populations.nodes import standard_nodes
 from performative.populations.shares import Constant
+from performative.types import Scene
 
 PART_EXAMPLES = {
     "pf.populations.Pricing": (
@@ -260,7 +261,7 @@ def test_each_client_has_its_own_fraction_and_law_of_outliers():
     theta = jnp.asarray(0.5)
     for i, eps in enumerate(fraction):
         mine = one_client(population, i)
-        world = mine.init(theta, pf.losses.squared)
+        world = mine.init(Scene(theta, pf.losses.squared))
         z = samples(mine, theta, world)
         stray = z > 30
         assert abs(stray.mean() - eps) <= 5 * np.sqrt(eps * (1 - eps) / DRAWS)

@@ -13,6 +13,7 @@ from scipy.stats import chisquare
 import performative as pf
 from performative.populations import Reweighted
 from performative.tables import Packed
+from performative.types import Scene
 
 PART_EXAMPLES = {
     "pf.populations.Reweighted": (
@@ -47,7 +48,7 @@ def reweighted(temperature=2.0, **options):
 @eqx.filter_jit
 def settle(mine, theta, loss):
     """The weights of one client under theta."""
-    return mine.settle(theta, loss)
+    return mine.settle(Scene(theta, loss))
 
 
 def measured(client, values):
@@ -140,7 +141,7 @@ def test_memory_of_measuring_is_bounded():
         mine = one_client(eqx.tree_at(lambda p: p.measured_x, part, own[0]), 0)
 
         def deploy(rows, theta):
-            return eqx.tree_at(lambda p: p.measured_x, mine, rows).deploy(jnp.ones(1), theta, loss)
+            return eqx.tree_at(lambda p: p.measured_x, mine, rows).deploy(jnp.ones(1), Scene(theta, loss))
 
         rows = jax.ShapeDtypeStruct((many, size), np.uint8)
         return jax.jit(deploy).lower(rows, theta).compile().memory_analysis().temp_size_in_bytes
@@ -178,7 +179,7 @@ def test_tv_distance_is_the_mean_over_clients():
     each = []
     for client in range(N):
         mine = one_client(reweighted([4.0, 1.0]), client)
-        worlds = [mine.init(jnp.asarray(THETA), LOSS)]
+        worlds = [mine.init(Scene(jnp.asarray(THETA), LOSS))]
         worlds += [settle(mine, jnp.asarray(model), LOSS) for model in history.theta[0][:-1]]
         each.append([float(mine.world_metrics(a, b)["tv_distance"]) for a, b in itertools.pairwise(worlds)])
     np.testing.assert_allclose(history["tv_distance"][0][1:], np.mean(each, axis=0), rtol=1e-9)

@@ -120,11 +120,11 @@ class Grudge(pf.populations.AbstractPopulation):
 
     mean: object = pf.per_client()
 
-    def init(self, theta, loss):
-        return theta
+    def init(self, scene):
+        return scene.theta
 
-    def deploy(self, world, theta, loss):
-        return world + theta
+    def deploy(self, world, scene):
+        return world + scene.theta
 
     def draw(self, key, theta):
         return None

@@ -104,11 +104,13 @@ class Habits(AbstractPopulation):
     def model_shape(self):
         return ()
 
-    def init(self, theta, loss):
-        return jnp.zeros((), theta.dtype)
+    def init(self, scene):
+        return jnp.zeros((), scene.theta.dtype)
 
-    def deploy(self, world, theta, loss):
-        return world + self.speed * (self.level + self.pull * jnp.tanh(theta) - world) + self.twist * jnp.sin(world)
+    def deploy(self, world, scene):
+        return (
+            world + self.speed * (self.level + self.pull * jnp.tanh(scene.theta) - world) + self.twist * jnp.sin(world)
+        )
 
     def draw(self, key, shape, theta, rows=None):
         return jax.random.normal(key, shape, theta.dtype)
@@ -156,17 +158,17 @@ def test_a_memory_without_settle_is_followed_to_its_limit():
 class Impatient(Habits):
     """Its `settle` stops after one spell."""
 
-    def settle(self, theta, loss):
-        return self.deploy(self.init(theta, loss), theta, loss)
+    def settle(self, scene):
+        return self.deploy(self.init(scene), scene)
 
 
 class Loyal(Habits):
     """Half of what they heard first stays with them for good."""
 
-    def init(self, theta, loss):
-        return theta, jnp.zeros((), jnp.int32)
+    def init(self, scene):
+        return scene.theta, jnp.zeros((), jnp.int32)
 
-    def deploy(self, world, theta, loss):
+    def deploy(self, world, scene):
         return world
 
     def sample(self, noise, world, theta):
@@ -176,10 +178,10 @@ class Loyal(Habits):
 class Restless(Habits):
     """They change their minds each spell; the world is a whole number."""
 
-    def init(self, theta, loss):
+    def init(self, scene):
         return jnp.zeros((), jnp.int32)
 
-    def deploy(self, world, theta, loss):
+    def deploy(self, world, scene):
         return 1 - world
 
     def sample(self, noise, world, theta):

@@ -76,7 +76,7 @@ def check_lending(tally, folder, seeds, rows, T):
         report = audit_logs(folder / str(seed), level=LEVEL)
         reacts, said = drawn["react"] > 0, report.effect
         if said is False and reacts:
-            # Income answers to its parameter by `react`, in units of its standard deviation of 1.
+            # Income reacts to its parameter by `react`, in units of its standard deviation of 1.
             could = min(one.detectable[0, 0] for one in report.clients)
             said = None if drawn["react"] < 2 * could else False
         tally("audit of lending: people react", said, reacts, f"seed {seed}, {drawn}")

@@ -136,11 +136,11 @@ class Opinions(AbstractPopulation):
     def model_shape(self):
         return ()
 
-    def init(self, theta, loss):
-        return jnp.zeros(2, theta.dtype)
+    def init(self, scene):
+        return jnp.zeros(2, scene.theta.dtype)
 
-    def deploy(self, world, theta, loss):
-        return self.turn @ world + self.push * theta + self.level
+    def deploy(self, world, scene):
+        return self.turn @ world + self.push * scene.theta + self.level
 
     def draw(self, key, shape, theta, rows=None):
         return jax.random.normal(key, shape, theta.dtype)

@@ -129,8 +129,10 @@ warning risk-falls-far-out: `optimal_point`: from some starts the performative r
 refusal world-never-rests: Points of a population whose memory does not come to rest while one model stays deployed.
   > Override `settle` where the limit is known, or follow the world by `repeated_risk_minimization` or `pf.run`.
   `Sluggish` needs a speed above 0.
+refusal target-moves: A point, a certificate or a plan is asked of a problem whose data change by themselves.
+  > Say when: `pf.stable_point(problem, time=t)`, or ask about `problem.at(t)`, the problem as it stands then.
 refusal settle-is-no-limit: Points of a population whose `settle` returns a world that `deploy` moves on.
-  > Make `deploy(settle(theta), theta)` equal to `settle(theta)`, or leave `settle` out: it is then found by repeating
+  > Make `deploy(settle(scene), scene)` equal to `settle(scene)`, or leave `settle` out: it is then found by repeating
   `deploy`.
 refusal world-keeps-its-start: Points of a population whose memory ends where the first model puts it, not where the
   deployed one does.

@@ -65,11 +65,11 @@ def _count(chunk: Chunk) -> int:
 
 def write_history(
     fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, chunks: list[Chunk], state: PyTree,
-    meta: dict[str, Any], first: dict[str, np.ndarray], setting: int | None = None,
+    meta: dict[str, Any], first: dict[str, np.ndarray], setting: int | None = None, models: Theta = None,
 ) -> History:  # fmt: skip
     """Put the start in front, add totals up, name everything. `setting` picks one of a sweep's.
 
-    `first` has the levels that exist before the first round.
+    `first` has the levels that exist before the first round, `models` those that each client's people meet at the end.
     """
 
     def pick(array: Any) -> np.ndarray:
@@ -103,7 +103,7 @@ def write_history(
     # One aggregation and one broadcast a round (Jin et al. 2024, Section 2.4).
     records["communications"] = np.tile(2 * at, (repeats, 1))
 
-    leaves = []
+    leaves, start = [], fixed.setup.algorithm.sharing.start(start)
     for number, (begin, last) in enumerate(zip(jax.tree.leaves(start), jax.tree.leaves(state.theta), strict=True)):
         if watch.theta:
             opening = np.broadcast_to(np.asarray(begin), (repeats, 1, *begin.shape))
@@ -133,6 +133,7 @@ def write_history(
         meta={"executor": executor, **versions(), **meta} | ({"metrics": told} if told else {}),
         clients=each["clients"],
         cohorts=each["cohorts"],
+        models=None if models is None else jax.tree.map(pick, models),
     )
 
 

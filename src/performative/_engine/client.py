@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,19 +17,28 @@ from performative.algorithm import Algorithm
 from performative.populations import AbstractPopulation
 from performative.populations.base import collect
 from performative.problem import Problem
-from performative.types import Broadcast, ClientMemory, Draws, Local, Theta, Upload, masked_mean
+from performative.sharing.base import blank_local
+from performative.types import Broadcast, ClientMemory, Draws, Local, Scene, Theta, Upload, masked_mean
 
 # Random numbers of one client's step from which on it pays to write them down.
 _MANY = 1024
 
 
-def init_client(problem: Problem, algorithm: Algorithm, population: AbstractPopulation, theta: Theta) -> ClientMemory:
-    """The memory of one client, when theta is the first model that the world sees."""
+def init_client(
+    problem: Problem, algorithm: Algorithm, population: AbstractPopulation, theta: Theta, time: Array | None = None,
+    client: Array | None = None,
+) -> ClientMemory:  # fmt: skip
+    """The memory of one client, when theta (what the server keeps) is the first model that the world sees."""
+    sharing, deploy = algorithm.sharing, algorithm.deploy
+    own = sharing.keep(sharing.one(theta))
+    local = sharing.local(theta, own, client)
     return ClientMemory(
-        world=population.init(theta, problem.loss),
+        world=population.init(Scene(sharing.meet(local), problem.loss, time)),
         batch=algorithm.batch.init(),
-        estimator=algorithm.estimator.init(theta, population, problem.loss),
+        estimator=algorithm.estimator.init(local, population, sharing.loss(problem.loss)),
         channel=algorithm.channel.init(theta),
+        own=own,
+        seen=None if deploy.each_step or deploy.period == 1 else own,
     )
 
 
@@ -44,6 +54,7 @@ def client_round(
     drawn: Draws | None = None,
     compute: Compute = ALL_AT_ONCE,
     asks_loss: bool = False,
+    pace: Any = 1.0,
 ) -> tuple[Upload, ClientMemory]:
     """E local steps of one client: deploy, sample, estimate, step, project.
 
@@ -51,43 +62,56 @@ def client_round(
 
     `population` is the client's own slice, `keys` its own keys, `client` its number. `steps` is tau_i <= E, None for
     all E. `drawn` takes the place of numbers that would come from the keys. With `asks_loss` the client tells
-    the mean loss of its batches.
+    the mean loss of its batches. `pace` is the simulated time that one of its steps takes.
     """
-    E, deploy = algorithm.steps, algorithm.deploy
-    loss, training_loss = compute.loss(problem.loss), compute.training_loss(problem.loss)
-    ready = draw_for_client(algorithm, population, broadcast.theta, keys, memory.batch, drawn)
+    E, deploy, sharing, shared = algorithm.steps, algorithm.deploy, algorithm.sharing, broadcast.theta
+    loss, training_loss = compute.loss(problem.loss), sharing.loss(compute.training_loss(problem.loss))
+    ready = draw_for_client(algorithm, population, shared, keys, memory.batch, drawn)
     assert ready.data is not None
     noise, mask = ready.data
     world = memory.world
+
+    def measure(model: Theta) -> Array:
+        some, real = jax.tree.map(lambda leaf: leaf[0], (noise, mask))
+        z = collect(population, some, real, world, sharing.meet(sharing.local(shared, memory.own, client))).z
+        return masked_mean(jax.vmap(loss, in_axes=(None, 0))(model, z), real)
+
+    own = sharing.choose(shared, memory.own, client, measure)
+    begin, seen = sharing.local(shared, own, client), memory.seen
+    if seen is not None:
+        seen = deploy.next(seen, own, broadcast.round)
+    met = sharing.meet(sharing.local(broadcast.deployed, own if seen is None else seen, client))
     if not deploy.each_step:
-        world = population.deploy(world, broadcast.deployed, loss)
+        world = population.deploy(world, Scene(met, loss, broadcast.time))
 
     expected = algorithm.batch.expected(population)
     asks_loss = asks_loss or algorithm.participation.requires_loss
     known: dict[str, int] = {}  # counts that need not go through the loop
 
     def local(theta: Theta, world: PyTree, e: Array, rate: Array) -> Local:
-        deployed = theta if deploy.each_step else broadcast.deployed
+        deployed = sharing.meet(theta) if deploy.each_step else met
         clock = broadcast.clock + e
-        return Local(training_loss, population, world, deployed, broadcast, clock, rate, client, expected)
+        return Local(training_loss, population, world, deployed, told, clock, rate, client, expected)
 
     def step(carry: PyTree, inputs: PyTree) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry
         e, rate, step_noise, step_mask, step_extra = inputs
         step_noise = jax.tree.map(lambda row, shape: row.reshape(shape.shape), step_noise, shapes)
         if deploy.each_step:
-            world = population.deploy(world, theta, loss)
+            now = None if broadcast.time is None else broadcast.time + e.astype(broadcast.time.dtype) * pace
+            world = population.deploy(world, Scene(sharing.meet(theta), loss, now))
         here = local(theta, world, e, rate)
         batch = collect(population, step_noise, step_mask, world, here.deployed)
         out = algorithm.estimator.estimate(step_extra, theta, batch, here, estimator_memory)
         check_like(f"the direction of {type(algorithm.estimator).__name__}", out.direction, theta)
         moved = jax.tree.map(lambda v, g: v - here.rate.astype(v.dtype) * g, theta, out.direction)
+        moved = sharing.pull(moved, shared, here.rate)
         if problem.domain is not None:
-            moved = problem.domain.project(moved)
+            moved = sharing.each(problem.domain.project, moved)
         known.update({name: count for name, count in out.metrics.items() if isinstance(count, int)})
         counted = {name: count for name, count in out.metrics.items() if name not in known}
         if asks_loss:
-            counted["loss"] = masked_mean(jax.vmap(loss, in_axes=(None, 0))(theta, batch.z), step_mask)
+            counted["loss"] = masked_mean(jax.vmap(loss, in_axes=(None, 0))(sharing.meet(theta), batch.z), step_mask)
         after = (moved, world, out.memory)
         if steps is not None:  # a client that is done stays where it is
             working = e < steps
@@ -95,7 +119,9 @@ def client_round(
             counted = jax.tree.map(lambda c: jnp.where(working, c, jnp.zeros_like(c)), counted)
         return after, counted
 
-    start = (broadcast.theta, world, memory.estimator)
+    # To estimators the model is what the client trains.
+    told = eqx.tree_at(lambda sent: (sent.theta, sent.deployed), broadcast, (begin, met))
+    start = (begin, world, memory.estimator)
     # One long row a step: a compiler on a CPU makes slow work of random numbers that it writes in short rows.
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), noise)
     noise = jax.tree.map(lambda leaf: leaf.reshape(E, -1), noise)
@@ -117,15 +143,17 @@ def client_round(
         total = counted.pop("loss")
         mean_loss = total / done.astype(total.dtype)
     counted |= {name: count * done for name, count in known.items()}
-    delta = jax.tree.map(jnp.subtract, theta, broadcast.theta)
+    delta = jax.tree.map(jnp.subtract, theta, begin)
     draft, end = Upload(delta, done, None, counted), jnp.asarray(E, jnp.int32)
     extra, estimator_memory = algorithm.estimator.finish(
         draft, local(theta, world, end, algorithm.eta(broadcast.clock + end)), estimator_memory
     )
+    delta = sharing.send(delta, shared, own, client)
     sent, channel_memory = algorithm.channel.send(ready.channel, delta, broadcast, memory.channel)
     check_like(f"what {type(algorithm.channel).__name__} sends", sent, delta)
     counted |= algorithm.channel.totals(delta)
-    after_memory = ClientMemory(world, algorithm.batch.advance(memory.batch, done), estimator_memory, channel_memory)
+    batch_memory, own = algorithm.batch.advance(memory.batch, done), sharing.kept(theta, own)
+    after_memory = ClientMemory(world, batch_memory, estimator_memory, channel_memory, own, seen)
     drift = population.world_metrics(memory.world, world)
     return Upload(
         sent, done, extra, counted, effective_step(algorithm, broadcast, done), mean_loss, drift
@@ -142,11 +170,13 @@ def draw_for_client(
 ) -> Draws:
     """All random numbers of one client's round. No part sees more of the model than its shape."""
     blank, drawn = jax.tree.map(jnp.zeros_like, theta), Draws() if drawn is None else drawn
+    local = blank_local(algorithm.sharing, blank)
+    met = algorithm.sharing.meet(local)
     data, estimator, channel = drawn.data, drawn.estimator, drawn.channel
     if data is None:
-        data = algorithm.batch.draw(keys.data, keys.standing, population, blank, algorithm.steps, memory)
+        data = algorithm.batch.draw(keys.data, keys.standing, population, met, algorithm.steps, memory)
     if estimator is None:
-        estimator = algorithm.estimator.draw(keys.estimator, algorithm.steps, blank)
+        estimator = algorithm.estimator.draw(keys.estimator, algorithm.steps, local)
     return Draws(data, estimator, algorithm.channel.draw(keys.channel, blank) if channel is None else channel)
 
 

@@ -5,10 +5,11 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int
 
 from performative._base.checks import check_finite, check_one_a_client
-from performative.types import is_concrete, number
+from performative.types import Cohort, is_concrete, number
 
 
 class Clock(eqx.Module):
@@ -31,6 +32,12 @@ class Clock(eqx.Module):
             if is_concrete(cost) and np.any(np.asarray(cost) < 0):
                 raise ValueError(f"Clock: {name} must not be negative; got {cost}.")
 
+    def step(self, client: Array | None) -> Any:
+        """How long one local step takes this client."""
+        if np.ndim(self.compute) == 0:
+            return self.compute
+        return jnp.take(self.compute, 0 if client is None else client, mode="clip")
+
     def time(self, ids: Array, steps: Float[Array, " K"]) -> Float[Array, " K"]:
         """How long each client of a cohort takes."""
 
@@ -38,6 +45,11 @@ class Clock(eqx.Module):
             return jnp.take(cost, ids, mode="clip") if np.ndim(cost) else cost
 
         return steps * of(self.compute) + of(self.communication)
+
+    def lasts(self, cohort: Cohort, steps: Int[Array, " K"], dtype: DTypeLike) -> Float[Array, ""]:
+        """How long a round takes: as long as the slowest client, and what the server waited."""
+        took = self.time(cohort.ids, steps.astype(dtype))
+        return jnp.asarray(jnp.max(jnp.where(cohort.present, took, 0)) + cohort.elapsed, dtype)
 
     def check(self, clients: int) -> None:
         """Refuse costs of another number of clients."""

@@ -19,7 +19,7 @@ from performative._engine.loop import loop_chunk
 from performative._engine.memory import bytes_of
 from performative._engine.processes import agree, from_all, save_once, several
 from performative._engine.records import levels_at_start
-from performative._engine.risk_records import measure_risks, measured_clients
+from performative._engine.risk_records import final_models, measure_risks, measured_clients
 from performative._engine.secrets import draw_secrets, shapes_of_secrets
 from performative._engine.setup import Setup, init_state
 from performative._engine.sharding import everywhere, from_host, lay_out, to_host, whole
@@ -43,13 +43,17 @@ _COUNTERS = 1 << 27
 
 
 class Driven(NamedTuple):
-    """A run as it ended. `first` has the levels before the first round; `stopped_by` says which callback ended it."""
+    """A run as it ended. `first` has the levels before the first round; `stopped_by` says which callback ended it.
+
+    `models` are those that each client's people meet, where they have models of their own.
+    """
 
     state: State
     chunks: list[Chunk]
     seconds: float
     first: dict[str, np.ndarray]
     stopped_by: str | None = None
+    models: Theta = None
 
 
 @eqx.filter_jit
@@ -58,7 +62,8 @@ def first_state(fixed: RunInputs, theta: Theta, counting: bool) -> tuple[State, 
     lead = 1 if fixed.settings is None else 2
 
     def repeats(setup: Setup) -> Any:
-        one = init_state(setup, theta, counting), levels_at_start(setup, theta)
+        state = init_state(setup, theta, counting)
+        one = state, levels_at_start(setup, state.theta)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(fixed.keys), *leaf.shape)), one)
 
     state, levels = over_settings(repeats, fixed)
@@ -198,4 +203,5 @@ def drive(
             stopped, told = tell(chunks, told), len(chunks)
     finally:
         calls.close()
-    return Driven(state, chunks, earlier + time.perf_counter() - began, opening, stopped)
+    models = None if algorithm.sharing.is_one else final_models(fixed, state)
+    return Driven(state, chunks, earlier + time.perf_counter() - began, opening, stopped, models)

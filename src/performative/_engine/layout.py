@@ -18,7 +18,7 @@ from performative._engine.memory import bytes_of, peak_bytes
 from performative._engine.products import has_convolutions
 from performative._engine.round import open_round
 from performative._engine.setup import Setup, init_state
-from performative.types import Theta
+from performative.types import Scene, Theta
 
 # Below this many numbers in the model and samples in a round nothing is worth a look: tracing would cost more.
 _SMALL_MODEL = 1 << 12
@@ -154,7 +154,7 @@ def _convolves(setup: Setup, start: Theta) -> bool:
 
     def one(arrays: PyTree, theta: Theta) -> Any:
         population = take_clients(eqx.combine(arrays, rest), jnp.zeros((), jnp.int32))[0]
-        world = population.init(theta, setup.problem.loss)
+        world = population.init(Scene(theta, setup.problem.loss))
         noise = jax.tree.map(lambda leaf: leaf[0], population.draw(jax.random.key(0), (1,), theta))
         return setup.problem.loss(theta, population.sample(noise, world, theta))
 

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from performative._engine.cohorts import broken_rows, present
 from performative._engine.totals import Total, sum_of
 from performative.aggregators import weighted_sum
+from performative.problem import Problem
 from performative.record import Metric, Record, View
 from performative.types import Cohort, Theta, Unchecked, Upload, masked_mean, squared_norm
 
@@ -19,6 +20,22 @@ class DistanceTo(eqx.Module):
 
     def __call__(self, view: Unchecked[View]) -> Array:
         return jnp.sqrt(squared_norm(jax.tree.map(jnp.subtract, view.theta, self.point)))
+
+
+class DistanceToMoving(eqx.Module):
+    """|theta - point(t)|, by the closed form of the population as it stands at the time t."""
+
+    which: str = eqx.field(static=True)
+
+    def __call__(self, view: Unchecked[View]) -> Array:
+        assert view.now is not None
+        return self.of(view.problem, view.weights, view.theta, view.now)
+
+    def of(self, problem: Problem, weights: Array, theta: Theta, time: Array) -> Array:
+        """The distance at that time."""
+        now = problem.at(time)
+        point = getattr(now.population, self.which)(now.loss, weights)
+        return jnp.sqrt(squared_norm(jax.tree.map(jnp.subtract, theta, point)))
 
 
 def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
@@ -86,9 +103,12 @@ def own_metrics(record: Record) -> dict[str, Metric]:
 
 
 def distances(points: dict[str, Theta]) -> dict[str, Metric]:
-    """{"stable": theta_PS, ...} as metrics; None where a point is not known."""
+    """{"stable": theta_PS, ...} as metrics, one that moves as it is; None where a point is not known."""
     known = {name: point for name, point in points.items() if point is not None}
-    return {f"distance_to_{name}": Metric(DistanceTo(point), unprotected=True) for name, point in known.items()}
+    moving = {
+        name: point if isinstance(point, DistanceToMoving) else DistanceTo(point) for name, point in known.items()
+    }
+    return {f"distance_to_{name}": Metric(function, unprotected=True) for name, function in moving.items()}
 
 
 def is_own(name: str) -> bool:

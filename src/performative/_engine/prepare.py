@@ -18,7 +18,7 @@ from performative.algorithm import Algorithm
 from performative.problem import Problem
 from performative.schedules import Schedule
 from performative.tables.fitted import is_fitted_model
-from performative.types import Theta, Unchecked, as_numbers
+from performative.types import Scene, Theta, Unchecked, as_numbers
 
 Tree = TypeVar("Tree")
 
@@ -105,7 +105,7 @@ def check_fit(problem: Problem, theta: Theta, name: str = "theta") -> None:
 
     def sample(rows: PyTree) -> PyTree:
         population = eqx.combine(rows, rest)
-        world = population.init(theta, problem.loss)
+        world = population.init(Scene(theta, problem.loss))
         noise = population.draw(jax.random.key(0), (1,), theta)
         one = jax.tree.map(lambda leaf: leaf[0], noise)
         return population.sample(one, world, theta)

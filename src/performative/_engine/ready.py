@@ -3,22 +3,25 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Array
 
 from performative._base.checks import check_finite, check_like
 from performative._base.describe import describe
 from performative._engine.cautions import caution_before
 from performative._engine.clock import Clock
 from performative._engine.compute import Compute
-from performative._engine.metrics import distances
+from performative._engine.metrics import DistanceToMoving, distances
 from performative._engine.prepare import check_fit, on_device, place_start, read_theta
 from performative._engine.programs import cache_compilations, same_function
 from performative._engine.setup import Setup, on_mesh, prepare
 from performative._engine.sharding import everywhere
 from performative.algorithm import Algorithm
+from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.record import Record
 from performative.types import Theta
@@ -38,10 +41,12 @@ def make_ready(
     check_fit(setup.problem, start)
     algorithm.estimator.check(problem, start, algorithm.batch)
     start = place_start(setup.problem, start, given=theta is not None)
-    points = everywhere(on_device(find_points(problem, start, record), precision), mesh)
-    if points["stable"] is not None:
-        algorithm.estimator.check_point(problem, points["stable"])
-    return with_distances(setup, points), start, points["stable"]
+    algorithm.sharing.check(start)
+    points = everywhere(on_device(find_points(problem, start, record, algorithm), precision), mesh)
+    stable = None if isinstance(points["stable"], DistanceToMoving) else points["stable"]
+    if stable is not None:
+        algorithm.estimator.check_point(problem, stable)
+    return with_distances(setup, points), start, stable
 
 
 def with_known_loss(problem: Any) -> Any:
@@ -66,19 +71,23 @@ def about(algorithm: Algorithm, seed: int | None, setup: Setup, seconds: float, 
     }
 
 
-def find_points(problem: Problem, start: Theta, record: Record) -> dict[str, Any]:
-    """Points to measure distances to: those given, else closed forms where the population has them."""
-    weights, stable, optimal = problem.client_weights, record.stable, record.optimal
-    if stable is None:
-        stable = _inside(problem, problem.population.stable_point(problem.loss, weights))
-    if optimal is None:
-        optimal = _inside(problem, problem.population.optimal_point(problem.loss, weights))
+def find_points(problem: Problem, start: Theta, record: Record, algorithm: Algorithm) -> dict[str, Any]:
+    """Points to measure distances to: those given, else closed forms where the population has them.
+
+    Closed forms are for one model that everybody meets.
+    """
+    stable, optimal, one = record.stable, record.optimal, algorithm.sharing.is_one
+    start = algorithm.sharing.start(start)
+    if stable is None and one:
+        stable = _closed_form(problem, "stable_point")
+    if optimal is None and one:
+        optimal = _closed_form(problem, "optimal_point")
     for name, point in (("stable", stable), ("optimal", optimal)):
         if isinstance(point, str):
             raise ValueError(
                 f"{name} must be a point shaped like theta, such as pf.{name}_point(problem); got {point!r}."
             )
-        if point is None:
+        if point is None or isinstance(point, DistanceToMoving):
             continue
         for leaf in jax.tree.leaves(point):
             check_finite("run", **{name: leaf})
@@ -86,8 +95,24 @@ def find_points(problem: Problem, start: Theta, record: Record) -> dict[str, Any
     return {"stable": stable, "optimal": optimal}
 
 
-def _inside(problem: Problem, point: Theta) -> Any:
-    """A closed form, None where it lies outside of the domain: there it is not the point that training goes to."""
+def _closed_form(problem: Problem, which: str) -> Any:
+    """A closed form, None where it lies outside of the domain: there it is not the point that training goes to.
+
+    Where the data change with time it moves; it can be followed if it can be traced, and there is no domain.
+    """
+    population = problem.population
+    if population.reads_time:
+
+        def at(population: AbstractPopulation, weights: Array, time: Array) -> Any:
+            return getattr(population.at(time), which)(problem.loss, weights)
+
+        try:
+            shape = jax.ShapeDtypeStruct((), jnp.result_type(float))
+            found = eqx.filter_eval_shape(at, population, problem.client_weights, shape)
+        except jax.errors.JAXTypeError:  # worked out on the host
+            return None
+        return None if found is None or problem.domain is not None else DistanceToMoving(which)
+    point = getattr(population, which)(problem.loss, problem.client_weights)
     if point is None or problem.domain is None:
         return point
     return point if np.allclose(np.asarray(problem.domain.project(jnp.asarray(point))), point, rtol=1e-6) else None

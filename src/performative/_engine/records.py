@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from performative._base.client_axis import take_rows
+from performative._engine.metrics import DistanceToMoving
 from performative._engine.setup import Setup
 from performative._engine.totals import Total, as_total, is_total
 from performative.record import Change, Metric, Published, Unseen, View
@@ -31,13 +33,12 @@ class Report(eqx.Module):
 
 def view_of(setup: Setup, after: State, report: Report) -> View:
     """A round as metrics see it."""
-    asked, upload, dtype = report.asked, report.upload, setup.weights.dtype
-    took = setup.clock.time(asked.ids, upload.steps.astype(dtype))
-    time = jnp.asarray(jnp.max(jnp.where(asked.present, took, 0)) + asked.elapsed, dtype)
+    lasted = setup.clock.lasts(report.asked, report.upload.steps, setup.weights.dtype)
     return View(
-        after.theta, after.deployed, after.round, time, asked, report.heard, upload,
+        after.theta, after.deployed, after.round, lasted, report.asked, report.heard, report.upload,
         Change(report.before.clients, after.clients), Change(report.before.server, after.server),
         report.before.theta, setup.problem, setup.algorithm, setup.weights,
+        None if after.time is None else after.time.high,
     )  # fmt: skip
 
 
@@ -76,7 +77,11 @@ def levels_at_start(setup: Setup, theta: Theta) -> dict[str, Array]:
     for name, metric in setup.metrics.items():
         if metric.kind == "level":
             try:
-                values = metric.function(view)
+                if isinstance(metric.function, DistanceToMoving):  # it needs the time, which is known at the start
+                    begin = jnp.zeros((), setup.weights.dtype)
+                    values: Any = metric.function.of(setup.problem, setup.weights, theta, begin)
+                else:
+                    values = metric.function(view)
             except Unseen:
                 continue
             found |= {key: _one_number(key, v).astype(setup.weights.dtype) for key, v in _named(name, values).items()}
@@ -95,8 +100,17 @@ def make_row(setup: Setup, after: State, report: Report, theta: bool, limit: Any
         "clients": {name: _of_clients(name, view) for name in setup.clients},
         "cohorts": _cohort_row(view) if setup.cohorts else {},
         "theta": after.theta if theta else None,
-        "sound": squared_norm(after.theta) <= limit,
+        "sound": _is_sound(after, report.asked, limit),
     }
+
+
+def _is_sound(after: State, asked: Cohort, limit: Any) -> Array:
+    """Whether the model is finite and within the limit, and so are those of clients that took part."""
+    sound, own = squared_norm(after.theta) <= limit, after.clients.own
+    if not any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(own)):
+        return sound
+    rows = jax.vmap(squared_norm)(take_rows(own, asked.ids))
+    return sound & jnp.all(jnp.where(asked.present, rows, 0) <= limit)
 
 
 def _look(setup: Setup, name: str, metric: Metric, view: View) -> tuple[Any, bool]:

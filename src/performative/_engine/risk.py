@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PyTree
 
 from performative._base.client_axis import client_axes
 from performative.problem import Problem
-from performative.types import Noise, Theta
+from performative.types import Noise, Scene, Theta
 
 # Draws a client where an expectation has no exact rule.
 NODES = 2048
@@ -19,20 +19,22 @@ _SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
 
 
 def client_risks(
-    problem: Problem, theta: Theta, deployed: Theta, world: PyTree = None, nodes: int = NODES, every: int = 1
-) -> Float[Array, " N"]:
+    problem: Problem, theta: Theta, deployed: Theta, world: PyTree = None, nodes: int = NODES, every: int = 1,
+    apart: bool = False,
+) -> Float[Array, " N"]:  # fmt: skip
     """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
 
     Exact over finite tables and, for smooth losses, over Gaussian data of few dimensions; else over fixed draws (common
     random numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
     many clients are taken in blocks, and what their derivatives need is computed again rather than stored. `every` = k
-    takes every k-th of these samples only, for a first look.
+    takes every k-th of these samples only, for a first look. With `apart` each client has models of its own: theta and
+    deployed lead with an axis of clients.
     """
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def one(rows: PyTree, world: PyTree) -> Array:
+    def one(rows: PyTree, world: PyTree, theta: Theta, deployed: Theta) -> Array:
         population = eqx.combine(rows, rest)
-        here = population.settle(deployed, problem.loss) if world is None else world
+        here = population.settle(Scene(deployed, problem.loss)) if world is None else world
         noise, share = population.quadrature_within(here, deployed, nodes)
         if every > 1:
             noise, share = jax.tree.map(lambda leaf: leaf[::every], noise), share[::every]
@@ -45,17 +47,20 @@ def client_risks(
         return jnp.sum(share.astype(each.dtype) * each)
 
     axes = client_axes(arrays)
-    count, width = shape_of_nodes(problem, deployed, nodes)
+    first = jax.tree.map(lambda leaf: leaf[0], (theta, deployed)) if apart else (theta, deployed)
+    count, width = shape_of_nodes(problem, first[1], nodes)
     count = -(-count // every)
-    few = samples_at_once(theta, count, width)
+    few = samples_at_once(first[0], count, width)
     block = max(1, _SAMPLES // (count * width)) if few == count else 1
     if problem.clients <= block:
-        lead = (axes, None if world is None else 0)
-        return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world)
+        model = 0 if apart else None
+        lead = (axes, None if world is None else 0, model, model)
+        return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world, theta, deployed)
     rows = jax.tree.map(lambda axis, leaf: None if axis is None else leaf, axes, arrays, is_leaf=_is_none)
     shared = jax.tree.map(lambda axis, leaf: leaf if axis is None else None, axes, arrays, is_leaf=_is_none)
-    again = jax.checkpoint(lambda each: one(eqx.combine(each[0], shared), each[1]))
-    return jax.lax.map(again, (rows, world), batch_size=block)
+    models = (theta, deployed) if apart else None
+    again = jax.checkpoint(lambda each: one(eqx.combine(each[0], shared), each[1], *(each[2] or (theta, deployed))))
+    return jax.lax.map(again, (rows, world, models), batch_size=block)
 
 
 def samples_at_once(theta: Theta, count: int, width: int) -> int:
@@ -79,7 +84,7 @@ def shape_of_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> tup
 
     def first(rows: PyTree) -> PyTree:
         population = eqx.combine(rows, rest)
-        world = population.settle(deployed, problem.loss)
+        world = population.init(Scene(deployed, problem.loss))
         noise, share = population.quadrature_within(world, deployed, nodes)
         return share, population.sample(jax.tree.map(lambda leaf: leaf[0], noise), world, deployed)
 

@@ -15,6 +15,7 @@ from performative._engine.risk import client_risks
 from performative._engine.setup import Setup
 from performative._engine.sharding import filled, over_devices, whole
 from performative.problem import Problem
+from performative.sharing import OneModel
 from performative.types import State, Theta
 
 # Up to this many clients all are measured; beyond, as many are drawn once in proportion to their weights.
@@ -53,13 +54,20 @@ def measure_risks(
     def one(setup: Setup, state: State) -> dict[str, Array]:
         part, share = _subset(setup, ids), setup.weights[ids] / expected
         world = None if state.clients.world is None else take_rows(state.clients.world, ids)
-        each = _risks(part, state.theta, state.theta, None, setup.mesh)
+        now = part if state.time is None else part.at(state.time.high)
+        theta, deployed = met_models(setup, state, ids)
+        each = _risks(now, theta, theta, None, setup)
         spread = jnp.sqrt(jnp.sum(share * jnp.square(each - jnp.sum(share * each) / jnp.sum(share))))
-        return {
-            "decoupled_risk": jnp.sum(share * _risks(part, state.theta, state.deployed, world, setup.mesh)),
+        found = {
+            "decoupled_risk": jnp.sum(share * _risks(part, theta, deployed, world, setup)),
             "performative_risk": jnp.sum(share * each),
             "risk_spread": spread,
         }
+        sharing = setup.algorithm.sharing
+        if sharing.has_shared and not sharing.is_one:
+            one_for_all = eqx.tree_at(lambda s: s.algorithm.sharing, setup, OneModel())
+            found["shared_risk"] = jnp.sum(share * _risks(now, state.theta, state.theta, None, one_for_all))
+        return found
 
     def repeats(setup: Setup, state: State) -> dict[str, Array]:
         return map_in_blocks(lambda s: one(setup, s), 0, setup.compute.in_turn, len(fixed.keys))(state)
@@ -67,19 +75,47 @@ def measure_risks(
     return whole(over_settings(repeats, fixed, state), fixed.setup.mesh)
 
 
-def _risks(part: Problem, theta: Theta, deployed: Theta, world: PyTree, mesh: Mesh | None) -> Float[Array, " K"]:
+@eqx.filter_jit
+def final_models(fixed: RunInputs, state: State) -> Theta:
+    """The model that each client's people meet next, [repeats, N, ...], of settings before them in a sweep."""
+
+    def repeats(setup: Setup, state: State) -> Theta:
+        ids = jnp.arange(setup.weights.shape[0], dtype=jnp.int32)
+        return jax.vmap(lambda one: met_models(setup, one, ids)[0])(state)
+
+    return over_settings(repeats, fixed, state)
+
+
+def met_models(setup: Setup, state: State, ids: Int[Array, " K"]) -> tuple[Theta, Theta]:
+    """The model that people will meet next, and the one that they meet now: of each client, or one for all."""
+    sharing, clients = setup.algorithm.sharing, state.clients
+    if sharing.is_one:
+        return state.theta, state.deployed
+
+    def one(client: Array, own: PyTree, seen: PyTree) -> tuple[Theta, Theta]:
+        now = own if seen is None else seen
+        return sharing.meet(sharing.local(state.theta, own, client)), sharing.meet(
+            sharing.local(state.deployed, now, client)
+        )
+
+    return jax.vmap(one)(ids, *take_rows((clients.own, clients.seen), ids))
+
+
+def _risks(part: Problem, theta: Theta, deployed: Theta, world: PyTree, setup: Setup) -> Float[Array, " K"]:
     """`client_risks`, on a mesh of each device's clients by themselves."""
+    mesh, apart = setup.mesh, not setup.algorithm.sharing.is_one
     if mesh is None:
-        return client_risks(part, theta, deployed, world, _NODES)
+        return client_risks(part, theta, deployed, world, _NODES, apart=apart)
     arrays, rest = eqx.partition(part.population, eqx.is_array)
 
     bare = eqx.tree_at(lambda p: p.population, part, None)
 
     def own(bare: Problem, rows: PyTree, theta: Theta, deployed: Theta, world: PyTree) -> Array:
         here = eqx.tree_at(lambda p: p.population, bare, eqx.combine(rows, rest), is_leaf=lambda node: node is None)
-        return client_risks(here, theta, deployed, world, _NODES)
+        return client_risks(here, theta, deployed, world, _NODES, apart=apart)
 
-    lead = (client_axes(arrays), None, None, 0)
+    model = 0 if apart else None
+    lead = (client_axes(arrays), model, model, 0)
     return over_devices(eqx.Partial(own, bare), lead, mesh)(arrays, theta, deployed, world)
 
 

@@ -1,5 +1,6 @@
 """The server's part of a round: choose and broadcast, then aggregate. The same in simulation and over a network."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -18,7 +19,8 @@ from performative._engine.setup import Setup
 from performative._engine.sharding import map_rows
 from performative._engine.totals import add_at, as_total
 from performative.participation import Selection
-from performative.types import Broadcast, ClientMemory, Cohort, Loss, ServerMemory, State, Theta, Upload
+from performative.sharing import AbstractSharing
+from performative.types import Broadcast, ClientMemory, Cohort, Scene, ServerMemory, State, Upload
 
 
 def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, PyTree]:
@@ -29,8 +31,15 @@ def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broad
     cohort, chosen = algorithm.participation.select(server, selection, state.server.participation)
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     extra = algorithm.aggregator.broadcast(state.server.aggregator)
+    if extra and not algorithm.sharing.is_one:
+        names = type(algorithm.sharing).__name__, type(algorithm.aggregator).__name__
+        raise ValueError(
+            f"sharing={names[0]} with {names[1]}: what it sends beside the model is made for one model that all "
+            "clients train; use sharing=pf.sharing.OneModel()."
+        )
     size = algorithm.participation.size(setup.weights.shape[0])
-    return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size), chosen
+    time = None if state.time is None else state.time.high
+    return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size, time), chosen
 
 
 def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: int | None = None) -> Array:
@@ -38,12 +47,14 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: 
 
     Exact (over a table, or the nodes of a law) where `samples` is None.
     """
-    problem, theta, deployed = setup.problem, state.theta, state.deployed
+    problem, sharing = setup.problem, setup.algorithm.sharing
     rows, axes = take_clients(problem.population, ids)
     arrays, rest = eqx.partition(rows, eqx.is_array)
 
-    def one(rows: PyTree, client: Array, world: PyTree) -> Array:
+    def one(rows: PyTree, client: Array, world: PyTree, own: PyTree, seen: PyTree) -> Array:
         population = eqx.combine(rows, rest)
+        theta = sharing.meet(sharing.local(state.theta, own, client))
+        deployed = sharing.meet(sharing.local(state.deployed, own if seen is None else seen, client))
         if samples is None:
             noise, share = population.quadrature_within(world, deployed, NODES)
         else:
@@ -52,8 +63,8 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: 
         each = jax.vmap(lambda u: problem.loss(theta, population.sample(u, world, deployed)))(noise)
         return jnp.sum(share.astype(each.dtype) * each)
 
-    worlds = take_rows(state.clients.world, ids)
-    return jax.vmap(one, in_axes=(axes, 0, 0))(arrays, ids, worlds)
+    memory = take_rows((state.clients.world, state.clients.own, state.clients.seen), ids)
+    return jax.vmap(one, in_axes=(axes, 0, 0, 0, 0))(arrays, ids, *memory)
 
 
 def move_absent_worlds(
@@ -66,15 +77,20 @@ def move_absent_worlds(
     arrays, rest = eqx.partition(population, eqx.is_array)
     loss, N = setup.compute.loss(setup.problem.loss), jax.tree.leaves(before.world)[0].shape[0]
 
-    def one(deployed: Theta, loss: Loss, rows: PyTree, world: PyTree) -> Any:
-        return eqx.combine(rows, rest).deploy(world, deployed, loss)
+    sharing = setup.algorithm.sharing
 
-    shared, lead = eqx.Partial(one, broadcast.deployed, loss), (client_axes(arrays), 0)
-    react = map_rows(shared, lead, setup.compute.at_once, N, setup.mesh)
+    def one(sharing: AbstractSharing, scene: Scene, rows: PyTree, world: PyTree, own: PyTree, client: Array) -> Any:
+        met = sharing.meet(sharing.local(scene.theta, own, client))
+        return eqx.combine(rows, rest).deploy(world, scene.meeting(met))
+
+    scene, lead = Scene(broadcast.deployed, loss, broadcast.time), (client_axes(arrays), 0, 0, 0)
+    react = map_rows(eqx.Partial(one, sharing, scene), lead, setup.compute.at_once, N, setup.mesh)
+    own = before.own if before.seen is None else before.seen
+    clients = jnp.minimum(jnp.arange(N, dtype=jnp.int32), setup.weights.shape[0] - 1)
     present = spread_out(cohort, N).active
     assert present is not None
-    world = where_rows(present, after.world, react(arrays, before.world))
-    return ClientMemory(world, after.batch, after.estimator, after.channel)
+    world = where_rows(present, after.world, react(arrays, before.world, own, clients))
+    return dataclasses.replace(after, world=world)
 
 
 def close_round(
@@ -96,7 +112,7 @@ def close_round(
     check_like(f"the move of {type(algorithm.aggregator).__name__}", move, state.theta)
     theta = jax.tree.map(jnp.add, state.theta, move)
     if problem.domain is not None:
-        theta = problem.domain.project(theta)
+        theta = algorithm.sharing.each_shared(problem.domain.project, theta)
     if algorithm.absent == "reacts":
         clients = move_absent_worlds(setup, state.clients, clients, cohort, broadcast)
     counts = state.participation
@@ -107,5 +123,8 @@ def close_round(
             if in_place
             else add_at(counts, cohort.ids, cohort.weight)
         )
-    after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts)
+    time = state.time
+    if time is not None:
+        time = time + as_total(setup.clock.lasts(asked, upload.steps, time.high.dtype), time.high.dtype)
+    after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts, time)
     return after, Report(state, asked, cohort, upload)

@@ -143,7 +143,9 @@ def _run(
     for note in notes:
         tell(note)
     meta |= {"notes": notes} if notes else {}
-    history = write_history(fixed, start, watch, rounds, driven.chunks, driven.state, meta, driven.first)
+    history = write_history(
+        fixed, start, watch, rounds, driven.chunks, driven.state, meta, driven.first, None, driven.models
+    )
     history = judge(history)
     caution_after(history, problem, algorithm, start, stable, driven.chunks[0].get("first_risk"))
     return history if ledger is None else add_ledger(history, ledger, rounds, wanted)

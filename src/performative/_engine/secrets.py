@@ -14,6 +14,7 @@ from performative.algorithm import Algorithm
 from performative.facts import said_bound
 from performative.privacy.secure import discrete_gaussian
 from performative.problem import Problem
+from performative.sharing.base import blank_local
 from performative.types import Draws, Theta
 
 # What rounding may take of a clip, and the largest sum of whole steps: half of what an int32 holds.
@@ -28,10 +29,12 @@ def noise_of_client(algorithm: Algorithm, start: Theta) -> Draws:
     def of(part: Any, draw: Any) -> Any:
         return jax.eval_shape(draw) if part.grid_noise else None
 
+    shared = algorithm.sharing.start(start)
+    local = blank_local(algorithm.sharing, shared)
     return Draws(
         None,
-        of(algorithm.estimator, lambda: algorithm.estimator.draw(key, algorithm.steps, start)),
-        of(algorithm.channel, lambda: algorithm.channel.draw(key, start)),
+        of(algorithm.estimator, lambda: algorithm.estimator.draw(key, algorithm.steps, local)),
+        of(algorithm.channel, lambda: algorithm.channel.draw(key, shared)),
     )
 
 

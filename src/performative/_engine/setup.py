@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import DTypeLike
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import client_axes, take_clients
 from performative._engine.client import init_client
@@ -22,6 +22,8 @@ from performative._engine.programs import same_function
 from performative._engine.sharding import filled, map_rows, place
 from performative._engine.totals import zero_total
 from performative.algorithm import Algorithm
+from performative.estimators import AbstractEstimator
+from performative.facts import chain
 from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.record import Metric, Record
@@ -64,7 +66,14 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
     clock.check(len(weights))
     # Names are for people: in a compiled program they would only make it compile again.
     problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
-    algorithm = dataclasses.replace(algorithm, name="", from_data=())
+    sharing = algorithm.sharing.ready(weights)
+    for part in chain(algorithm.estimator, AbstractEstimator):
+        if part.learns_reaction and not sharing.trains_one:
+            raise ValueError(
+                f"sharing={type(sharing).__name__} with {type(part).__name__}: a client that trains two models has no "
+                "one gradient of people's reaction; use PerClient, Groups or Heads, or an estimator such as Minibatch."
+            )
+    algorithm = dataclasses.replace(algorithm, name="", from_data=(), sharing=sharing)
     record, tables = Record() if record is None else record, algorithm.participation.tables(weights)
     for name in record.metrics:
         if is_own(name):
@@ -94,20 +103,26 @@ def on_mesh(setup: Setup, dtype: DTypeLike, mesh: Mesh) -> Setup:
 def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
     """Round 0: theta is the model in the world's hands."""
     population, clients = setup.problem.population, setup.weights.shape[0]
+    theta = setup.algorithm.sharing.start(theta)
     arrays, rest = eqx.partition(population, eqx.is_array)
 
-    def one(problem: Problem, algorithm: Algorithm, theta: Theta, rows: PyTree) -> ClientMemory:
-        return init_client(problem, algorithm, eqx.combine(rows, rest), theta)
+    time = zero_total((), setup.weights.dtype) if population.reads_time else None
+
+    def one(problem: Problem, algorithm: Algorithm, theta: Theta, rows: PyTree, client: Array) -> ClientMemory:
+        now = None if time is None else time.high
+        return init_client(problem, algorithm, eqx.combine(rows, rest), theta, now, client)
 
     bare = eqx.tree_at(lambda p: p.population, setup.problem, None)
     shared = eqx.Partial(one, bare, setup.algorithm, theta)
-    memory = map_rows(shared, (client_axes(arrays),), None, filled(clients, setup.mesh), setup.mesh)(arrays)
+    rows = filled(clients, setup.mesh)
+    ids = jnp.minimum(jnp.arange(rows, dtype=jnp.int32), clients - 1)
+    memory = map_rows(shared, (client_axes(arrays), 0), None, rows, setup.mesh)(arrays, ids)
     server = ServerMemory(
         setup.algorithm.participation.init(clients),
         setup.algorithm.aggregator.init(theta, clients, _shape_of_extra(setup, theta, memory)),
     )
     counts = zero_total((clients,), setup.weights.dtype) if count_participation else None
-    return State(theta, theta, memory, server, jnp.zeros((), jnp.int32), counts)
+    return State(theta, theta, memory, server, jnp.zeros((), jnp.int32), counts, time)
 
 
 def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[str, Any]:
@@ -115,9 +130,12 @@ def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[st
     algorithm, zero = setup.algorithm, jnp.zeros((), jnp.int32)
 
     def finished(population: AbstractPopulation, mine: ClientMemory) -> dict[str, Any]:
-        broadcast = Broadcast(theta, theta, {}, zero, algorithm.steps)
-        local = Local(setup.problem.loss, population, mine.world, theta, broadcast, zero, algorithm.eta(zero))
-        return algorithm.estimator.finish(Upload(theta, zero, {}, {}), local, mine.estimator)[0]
+        sharing = algorithm.sharing
+        model = sharing.local(theta, mine.own, zero)
+        broadcast = Broadcast(model, sharing.meet(model), {}, zero, algorithm.steps)
+        loss = sharing.loss(setup.problem.loss)
+        local = Local(loss, population, mine.world, broadcast.deployed, broadcast, zero, algorithm.eta(zero))
+        return algorithm.estimator.finish(Upload(model, zero, {}, {}), local, mine.estimator)[0]
 
     population, axes = take_clients(setup.problem.population, jnp.zeros((1,), jnp.int32))
     arrays, rest = eqx.partition(population, eqx.is_array)

@@ -37,7 +37,7 @@ def round_of(
     mine = keys.of_client(broadcast.round, client)
     return client_round(
         setup.problem, setup.algorithm, population, broadcast, memory, mine, steps, client, drawn, setup.compute,
-        setup.asks_loss,
+        setup.asks_loss, setup.clock.step(client),
     )  # fmt: skip
 
 

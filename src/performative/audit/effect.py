@@ -32,7 +32,7 @@ class Effect:
         statistic: the largest |t|, over columns, parameters and both kinds of weights, at the drift that fits best
         over_dispersion: [q] variance of the means beyond trend and response, in units of the sampling variance
         by_column: [q] p-values of the columns, Holm's correction included
-        column: the column with the smallest p-value, parameter: the parameter that it answers to
+        column: the column with the smallest p-value, parameter: the parameter that it reacts to
         detectable: [q, d] the response (column units per unit of the parameter) that would be seen with 90 % power
         identified: False where these deployments cannot tell; then p_value is 1 and `reasons` say why
     """
@@ -141,7 +141,7 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
             largest over all m_t that the data do not rule out beside a response.
 
     Not covered: a drift that settles by itself as retrained models do (a shock in the first deployments that fades),
-    several tall waves at once, and drift that answers to the same causes as the model. Models retrained on such data
+    several tall waves at once, and drift that follows the same causes as the model. Models retrained on such data
     follow them, and the test can then sound in most logs: `p_any_drift` stays high there, and the verdict of an audit
     says so. Models drawn by hand or by chance, whatever the data were, make it safe. "linear" is fooled by
     walks, waves and jumps.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from performative.certify import words
+from performative.certify.drift import AbstractDrift
 from performative.findings import Finding, part, plain
 from performative.solve.solution import Solution
 from performative.types import Theta
@@ -34,7 +35,7 @@ class AbstractPoints:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class Certificate(AbstractPoints):
+class Certificate(AbstractPoints, AbstractDrift):
     """Will retraining settle, where, and what does that cost? `print` it for the answer in words.
 
     `sufficient` is so for every start (Jin et al. 2024, Proposition 2.8); what is said of the stable point, of several
@@ -75,6 +76,12 @@ class Certificate(AbstractPoints):
             of the tables; chance: that a model trained anew lies nearer to the wrong one of the two; detectable: True
             where that is at most 5 %, False where it is 30 % or more, None between, or where it is not known
         stable_risk, optimal_risk, static_risk: performative risks f(theta; theta); NaN where there is no point
+        drifts: whether the data change by themselves. All else is then about the data as they are at the time `since`,
+            as if they stayed so: from then on they stand still or move in a straight line, or (`since` 0) neither is
+            known. still: whether the stable point stands still from then on, None where that is not known; `moves`
+            is what is left. speed: how far it moves in a unit of time; lag: how far behind it retraining once a unit of
+            time stays, step_lag: eta times that of gradient steps of constant length eta; lag_bound: at most so
+            far where the path is no line. NaN where not known
         on_word: what parts from elsewhere declare of themselves, and is used here: their author's word
         findings: all of it as data, of which `verdict`, `reasons` and `print` make words
     """
@@ -141,6 +148,11 @@ class Certificate(AbstractPoints):
     @property
     def proved_on_word(self) -> bool:
         """The same, if all that is in `on_word` is true."""
+        return self.contracts_everywhere and not self.moves
+
+    @property
+    def contracts_everywhere(self) -> bool:
+        """`contracts`, with numbers that hold everywhere."""
         return self.contracts and self.mu_exact and self.L_exact and self.sensitivity_source == "analytic"
 
     @property
@@ -173,5 +185,5 @@ class Certificate(AbstractPoints):
             {name: plain(getattr(point, name)) for name in ("theta", "risk", "contraction", "attracting", "settles")}
             for point in self.others
         ]
-        facts = {name: getattr(self, name) for name in ("contracts", "proved", "unique")}
+        facts = {name: getattr(self, name) for name in ("contracts", "proved", "unique", "moves")}
         return out | facts | {"verdict": self.verdict, "reasons": list(self.reasons), **told}

@@ -15,6 +15,7 @@ from performative._engine.programs import cache_compilations
 from performative._engine.risk import count_nodes
 from performative.certify.certificate import Certificate
 from performative.certify.curvature import measure_curvature
+from performative.certify.drift import outlook, stop
 from performative.certify.findings import findings_of
 from performative.certify.known_sensitivity import known_sensitivity
 from performative.certify.points import Points, find_points
@@ -59,6 +60,9 @@ def certify(
     See `Certificate`. Jin et al. 2024, Assumptions 2.1 to 2.3 and Proposition 2.8. Differs from the paper: an eps_bar
     above mu / L does not rule out that retraining settles. Mu and L of most losses are known only where they were
     measured; points are searched for from several starts, and a list of what was found is no proof.
+
+    Where the data drift (`pf.populations.Drifting`) training settles only if the stable point comes to rest; else the
+    certificate says how far behind it stays, as far as that is known.
     """
     _check(error, samples)
     cache_compilations()
@@ -67,6 +71,7 @@ def certify(
         # What solvers warn of stands in the certificate, in words.
         warnings.simplefilter("ignore", RuntimeWarning)
         warnings.simplefilter("ignore", PerformativeWarning)
+        moving, (problem, drift) = problem, stop(problem)
         land, start = survey(problem, theta)
 
         def begin(step: str) -> None:
@@ -85,7 +90,8 @@ def certify(
             source = None if error is None else "sampling"
         update(len(_STEPS), str)
         found = _certificate(problem, land, points, curvature, sensitivity, error, source)
-        found = dataclasses.replace(found, on_word=tuple(heard))
+        drift = outlook(moving, land, points.stable, drift)
+        found = dataclasses.replace(found, on_word=tuple(heard), **drift)
         return dataclasses.replace(found, findings=findings_of(found))
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PyTree
 from performative._base.client_axis import slice_client
 from performative.populations import AbstractPopulation
 from performative.solve.landscape import Landscape
-from performative.types import Theta
+from performative.types import Scene, Theta
 
 
 def sample_width(land: Landscape) -> int:
@@ -23,14 +23,14 @@ def samples_under(
     land: Landscape, population: AbstractPopulation, theta: Theta, key: Array, draws: int
 ) -> Float[Array, "n k"]:
     """One client's data under theta, once its world has settled."""
-    world = population.settle(theta, land.problem.loss)
+    world = population.settle(Scene(theta, land.problem.loss))
     noise = population.draw(key, (draws,), theta)
     return jax.vmap(lambda u: as_row(population.sample(u, world, theta)))(noise)
 
 
 def mean_under(land: Landscape, population: AbstractPopulation, theta: Theta, nodes: int) -> Float[Array, " k"]:
     """The mean of one client's data under theta; unlike a sample it is smooth where theta moves chances."""
-    world = population.settle(theta, land.problem.loss)
+    world = population.settle(Scene(theta, land.problem.loss))
     noise, share = population.quadrature_within(world, theta, nodes)
     rows = jax.vmap(lambda u: as_row(population.sample(u, world, theta)))(noise)
     return jnp.sum(share.astype(rows.dtype)[:, None] * rows, axis=0)

@@ -15,7 +15,7 @@ from performative.certify.client_data import as_row, sample_width
 from performative.facts import declared
 from performative.populations import AbstractPopulation
 from performative.solve.landscape import Landscape
-from performative.types import Noise
+from performative.types import Noise, Scene
 
 # Samples whose second derivatives are formed at each model, and numbers that these may hold (64 MB).
 _SAMPLES = 1 << 14
@@ -129,7 +129,7 @@ def _one_client(
 ) -> tuple[Float[Array, "n d d"], Float[Array, "n d k"], Float[Array, ""]]:
     """Second derivatives of each sample's loss: in theta twice, in theta and data; the steepest jump, 0 for none."""
     deployed = land.model(theta)
-    world = population.settle(deployed, land.problem.loss)
+    world = population.settle(Scene(deployed, land.problem.loss))
     which = None
     if population.capacity is not None:
         # Evenly over the client's real rows: each of them where there is room for all.

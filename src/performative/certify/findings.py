@@ -13,7 +13,7 @@ from performative.findings import Finding, Severity, plain
 def findings_of(c: Certificate) -> tuple[Finding, ...]:
     """The verdict first, then what is sufficient, what holds near the stable point, what it costs."""
     on_word = [Finding("word.author", "caution", {"word": word}) for word in c.on_word]
-    return (_verdict(c), *_sufficient(c), *_near(c), *_costs(c), *on_word)
+    return (_verdict(c), *_drift(c), *_sufficient(c), *_near(c), *_costs(c), *on_word)
 
 
 def _verdict(c: Certificate) -> Finding:
@@ -23,6 +23,8 @@ def _verdict(c: Certificate) -> Finding:
         return Finding(f"verdict.{name}", severity, data)
 
     others = bool(c.others)
+    if c.moves:
+        return _moving(c)
     if c.proved_on_word:
         facts = {"stateful": c.stateful, "found": c.stable is not None, "on_word": bool(c.on_word)}
         return said("proved", "info", **facts)
@@ -47,13 +49,34 @@ def _verdict(c: Certificate) -> Finding:
     return said("settles-nearby", others=others)
 
 
+def _moving(c: Certificate) -> Finding:
+    """The target does not stay."""
+    if c.still is None:
+        bound = None if math.isnan(c.lag_bound) else c.lag_bound
+        return Finding("verdict.may-move", "caution", {"bound": bound})
+    lag = None if math.isnan(c.lag) else c.lag
+    return Finding("verdict.moves", "warning", {"speed": c.speed, "lag": lag, "attracting": c.attracting})
+
+
+def _drift(c: Certificate) -> list[Finding]:
+    """How the data move by themselves."""
+    if not c.drifts:
+        return []
+    if c.still:
+        return [Finding("drift.cancels" if c.speed == 0 else "drift.over", "info", {"since": c.since})]
+    found = [Finding("drift.stopped", "caution", {"since": c.since})]
+    if not math.isnan(c.step_lag) and c.settles:
+        found.append(Finding("drift.steps", "info", {"lag": c.step_lag}))
+    return found
+
+
 def _sufficient(c: Certificate) -> list[Finding]:
     limits = None if c.sensitivity_source == "analytic" else [c.eps_bar_lower, c.eps_bar_upper]
     eps = {"eps_bar": c.eps_bar, "limits": limits}
     if math.isnan(c.threshold):
         return [Finding("sufficient.not-computed", "caution", eps)]
     found = [Finding("sufficient.numbers", "info", {**eps, "mu": c.mu, "L": c.L, "threshold": c.threshold})]
-    so = {"stateful": c.stateful, "proved": c.proved}
+    so = {"stateful": c.stateful, "proved": c.contracts_everywhere and not c.on_word}
     flat = 1e-9 * max(c.L, 1.0)
     if c.mu <= flat:
         found.append(Finding("sufficient.not-convex", "caution", {"flat": bool(c.mu > -flat)}))

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from performative._base.client_axis import split_clients
 from performative._engine.risk import NODES
 from performative.solve.landscape import Landscape
-from performative.types import Noise
+from performative.types import Noise, Scene
 
 # Chances to take one model for the other below which an effect shows, and above which it drowns.
 _SHOWS, _DROWNS = 0.05, 0.3
@@ -69,7 +69,7 @@ def _spread(land: Landscape, x: Float[Array, " d"]) -> Float[Array, "d d"]:
 
     def one(total: Array, each: tuple[Any, Array]) -> tuple[Array, None]:
         population = eqx.combine(each[0], shared)
-        world = population.settle(theta, loss)
+        world = population.settle(Scene(theta, loss))
         noise, share = population.quadrature_within(world, theta, NODES)
 
         def gradient(u: Noise) -> Array:

@@ -11,6 +11,7 @@ from performative.findings import Finding, Words, part
 
 _PAPER = "Jin et al. 2024, Proposition 2.8"
 _HEADINGS = {
+    "drift": "How the data move by themselves",
     "sufficient": "What is sufficient, for every start",
     "near": "What holds near the stable point",
     "cost": "What it costs",
@@ -50,6 +51,20 @@ def _model(point: dict[str, Any]) -> str:
 def _sentence(text: str) -> str:
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _may_move(bound: float | None) -> str:
+    said = "Not known to settle: the data change by themselves, and that the stable point comes to rest is not known"
+    if bound is None:
+        return f"{said}."
+    return f"{said}. Retraining once a unit of time stays within {_number(bound)} of it once the start is forgotten."
+
+
+def _moves(speed: float, lag: float | None, attracting: bool | None) -> str:
+    said = f"Does not settle: the stable point itself moves by {_number(speed)} a unit of time"
+    if lag is not None:
+        return f"{said}. Retraining once a unit of time follows it {_number(lag)} behind."
+    return f"{said}, and retraining {'runs away from it' if attracting is False else 'is not known to follow it'}."
 
 
 def _others(others: bool) -> str:
@@ -145,6 +160,18 @@ _GAP = "Training once, on the data of the start, ends"
 WORDS = Words(
     {
         "verdict.proved": _proved,
+        "verdict.moves": _moves,
+        "verdict.may-move": _may_move,
+        "drift.over": "The data stand still from time {since:number} on. All else here is about the data of that time.",
+        "drift.cancels": lambda since: (
+            "Clients' data keep moving, but their moves cancel: the stable point stands still. All else here is about "
+            f"the data of time {_number(since)}."
+        ),
+        "drift.stopped": "All else here is about the data of time {since:number}, as if they stayed so.",
+        "drift.steps": (
+            "Gradient steps of constant length eta, one a unit of time, follow the stable point {lag:number} / eta "
+            "behind, if eta is short enough to settle where nothing moves."
+        ),
         "verdict.no-stable-point": "Not known to settle anywhere: no stable point was found.",
         "verdict.jumps": "Not known: a stable point was found, but near it the data jump as the model moves.",
         "verdict.not-computed": "A stable point was found, but whether retraining settles there was not computed.",

@@ -23,7 +23,7 @@ from performative.problem import Problem
 from performative.solve.landscape import survey
 from performative.solve.minimize import minimize
 from performative.solve.roots import escaped
-from performative.types import ClientMemory, ServerMemory, State, Theta
+from performative.types import ClientMemory, Scene, ServerMemory, State, Theta
 
 __all__ = ["selection_skew"]
 
@@ -110,7 +110,7 @@ def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.
 def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Array) -> Float[Array, " N"]:
     """E[a_i] of a cohort chosen at theta, over the keys."""
     problem, participation, clients = setup.problem, setup.algorithm.participation, setup.weights.shape[0]
-    world = map_clients(lambda mine: mine.settle(deployed, problem.loss), problem.population, clients)
+    world = map_clients(lambda mine: mine.settle(Scene(deployed, problem.loss)), problem.population, clients)
     zero = jnp.zeros((), jnp.int32)
     state = State(theta, deployed, ClientMemory(world, None, None, None), ServerMemory(None, None), zero, None)
 

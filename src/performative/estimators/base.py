@@ -41,6 +41,9 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
     sends_update_only: ClassVar[bool] = False
     """Whether clients send nothing beside the update."""
 
+    learns_reaction: ClassVar[bool] = False
+    """Whether its direction holds how people react to the model that the client trains."""
+
     def bound(self) -> Bound | None:
         """What bounds one person's share in the sum of a batch's gradients, with its noise; None where nothing does."""
         return None

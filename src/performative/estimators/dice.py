@@ -13,7 +13,7 @@ from performative.estimators.base import Problem
 from performative.estimators.clipped import AbstractPrivate
 from performative.facts import Bound
 from performative.populations.base import AbstractPopulation
-from performative.types import ArrayLike, Batch, Estimate, Local, Loss, Noise, Numbers, Theta, number, whole
+from performative.types import ArrayLike, Batch, Estimate, Local, Loss, Noise, Numbers, Scene, Theta, number, whole
 
 # A sum of independent errors grows like the root of the number of steps; this many times that is growth.
 _CHANCE = 10.0
@@ -103,7 +103,7 @@ def needed_memory_clip(problem: Problem, theta: Theta, clip: ArrayLike) -> Float
 
     def one(rows: PyTree) -> Array:
         population = eqx.combine(rows, rest)
-        world = population.settle(theta, problem.loss)
+        world = population.settle(Scene(theta, problem.loss))
         noise, share = population.quadrature_within(world, theta, _NODES)
 
         def cut(u: Noise) -> Theta:

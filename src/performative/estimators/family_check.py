@@ -13,7 +13,7 @@ from performative._base.client_axis import take_clients
 from performative.estimators.base import Problem
 from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, collect
-from performative.types import Batch, Noise, Theta
+from performative.types import Batch, Noise, Scene, Theta
 
 _CLIENTS = 32  # the first so many are looked at
 _PARTS, _ROWS = 16, 256  # batches, and samples of each
@@ -42,15 +42,15 @@ def late_part(problem: Problem, theta: Theta) -> float:
 
     def one(population: AbstractPopulation, key: Array) -> tuple[Array, Array]:
         other = jax.tree.map(lambda leaf: leaf + _NUDGE * jnp.maximum(jnp.abs(leaf), 1), theta)
-        start = population.settle(theta, loss)
-        once, ever = population.deploy(start, other, loss), population.settle(other, loss)
+        start = population.settle(Scene(theta, loss))
+        once, ever = population.deploy(start, Scene(other, loss)), population.settle(Scene(other, loss))
         start, once, ever = (ravel_pytree(eqx.filter(world, eqx.is_inexact_array))[0] for world in (start, once, ever))
         return jnp.sum(jnp.square(ever - once)), jnp.sum(jnp.square(ever - start))
 
     def shapes(mapped: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return lambda *given: jax.eval_shape(mapped, *given)
 
-    if not jax.tree.leaves(_each_client(problem, lambda population, key: population.init(theta, loss), shapes)):
+    if not jax.tree.leaves(_each_client(problem, lambda population, key: population.init(Scene(theta, loss)), shapes)):
         return 0.0
     left, whole = (float(np.nansum(part)) for part in _each_client(problem, one))
     return float(np.sqrt(left / whole)) if whole > 0 else 0.0
@@ -69,7 +69,7 @@ def overlooked(
 
     def one(population: AbstractPopulation, key: Array) -> tuple[Float[Array, "b d"], Float[Array, "b d"]]:
         def moved(model: Theta, noise: Noise) -> Batch:
-            return collect(population, noise, None, population.settle(model, loss), model)
+            return collect(population, noise, None, population.settle(Scene(model, loss)), model)
 
         def part(key: Array) -> tuple[Array, Array]:
             noise = population.draw(key, (_ROWS,), theta)

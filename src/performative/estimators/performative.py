@@ -25,6 +25,7 @@ from performative.types import (
     Noise,
     Numbers,
     Sample,
+    Scene,
     Theta,
     Unchecked,
     Upload,
@@ -71,6 +72,7 @@ class Performative(AbstractEstimator[Watch | None]):
     "score", outliers, the pooled data of clients that differ). Before a run warnings say so.
     """
 
+    learns_reaction = True
     references = ("izzo2021learn", "zheng2024profl")
 
     window: int | None = eqx.field(static=True)
@@ -163,7 +165,7 @@ class Performative(AbstractEstimator[Watch | None]):
 
         def fitted() -> Array:
             noise = population.draw(jax.random.key(0), (2,), theta)
-            return family.fit(collect(population, noise, None, population.init(theta, loss), theta))
+            return family.fit(collect(population, noise, None, population.init(Scene(theta, loss)), theta))
 
         model, parameters = ravel_pytree(theta)[0], jax.eval_shape(fitted)
         return Watch(Window.empty(self.window, model, parameters), Experience.empty(model, parameters))
@@ -234,7 +236,7 @@ class Performative(AbstractEstimator[Watch | None]):
     def _answer(
         self, family: AbstractFamily, each: Array, batch: Batch, f: Array, theta: Theta, loss: Loss
     ) -> Float[Array, " m"]:
-        """s, how the risk answers to f."""
+        """s, how the risk changes with f."""
         if self.term == "pathwise":
             slope = jax.vmap(jax.grad(loss, argnums=1, allow_int=True), in_axes=(None, 0))(theta, batch.z)
             return masked_mean(family.displace(batch, slope), batch.mask)
@@ -261,7 +263,7 @@ def _through_samples(theta: Theta, batch: Batch, local: Local) -> PyTree:
         slope = jax.grad(lambda moving: local.loss(theta, eqx.combine(moving, rest)))(floating)
 
         def moved(deployed: Theta) -> Sample:
-            world = local.population.settle(deployed, local.loss)
+            world = local.population.settle(Scene(deployed, local.loss))
             return eqx.filter(local.population.sample(u, world, deployed), eqx.is_inexact_array)
 
         return jax.vjp(moved, local.deployed)[1](slope)[0]

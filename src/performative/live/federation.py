@@ -96,6 +96,11 @@ class Federation:
                 f"participation: {type(participation).__name__} asks for losses before clients take part, and a live "
                 'server has no data to measure them on; use estimate="last".'
             )
+        if not self.algorithm.sharing.is_one:
+            raise ValueError(
+                f"sharing={type(self.algorithm.sharing).__name__}: a live federation has one model for all so far; use "
+                "pf.sharing.OneModel(), or pf.run for a simulation."
+            )
         if self.algorithm.absent == "reacts":
             raise ValueError(
                 'absent="reacts": clients that sit out a round are not told of its model, so their data cannot answer '
@@ -103,7 +108,7 @@ class Federation:
             )
         if self.source is not None and self.algorithm.deploy.each_step:
             raise ValueError(
-                'deploy="step": people cannot answer to every local step of a client; use deploy="round" (or '
+                'deploy="step": people cannot react to every local step of a client; use deploy="round" (or '
                 "pf.Every(k), or leave source out to simulate)."
             )
 

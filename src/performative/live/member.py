@@ -32,7 +32,7 @@ from performative.types import Broadcast, ClientMemory, Theta
 def first_memory(setup: Setup, theta: Theta, row: Any) -> ClientMemory:
     """A client's memory before its first round."""
     mine = client_slice(setup.problem.population, row)
-    return init_client(setup.problem, setup.algorithm, mine, theta)
+    return init_client(setup.problem, setup.algorithm, mine, theta, client=row)
 
 
 class Member:

@@ -101,7 +101,8 @@ class Claim(pydantic.BaseModel, extra="forbid", frozen=True):
             word = {True: HOLDS, False: FAILS, None: UNDECIDED}[so]
             return word, {True: "", False: self.reason or "it does not hold in this run", None: within}[so]
         if self.undecided:
-            return UNDECIDED, self.undecided
+            here = {True: "here it holds", False: "here it does not hold", None: f"here {within}"}[so or mended or so]
+            return UNDECIDED, f"{self.undecided.rstrip('.')}; {here}"
         if so is None or (so is False and self.corrected is not None and mended is None):
             return UNDECIDED, within
         if so:

@@ -1,11 +1,11 @@
 """What a result depends on: the constants, the experiment's own modules and the library, as one digest."""
 
-import ast
+import dis
 import functools
 import hashlib
 import inspect
 import sys
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from performative.papers.catalog import FOLDER, PAPERS
 
@@ -29,12 +29,19 @@ def library() -> str:
 
 
 def meaning(source: str) -> str:
-    """The code of a module without comments, docstrings and layout."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node, clean=False):
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.dump(tree)
+    """A digest of a module's code without comments, docstrings and layout: of what Python makes of it."""
+    code = compile(source, "", "exec", dont_inherit=True, optimize=2)
+    return hashlib.sha256(repr(_bare(code)).encode()).hexdigest()
+
+
+def _bare(constant: object) -> object:
+    """What code does and with which names, wherever it stands in a file; the same in every process."""
+    if isinstance(constant, CodeType):
+        inside = tuple(map(_bare, constant.co_consts))
+        words = zip(constant.co_code[::2], constant.co_code[1::2], strict=True)
+        done = [word for word in words if word[0] != dis.opmap["NOP"]]  # a docstring leaves one behind
+        return done, constant.co_names, constant.co_varnames, constant.co_freevars, inside
+    return sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
 
 
 def own_code(module: str) -> list[str]:

@@ -21,7 +21,7 @@ from performative.solve.landscape import Landscape, survey
 from performative.solve.roots import allowed
 from performative.solve.stable import stable_point
 from performative.solve.worlds import remembers
-from performative.types import Noise, Theta
+from performative.types import Noise, Scene, Theta
 
 # Matrices of second derivatives by client: above, a plan would take longer than the run.
 _LARGEST = 64
@@ -158,7 +158,7 @@ def _derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
         def samples(x: Array, deployed: Array) -> tuple[Array, Array]:
             """Gradients of the loss at x on data that follow `deployed`, and their shares."""
             model = shape(deployed)
-            world = population.settle(model, problem.loss)
+            world = population.settle(Scene(model, problem.loss))
             draws, share = population.quadrature_within(world, model, NODES)
 
             def gradient(u: Noise) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from performative._base.arguments import Count, Positive, checked
+from performative._base.messages import coded
 from performative.facts import relying
 from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.cost import Cost
@@ -68,6 +69,13 @@ def plan(
     if not local_steps or not batches:
         raise ValueError("plan: local_steps and batches must each hold at least one number to choose from.")
     cost.check(problem.clients)
+    if problem.population.reads_time:
+        text = (
+            "plan: the data change by themselves, so that no setting ends at a point. For a straight line "
+            "pf.theory.best_step and pf.theory.best_period choose step and retraining period; plan(problem.at(time), "
+            "...) plans for the data of one time."
+        )
+        raise ValueError(coded("target-moves", text))
     near = look_around(problem, theta)
     if not near.kappa > 0:
         raise ValueError(

@@ -4,6 +4,7 @@ from performative.populations import shares, shifts
 from performative.populations.base import AbstractPopulation
 from performative.populations.classes import Classes
 from performative.populations.database import Database
+from performative.populations.drifting import Drifting
 from performative.populations.gaussian import Gaussian
 from performative.populations.mixture import Mixture
 from performative.populations.outliers import Outliers
@@ -19,6 +20,7 @@ __all__ = [
     "Classes",
     "Contaminated",
     "Database",
+    "Drifting",
     "Gaussian",
     "Mixture",
     "Outliers",

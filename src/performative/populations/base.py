@@ -1,21 +1,24 @@
 """The population slot: how does client i's data react to a deployed model?"""
 
+import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from performative._base.client_axis import count_clients
+from performative._deprecated import take_scenes
 from performative.facts import AbstractPart, Uncertified, declared
 from performative.families import AbstractFamily
 from performative.populations.linear import Translation
 from performative.populations.nodes import draw_key
 from performative.populations.rows import table_nodes
 from performative.populations.settling import settled
-from performative.types import ArrayLike, Batch, Loss, Noise, RowNumbers, Sample, Theta, World
+from performative.types import ArrayLike, Batch, Loss, Noise, RowNumbers, Sample, Scene, Theta, World
 
 
 class AbstractPopulation(AbstractPart, Generic[World]):
@@ -33,6 +36,15 @@ class AbstractPopulation(AbstractPart, Generic[World]):
 
     features_stay: ClassVar[bool] = False
     exact_family: ClassVar[bool] = False
+
+    @property
+    def level_field(self) -> str | None:
+        """The field that says where the data lie, for drift to move; None where there is none."""
+        return None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        take_scenes(cls)
 
     @property
     def clients(self) -> int:
@@ -64,6 +76,32 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         return None
 
     @property
+    def path_of_level(self) -> Any:
+        """The path along which the level of its data moves by itself; None where it does not."""
+        return None
+
+    @property
+    def moves_level_alone(self) -> bool:
+        """Whether that is all that time does to its data."""
+        return False
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether its people, or those of a population inside, change as time goes by."""
+        parts = jax.tree.leaves(list(_inside(self).values()), is_leaf=is_population)
+        return any(part.reads_time for part in parts if is_population(part))
+
+    def at(self, time: ArrayLike) -> "AbstractPopulation":
+        """The same people with the clock stopped: a population that does not read the time."""
+        if not self.reads_time:
+            return self
+        inside = _inside(self)
+        stopped = jax.tree.map(
+            lambda part: part.at(time) if is_population(part) else part, list(inside.values()), is_leaf=is_population
+        )
+        return eqx.tree_at(lambda whole: [getattr(whole, name) for name in inside], self, stopped)
+
+    @property
     def infinite_variance(self) -> bool:
         """Whether samples are known to have no variance."""
         return False
@@ -72,25 +110,25 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         """Shape of theta where the data settle it; None where any model will do."""
         return None
 
-    def init(self, theta: Theta, loss: Loss) -> World:
-        """A client's world at the start, when theta is the first model deployed."""
+    def init(self, scene: Scene) -> World:
+        """A client's world at the start, when `scene.theta` is the first model deployed."""
         return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
-    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
-        """The world after one more spell under theta."""
+    def deploy(self, world: World, scene: Scene) -> World:
+        """The world after one more spell under `scene.theta`."""
         return world
 
     def world_metrics(self, before: World, after: World) -> dict[str, Array]:
         """What a history should tell of how a client's world moved in a round, by name: its mean over the cohort."""
         return {}
 
-    def settle(self, theta: Theta, loss: Loss) -> World:
-        """The world that theta would bring about if it stayed deployed for good: deploy(world, theta) = world.
+    def settle(self, scene: Scene) -> World:
+        """The world that the scene would bring about if it stayed so for good: deploy(world, scene) = world.
 
         By default `deploy` is repeated until the world is at rest; it is NaN where that does not come about. Override
         it where the limit is known.
         """
-        return settled(lambda world: self.deploy(world, theta, loss), self.init(theta, loss))
+        return settled(lambda world: self.deploy(world, scene), self.init(scene))
 
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         """Randomness for samples of the given shape. `theta` is there for its shape, `rows` fixes table rows."""
@@ -146,6 +184,20 @@ class AbstractPopulation(AbstractPart, Generic[World]):
     def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
         """theta_PO in closed form, None where none is known. Called on the whole population."""
         return None
+
+
+def is_population(node: object) -> bool:
+    return isinstance(node, AbstractPopulation)
+
+
+def _inside(population: AbstractPopulation) -> dict[str, Any]:
+    """The fields that hold populations: one, or several in a list."""
+    fields = {field.name: getattr(population, field.name) for field in dataclasses.fields(population)}
+    return {
+        name: value
+        for name, value in fields.items()
+        if any(map(is_population, jax.tree.leaves(value, is_leaf=is_population)))
+    }
 
 
 class AbstractRows(AbstractPopulation[World]):

@@ -14,7 +14,7 @@ from performative import losses
 from performative._base.checks import check_finite, check_rule
 from performative.families import Location
 from performative.populations.base import AbstractPopulation, new_people
-from performative.populations.linear import Translation, by_client, check_shapes, divide, moved, react, widest
+from performative.populations.linear import Translation, by_client, check_shapes, divide, exact, moved, react, widest
 from performative.populations.nodes import standard_nodes
 from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, per_client
 
@@ -87,21 +87,21 @@ class AbstractLocation(AbstractPopulation[None]):
         if loss is not losses.squared or np.ndim(self.slope) == 3:
             return None
         p, m, eps = self._rows(weights)
-        return divide(np.sum(p * (1 - eps) * m, axis=0), np.sum(p * (1 - eps) ** 2, axis=0))
+        return divide((p * (1 - eps) * m).sum(axis=0), (p * (1 - eps) ** 2).sum(axis=0))
 
-    def averages(self, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def averages(self, weights: ArrayLike) -> tuple[Any, Any]:
         """level_bar and slope_bar (a number, a vector or a matrix), weighed by p."""
         if np.ndim(self.slope) == 3:
-            p = np.asarray(weights, np.float64)
-            level = by_client(self.level, self.clients, self.model_shape())
-            return np.tensordot(p, level, 1), np.tensordot(p, np.asarray(self.slope, np.float64), 1)
+            p = exact(weights).reshape(-1, 1)
+            level, slope = by_client(self.level, self.clients, self.model_shape()), exact(self.slope)
+            return (p * level).sum(axis=0), (p[..., None] * slope).sum(axis=0)
         p, m, eps = self._rows(weights)
-        return np.asarray(np.sum(p * m, axis=0)), np.asarray(np.sum(p * eps, axis=0))
+        return (p * m).sum(axis=0), (p * eps).sum(axis=0)
 
-    def _rows(self, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows(self, weights: ArrayLike) -> tuple[Any, Any, Any]:
         """p_i, level_i, slope_i with one row a client and the model's shape behind."""
         clients, shape = self.clients, self.model_shape()
-        p = np.asarray(weights, np.float64).reshape(-1, *(1,) * len(shape))
+        p = exact(weights).reshape(-1, *(1,) * len(shape))
         return p, by_client(self.level, clients, shape), by_client(self.slope, clients, shape)
 
 
@@ -122,6 +122,7 @@ class Gaussian(AbstractLocation):
 
     references = ("jin2024performative",)
     equal_rows, translations = new_people, follow_slope
+    level_field = "mean"
 
     mean: Numbers = per_client()
     sensitivity: Numbers = per_client()

@@ -1,12 +1,12 @@
 """What populations whose data follow the model linearly have in common: reactions, shapes, linear solves."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from performative.types import ArrayLike
+from performative.types import ArrayLike, is_concrete
 
 # Above this condition number a linear system has no solution worth the name.
 _SINGULAR = 1e12
@@ -67,16 +67,24 @@ def mixed(shares: list[np.ndarray], groups: list[list[Translation] | None]) -> l
     return found
 
 
-def by_client(value: ArrayLike, clients: int, shape: tuple[int, ...]) -> np.ndarray:
+def exact(value: ArrayLike) -> Any:
+    """On the host in float64; while JAX traces, as it is: so a closed form can be taken inside of a compiled loop."""
+    return np.asarray(value, np.float64) if is_concrete(value) else value
+
+
+def by_client(value: ArrayLike, clients: int, shape: tuple[int, ...]) -> Any:
     """A number, [N] or [N, *shape] spelled out as [N, *shape]."""
-    value = np.asarray(value, np.float64)
-    if value.ndim == 1:
-        value = value.reshape(-1, *(1,) * len(shape))
-    return np.broadcast_to(value, (clients, *shape))
+    rows = exact(value)
+    if rows.ndim == 1:
+        rows = rows.reshape(-1, *(1,) * len(shape))
+    return (np if is_concrete(rows) else jnp).broadcast_to(rows, (clients, *shape))
 
 
-def divide(level: ArrayLike, slope: ArrayLike) -> np.ndarray | None:
+def divide(level: ArrayLike, slope: ArrayLike) -> Any:
     """slope^-1 level, by coordinate or by a matrix; None where the slope is singular: there is no such point."""
+    if not is_concrete((level, slope)):
+        right, left = jnp.asarray(level), jnp.asarray(slope)
+        return jnp.linalg.solve(left, right) if left.ndim == 2 else right / left
     level, slope = np.asarray(level), np.asarray(slope)  # NumPy's sums of numbers are no arrays
     if slope.ndim == 2:
         return None if np.linalg.cond(slope) > _SINGULAR else np.linalg.solve(slope, level)

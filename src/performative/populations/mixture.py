@@ -16,7 +16,7 @@ from performative.populations.gaussian import AbstractLocation
 from performative.populations.linear import Translation, by_client, mixed
 from performative.populations.nodes import in_turn
 from performative.populations.shares import AbstractShare, Linear, pick
-from performative.types import ArrayLike, Loss, Noise, RowNumbers, Sample, Theta
+from performative.types import ArrayLike, Loss, Noise, RowNumbers, Sample, Scene, Theta
 
 # The groups', in their order.
 Worlds = tuple[PyTree, ...]
@@ -92,15 +92,15 @@ class Mixture(AbstractPopulation[Worlds]):
     def model_shape(self) -> tuple[int, ...] | None:
         return next((shape for group in self.groups if (shape := group.model_shape()) is not None), None)
 
-    def init(self, theta: Theta, loss: Loss) -> Worlds:
-        return tuple(group.init(theta, loss) for group in self.groups)
+    def init(self, scene: Scene) -> Worlds:
+        return tuple(group.init(scene) for group in self.groups)
 
-    def deploy(self, world: Worlds, theta: Theta, loss: Loss) -> Worlds:
+    def deploy(self, world: Worlds, scene: Scene) -> Worlds:
         pairs = zip(self.groups, world, strict=True)
-        return tuple(group.deploy(own, theta, loss) for group, own in pairs)
+        return tuple(group.deploy(own, scene) for group, own in pairs)
 
-    def settle(self, theta: Theta, loss: Loss) -> Worlds:
-        return tuple(group.settle(theta, loss) for group in self.groups)
+    def settle(self, scene: Scene) -> Worlds:
+        return tuple(group.settle(scene) for group in self.groups)
 
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         first, *keys = jax.random.split(key, len(self.groups) + 1)

@@ -14,7 +14,7 @@ from performative.facts import declared
 from performative.populations.base import AbstractPopulation
 from performative.populations.linear import Translation
 from performative.populations.wrappers import AbstractWrapper
-from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Theta, number
+from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Scene, Theta, number
 
 
 class Pooled(AbstractWrapper[PyTree]):
@@ -48,14 +48,14 @@ class Pooled(AbstractWrapper[PyTree]):
             Translation(p[i : i + 1] * own[i], follows[i : i + 1]) for own, follows in inside for i in range(len(p))
         ]
 
-    def init(self, theta: Theta, loss: Loss) -> PyTree:
-        return self._each(lambda mine: mine.init(theta, loss))
+    def init(self, scene: Scene) -> PyTree:
+        return self._each(lambda mine: mine.init(scene))
 
-    def deploy(self, world: PyTree, theta: Theta, loss: Loss) -> PyTree:
-        return self._each(lambda mine, world: mine.deploy(world, theta, loss), world)
+    def deploy(self, world: PyTree, scene: Scene) -> PyTree:
+        return self._each(lambda mine, world: mine.deploy(world, scene), world)
 
-    def settle(self, theta: Theta, loss: Loss) -> PyTree:
-        return self._each(lambda mine: mine.settle(theta, loss))
+    def settle(self, scene: Scene) -> PyTree:
+        return self._each(lambda mine: mine.settle(scene))
 
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         size = math.prod(shape)

@@ -25,6 +25,7 @@ class Pricing(AbstractLocation):
 
     references = ("zheng2024profl",)
     equal_rows, translations = new_people, follow_slope
+    level_field = "demand"
 
     demand: Numbers = per_client()
     sensitivity: Numbers = per_client()

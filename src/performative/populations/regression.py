@@ -36,6 +36,7 @@ class Regression(AbstractPopulation[None]):
 
     references = ("izzo2021learn", "zheng2024profl")
     features_stay = exact_family = True
+    level_field = "slope"
     equal_rows = new_people
 
     features_mean: Numbers = per_client()

@@ -21,6 +21,7 @@ from performative.types import (
     Numbers,
     RowNumbers,
     Sample,
+    Scene,
     Theta,
     Unchecked,
     as_numbers,
@@ -154,21 +155,21 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
     def family(self) -> Proportions:
         return Proportions(self.classes)
 
-    def init(self, theta: Theta, loss: Loss) -> Float[Array, " C"]:
+    def init(self, scene: Scene) -> Float[Array, " C"]:
         held = self.held.astype(jnp.result_type(float))
         return held / jnp.sum(held)
 
-    def deploy(self, world: Float[Array, " C"], theta: Theta, loss: Loss) -> Float[Array, " C"]:
+    def deploy(self, world: Float[Array, " C"], scene: Scene) -> Float[Array, " C"]:
         x, y, count = self.x, self.y, self.held
         if self.measured is not None:
             x, y, count = self.measured_x, self.measured_y, self.measured
-        measure = self._measure(loss)
+        measure = self._measure(scene.loss)
         every = jnp.arange(y.shape[0], dtype=jnp.int32)
         real = every < jnp.sum(count, dtype=jnp.int32)
         every = jnp.where(real, every, 0)  # row 0 stands in for padding, which is never read
 
         def one(row: Array) -> Array:
-            return jnp.asarray(measure(theta, (self._scaled(x[row]), y[row]))).astype(world.dtype)
+            return jnp.asarray(measure(scene.theta, (self._scaled(x[row]), y[row]))).astype(world.dtype)
 
         block = self.block or max(1, _NUMBERS // int(np.prod(x.shape[1:])))
         each = jax.vmap(one)(every) if len(every) <= block else jax.lax.map(one, every, batch_size=block)
@@ -178,9 +179,9 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         weights = jax.nn.softmax(jnp.where(self.held > 0, score, -jnp.inf))
         return weights.astype(world.dtype)
 
-    def settle(self, theta: Theta, loss: Loss) -> Float[Array, " C"]:
+    def settle(self, scene: Scene) -> Float[Array, " C"]:
         """The weights follow theta at once: one look at the rows is enough."""
-        return self.deploy(self.init(theta, loss), theta, loss)
+        return self.deploy(self.init(scene), scene)
 
     def world_metrics(self, before: Float[Array, " C"], after: Float[Array, " C"]) -> dict[str, Array]:
         return {"tv_distance": jnp.sum(jnp.abs(after - before)) / 2}

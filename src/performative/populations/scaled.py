@@ -11,7 +11,7 @@ from performative.facts import declared
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.linear import Translation
 from performative.populations.wrappers import AbstractWrapper
-from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Theta, World, per_client
+from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Scene, Theta, World, per_client
 
 
 class ScaledLoss(eqx.Module):
@@ -45,14 +45,14 @@ class Scaled(AbstractWrapper[World]):
     def translations(self) -> list[Translation] | None:
         return declared(self.inner, "translations")
 
-    def init(self, theta: Theta, loss: Loss) -> World:
-        return self.inner.init(theta, _own(loss))
+    def init(self, scene: Scene) -> World:
+        return self.inner.init(_inside(scene))
 
-    def deploy(self, world: World, theta: Theta, loss: Loss) -> World:
-        return self.inner.deploy(world, theta, _own(loss))
+    def deploy(self, world: World, scene: Scene) -> World:
+        return self.inner.deploy(world, _inside(scene))
 
-    def settle(self, theta: Theta, loss: Loss) -> World:
-        return self.inner.settle(theta, _own(loss))
+    def settle(self, scene: Scene) -> World:
+        return self.inner.settle(_inside(scene))
 
     def world_metrics(self, before: World, after: World) -> dict[str, Array]:
         return self.inner.world_metrics(before, after)
@@ -81,6 +81,10 @@ class Scaled(AbstractWrapper[World]):
     def _weights(self, weights: ArrayLike) -> Any:
         """sum_i w_i q_i f_i is the mean of the f_i with weights w_i q_i."""
         return np.asarray(weights) * np.asarray(self.factor)
+
+
+def _inside(scene: Scene) -> Scene:
+    return Scene(scene.theta, _own(scene.loss), scene.time, scene.models)
 
 
 def _own(loss: Loss) -> Loss:

@@ -14,16 +14,29 @@ from performative.facts import Uncertified, declared
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.linear import Translation, mixed
 from performative.populations.nodes import in_turn
-from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Sample, Theta, World, per_client
+from performative.types import (
+    ArrayLike,
+    Loss,
+    Noise,
+    Numbers,
+    RowNumbers,
+    Sample,
+    Scene,
+    Theta,
+    World,
+    is_concrete,
+    per_client,
+)
 
 
-def _check_inside(owner: str, **parts: object) -> None:
+def check_inside(owner: str, **parts: object) -> None:
+    """Refuse what is no population."""
     for name, part in parts.items():
         if not isinstance(part, AbstractPopulation):
             raise ValueError(f"{owner}: {name} must be a population; got {part!r}.")
 
 
-@hands_on("capacity", "rows", "smooth", "group_count", "family", "exact_family", "model_shape")
+@hands_on("capacity", "rows", "smooth", "group_count", "family", "exact_family", "model_shape", "level_field")
 class AbstractWrapper(AbstractPopulation[World]):
     """A population around another one, whose tables and model it shares."""
 
@@ -52,7 +65,7 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
     outlier: AbstractPopulation  # type: ignore[misc]  # per_client() is a field without a default
 
     def __check_init__(self) -> None:
-        _check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
+        check_inside("Contaminated", inner=self.inner, outlier=self.outlier)
         check_finite("Contaminated", fraction=self.fraction)
         check_rule("Contaminated", "must lie in [0, 1)", fraction=self.fraction)
         _ = self.clients
@@ -71,17 +84,17 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
     def clean(self) -> AbstractPopulation:
         return self.inner.clean
 
-    def init(self, theta: Theta, loss: Loss) -> tuple[World, PyTree]:
-        return self.inner.init(theta, loss), self.outlier.init(theta, loss)
+    def init(self, scene: Scene) -> tuple[World, PyTree]:
+        return self.inner.init(scene), self.outlier.init(scene)
 
-    def deploy(self, world: tuple[World, PyTree], theta: Theta, loss: Loss) -> tuple[World, PyTree]:
-        return self.inner.deploy(world[0], theta, loss), self.outlier.deploy(world[1], theta, loss)
+    def deploy(self, world: tuple[World, PyTree], scene: Scene) -> tuple[World, PyTree]:
+        return self.inner.deploy(world[0], scene), self.outlier.deploy(world[1], scene)
 
     def world_metrics(self, before: tuple[World, PyTree], after: tuple[World, PyTree]) -> dict[str, Array]:
         return self.inner.world_metrics(before[0], after[0])
 
-    def settle(self, theta: Theta, loss: Loss) -> tuple[World, PyTree]:
-        return self.inner.settle(theta, loss), self.outlier.settle(theta, loss)
+    def settle(self, scene: Scene) -> tuple[World, PyTree]:
+        return self.inner.settle(scene), self.outlier.settle(scene)
 
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         key_which, key_inner, key_outlier = jax.random.split(key, 3)
@@ -136,7 +149,7 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
     speed: Numbers = per_client()
 
     def __check_init__(self) -> None:
-        _check_inside("Sluggish", inner=self.inner)
+        check_inside("Sluggish", inner=self.inner)
         check_finite("Sluggish", speed=self.speed)
         check_rule("Sluggish", "must lie in [0, 1]", speed=self.speed)
         _ = self.clients
@@ -147,21 +160,21 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
     def translations(self) -> list[Translation] | None:
         return declared(self.inner, "translations")
 
-    def init(self, theta: Theta, loss: Loss) -> tuple[Theta, World]:
-        return theta, self.inner.init(theta, loss)
+    def init(self, scene: Scene) -> tuple[Theta, World]:
+        return scene.theta, self.inner.init(scene)
 
-    def deploy(self, world: tuple[Theta, World], theta: Theta, loss: Loss) -> tuple[Theta, World]:
+    def deploy(self, world: tuple[Theta, World], scene: Scene) -> tuple[Theta, World]:
         felt, inside = world
-        felt = jax.tree.map(lambda old, new: old + self.speed * (new - old), felt, theta)
-        return felt, self.inner.deploy(inside, felt, loss)
+        felt = jax.tree.map(lambda old, new: old + self.speed * (new - old), felt, scene.theta)
+        return felt, self.inner.deploy(inside, scene.meeting(felt))
 
     def world_metrics(self, before: tuple[Theta, World], after: tuple[Theta, World]) -> dict[str, Array]:
         return self.inner.world_metrics(before[1], after[1])
 
-    def settle(self, theta: Theta, loss: Loss) -> tuple[Theta, World]:
+    def settle(self, scene: Scene) -> tuple[Theta, World]:
         never = self.speed <= 0
-        felt = jax.tree.map(lambda new: jnp.where(never, jnp.nan, new), theta)
-        return felt, self.inner.settle(theta, loss)
+        felt = jax.tree.map(lambda new: jnp.where(never, jnp.nan, new), scene.theta)
+        return felt, self.inner.settle(scene)
 
     def sample(self, noise: Noise, world: tuple[Theta, World], theta: Theta) -> Sample:
         felt, inside = world
@@ -182,4 +195,4 @@ class Sluggish(AbstractWrapper[tuple[Theta, World]]):
         return self.inner.optimal_point(loss, weights) if self._reacts() else None
 
     def _reacts(self) -> bool:
-        return bool(np.all(np.asarray(self.speed) > 0))
+        return not is_concrete(self.speed) or bool(np.all(np.asarray(self.speed) > 0))

@@ -29,7 +29,7 @@ from performative.privacy.accounting import Spending, epsilons
 from performative.privacy.releases import Releases, certified_rows, law_of, protection, releases_by
 from performative.problem import Problem
 from performative.tables.fitted import is_fitted_model
-from performative.types import Theta
+from performative.types import Scene, Theta
 
 UNITS = ("example", "client")
 # What noise on the models does not cover, should anyone publish it.
@@ -40,7 +40,7 @@ UNCOVERED = ("losses", "clip counts", "participants", "error memory")
 class Guarantee:
     """What an algorithm promises to each example or to each client.
 
-    It covers all models that were ever published and whatever people did in answer to them. `releases` holds one entry
+    It covers all models that were ever published and what people did in response to them. `releases` holds one entry
     for each kind of client; the worst counts. `why` holds the reasons where nothing can be promised; `assumes` what has
     to be true outside of this program; `not_covered` what is known to come from these people's data without noise: the
     promise holds for the rest, given that. `on_word` names what parts from elsewhere declare of themselves and the
@@ -131,6 +131,11 @@ def guarantee(
                 raise Uncertified("; ".join(seen))
             _check_choice(algorithm)
             _check_server(algorithm)
+            if not algorithm.sharing.is_one:
+                raise Uncertified(
+                    f"{type(algorithm.sharing).__name__}: people meet models of a client's own, of which no noise is "
+                    "known to cover all; use sharing=pf.sharing.OneModel()"
+                )
             if unit == "client":
                 releases = _for_clients(problem, algorithm, theta, assumes)
             elif unseen_rows:
@@ -288,7 +293,7 @@ def _remembers(problem: Problem, algorithm: Algorithm, start: Theta) -> bool:
     def memories() -> Any:
         theta = _like(problem, start)
         mine = take_clients(problem.population, jnp.zeros((), jnp.int32))[0]
-        world, memory = mine.init(theta, problem.loss), algorithm.estimator.init(theta, mine, problem.loss)
+        world, memory = mine.init(Scene(theta, problem.loss)), algorithm.estimator.init(theta, mine, problem.loss)
         return world, memory, algorithm.batch.init(), algorithm.channel.init(theta)
 
     try:

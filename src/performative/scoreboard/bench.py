@@ -13,6 +13,7 @@ from performative._engine.prepare import check_fit, on_device
 from performative._engine.risk import NODES, decoupled_risk
 from performative.populations import AbstractPopulation
 from performative.problem import Problem
+from performative.types import Scene
 
 _DRAWS = 9999
 
@@ -136,7 +137,7 @@ def _verdicts(
     """1{theta.x > 0}, y and what a person counts in his client, once the world has settled under `deployed`."""
 
     def one(population: AbstractPopulation) -> tuple[Array, Array, Array]:
-        world = population.settle(deployed, problem.loss)
+        world = population.settle(Scene(deployed, problem.loss))
         noise, share = population.quadrature_within(world, deployed, NODES)
         x, y = jax.vmap(lambda u: population.sample(u, world, deployed))(noise)
         return jnp.sum(theta * x, axis=1) > 0, y, share
@@ -154,7 +155,7 @@ def _check_samples(problem: Problem, theta: Array) -> None:
 
     def probe(mine: AbstractPopulation) -> Any:
         noise = jax.tree.map(lambda leaf: leaf[0], mine.draw(jax.random.key(0), (1,), theta))
-        return mine.sample(noise, mine.init(theta, problem.loss), theta)
+        return mine.sample(noise, mine.init(Scene(theta, problem.loss)), theta)
 
     z = jax.eval_shape(lambda: map_clients(probe, problem.population, problem.clients))
     shapes = [leaf.shape[1:] for leaf in jax.tree.leaves(z)]

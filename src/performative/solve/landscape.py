@@ -15,6 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
+from performative._base.messages import coded
 from performative._engine.prepare import check_fit, on_device, read_theta
 from performative._engine.risk import NODES, count_nodes, decoupled_risk
 from performative.domains import AbstractDomain, Box
@@ -217,6 +218,12 @@ def survey(
     no such thing. `name` is what the caller's argument is called. Call it, and all that uses the landscape, inside
     `jax.enable_x64(True)`.
     """
+    if problem.population.reads_time:
+        text = (
+            "the data change by themselves, so that no point stays: say when, with time= where it is taken, or ask "
+            "about problem.at(time), the problem as it stands then."
+        )
+        raise ValueError(coded("target-moves", text))
     weights = jnp.asarray(np.asarray(problem.client_weights), jnp.float64)
     on = on_device(problem, jnp.float64)
     start = read_theta(on, theta, jnp.float64, name)

@@ -35,6 +35,7 @@ def optimal_point(
     tolerance: float = TOLERANCE,
     *,
     samples: int | None = None,
+    time: float | None = None,
 ) -> Theta | Solution:
     """theta_PO = argmin_theta f(theta; theta), in closed form where the population has one.
 
@@ -44,8 +45,9 @@ def optimal_point(
     scattered ones. The best is taken; report=True returns a `Solution` with the other local optima in
     `others`. None is proved to be global: saddles and maxima are left by a step to the side, and the risk is
     looked at far away; where it is lower there, the search goes on (None), or a warning says so (`starts` given).
-    `samples` as in `stable_point`.
+    `samples` and `time` as in `stable_point`.
     """
+    problem = problem if time is None else problem.at(time)
     with jax.enable_x64(True):
         land, origin = survey(problem, start, samples=check_samples(samples), name="start")
         view = land.performative()

@@ -1,5 +1,6 @@
 """Retraining without noise: to the minimum after each deployment, or by one gradient step."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,8 @@ def repeated_risk_minimization(
 
     Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable
     point where Phi contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ;
-    theta_k) has no minimizer, or no unique one, it is refused: give the problem a domain.
+    theta_k) has no minimizer, or no unique one, it is refused: give the problem a domain. Where the data change by
+    themselves (`Drifting`), theta_k meets the people of time k: one unit of time a deployment.
 
     Args:
         spells: how often the world moves under each model. Only data that remember past models notice (`Sluggish`):
@@ -81,7 +83,7 @@ def repeated_gradient_descent(
     Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None
     starts at zeros. Small steps settle at the stable point wherever H + C has eigenvalues with positive
     real part, which is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
-    `spells` and `samples` as in `repeated_risk_minimization`.
+    `spells`, `samples` and time as in `repeated_risk_minimization`.
     """
 
     def step(land: Landscape, x: np.ndarray, worlds: PyTree, number: int) -> np.ndarray:
@@ -107,9 +109,13 @@ def _path(
     """All models, the start first; step(landscape, deployed, worlds, number) is the next."""
     if deployments < 0:
         raise ValueError(f"deployments must be a whole number >= 0; got {deployments!r}.")
-    land, x = survey(problem, theta, rest=False, samples=check_samples(samples))
+    first = problem.at(0.0)
+    land, x = survey(first, theta, rest=False, samples=check_samples(samples))
     path, worlds = [x], first_worlds(land.problem, land.model(x))
     for number in range(deployments):
+        if first is not problem:  # another problem at another time, of the same structure: nothing compiles again
+            now = on_device(problem.at(float(number)), jnp.float64)
+            land = dataclasses.replace(land, problem=Problem(now.loss, now.population))
         worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
         x = step(land, x, worlds, number)
         path.append(x)

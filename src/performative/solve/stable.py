@@ -42,6 +42,7 @@ def stable_point(
     tolerance: float = TOLERANCE,
     *,
     samples: int | None = None,
+    time: float | None = None,
 ) -> Theta | Solution:
     """theta_PS: a root of the decoupled gradient, in closed form where the population has one.
 
@@ -56,10 +57,12 @@ def stable_point(
         tolerance: largest residual that counts as zero
         samples: draws a client, None for 2048. Expectations over tables, and of smooth losses over normal data of up to
             four dimensions, need none; elsewhere the point has the standard error `Solution.error`
+        time: simulated time, where the population changes with it: the point that it would settle at if it stood still
 
     Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
     rule a stable point out; the point may then repel.
     """
+    problem = problem if time is None else problem.at(time)
     found = equilibria(problem, start=start, tolerance=tolerance, samples=samples)
     attracting = [point for point in found if point.attracting is not False]
     best = (attracting or list(found))[0]

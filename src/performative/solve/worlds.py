@@ -15,7 +15,7 @@ from performative._base.messages import coded
 from performative._engine.risk import decoupled_risk
 from performative.populations.settling import SPELLS, flatten_world, settled
 from performative.problem import Problem
-from performative.types import Theta
+from performative.types import Scene, Theta
 
 # How far a spell may move a world that is said to be at rest, against its size: half of the digits.
 _REST = 1e-8
@@ -98,7 +98,7 @@ def _each(problem: Problem, function: Callable[..., Any], *rows: PyTree) -> Any:
 
 
 def _first(problem: Problem, theta: Theta) -> PyTree:
-    return _each(problem, lambda mine: mine.init(theta, problem.loss))
+    return _each(problem, lambda mine: mine.init(Scene(theta, problem.loss)))
 
 
 _first_compiled = eqx.filter_jit(_first)
@@ -106,13 +106,13 @@ _first_compiled = eqx.filter_jit(_first)
 
 @eqx.filter_jit
 def _settle(problem: Problem, theta: Theta) -> PyTree:
-    return _each(problem, lambda mine: mine.settle(theta, problem.loss))
+    return _each(problem, lambda mine: mine.settle(Scene(theta, problem.loss)))
 
 
 @eqx.filter_jit
 def _deploy(problem: Problem, worlds: PyTree, theta: Theta, spells: int) -> PyTree:
     def spell(_: PyTree, worlds: PyTree) -> PyTree:
-        return _each(problem, lambda mine, world: mine.deploy(world, theta, problem.loss), worlds)
+        return _each(problem, lambda mine, world: mine.deploy(world, Scene(theta, problem.loss)), worlds)
 
     return jax.lax.fori_loop(0, spells, spell, worlds)
 
@@ -125,10 +125,10 @@ def _restless(problem: Problem, theta: Theta, before: Theta) -> tuple[Array, Arr
     """
 
     def one(mine: PyTree) -> tuple[Array, Array]:
-        rests = mine.settle(theta, problem.loss)
-        after = mine.deploy(rests, theta, problem.loss)
-        first = mine.init(before, problem.loss)
-        other = settled(lambda world: mine.deploy(world, theta, problem.loss), first)
+        rests = mine.settle(Scene(theta, problem.loss))
+        after = mine.deploy(rests, Scene(theta, problem.loss))
+        first = mine.init(Scene(before, problem.loss))
+        other = settled(lambda world: mine.deploy(world, Scene(theta, problem.loss)), first)
         here, once_more, origin, elsewhere = (flatten_world(world)[0] for world in (rests, after, first, other))
         size = jnp.max(jnp.abs(jnp.stack([here, origin]))) + jnp.finfo(here.dtype).tiny
         apart = jnp.max(jnp.abs(elsewhere - here)) / size
@@ -140,7 +140,7 @@ def _restless(problem: Problem, theta: Theta, before: Theta) -> tuple[Array, Arr
 @eqx.filter_jit
 def _flat(problem: Problem, theta: Theta) -> Float[Array, "N n"]:
     """The settled worlds as vectors."""
-    return _each(problem, lambda mine: flatten_world(mine.settle(theta, problem.loss))[0])
+    return _each(problem, lambda mine: flatten_world(mine.settle(Scene(theta, problem.loss)))[0])
 
 
 @eqx.filter_jit
@@ -152,7 +152,7 @@ def _passed(
 
     def deployed(flat: Array, model: Array) -> tuple[Array, Array]:
         def spell(mine: PyTree, world: Array) -> Array:
-            return flatten_world(mine.deploy(back(world), shape(model), problem.loss))[0]
+            return flatten_world(mine.deploy(back(world), Scene(shape(model), problem.loss)))[0]
 
         after = _each(problem, spell, flat)
         worlds = jax.vmap(back)(after)

@@ -96,17 +96,19 @@ def _sweep(
     problem = with_known_loss(problem)
     start = read_theta(problem, theta, precision)
     ready, whole = [], []
-    found: dict[int, Any] = {}  # settings that share a problem share its points
+    found: dict[Any, Any] = {}  # settings that share a problem share its points
     for setting, length in zip(settings, lengths, strict=True):
         here, how = problem, algorithm
         for name, value in setting.items():
             if name != "rounds":
                 here, how = set_by_name(here, how, name, value)
         place_start(on_device(here, precision), start, given=True)
-        if id(here) not in found:
-            found[id(here)] = find_points(here, start, record)
+        how.sharing.check(start)
+        case = id(here), type(how.sharing)
+        if case not in found:
+            found[case] = find_points(here, start, record, how)
         check_length(length, how)
-        ready.append(with_distances(prepare(here, how, options.clock, record), found[id(here)]))
+        ready.append(with_distances(prepare(here, how, options.clock, record), found[case]))
         whole.append((here, how))
     histories: dict[int, History] = {}
     groups = _same_program(ready, lengths)
@@ -143,7 +145,9 @@ def _sweep(
             meta = about(whole[i][1], seed, first, driven.seconds / len(group), compute)
             meta |= {"setting": describe(settings[i])} | ({"notes": notes} if notes else {})
             meta |= {} if driven.stopped_by is None else {"stopped_by": driven.stopped_by}
-            history = write_history(fixed, start, watch, length, driven.chunks, driven.state, meta, driven.first, place)
+            history = write_history(
+                fixed, start, watch, length, driven.chunks, driven.state, meta, driven.first, place, driven.models
+            )
             histories[i] = judge(history)
     return Sweep(_values(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
 

@@ -26,6 +26,7 @@ from performative.participation import AbstractParticipation, SchemeTwo
 from performative.populations import AbstractPopulation, Strategic
 from performative.problem import Problem
 from performative.schedules import AbstractSchedule
+from performative.sharing import AbstractSharing
 from performative.testing.uses import BUILDERS, INSTANCES, compiled, row
 from performative.types import Loss, State, Theta, Unchecked
 
@@ -35,6 +36,7 @@ SLOTS: dict[str, type] = {
     "participation": AbstractParticipation,
     "channel": AbstractChannel,
     "aggregator": AbstractAggregator,
+    "sharing": AbstractSharing,
     "batch": AbstractBatch,
     "schedule": AbstractSchedule,
     "domain": AbstractDomain,
@@ -135,7 +137,7 @@ def _problem_for(slot: str, part: Any, problem: Problem | None, theta: Theta | N
         return Problem(_fitting_loss(part, theta), part)
     if problem is None:
         lengths = [np.shape(leaf)[0] for leaf in jax.tree.leaves(part) if np.ndim(leaf) >= 1]
-        per_client = slot in ("participation", "aggregator") and lengths
+        per_client = slot in ("participation", "aggregator", "sharing") and lengths
         problem = small_problem(max(lengths) if per_client else _CLIENTS)
     return dataclasses.replace(problem, domain=part) if slot == "domain" else problem
 

@@ -14,7 +14,7 @@ from performative.solve.worlds import check_rest
 from performative.testing import client_rules
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same, assert_types
-from performative.testing.uses import INSTANCES, compiled
+from performative.testing.uses import INSTANCES, compiled, scene_of
 from performative.types import Noise, Theta
 
 _DRAWS = 4000
@@ -60,7 +60,8 @@ def nodes(case: Case) -> bool:
     def look(population: AbstractPopulation, client: Array) -> PyTree:
         mine = slice_client(population, client)
         noise, share = mine.quadrature(theta, 64)
-        worlds = mine.init(theta, loss), mine.settle(theta, loss)
+        scene = scene_of(mine, theta, loss)
+        worlds = mine.init(scene), mine.settle(scene)
         return noise, share, worlds, jax.vmap(lambda u: mine.sample(u, worlds[1], theta))(noise)
 
     for client in range(min(INSTANCES, case.setup.weights.shape[0])):
@@ -89,7 +90,8 @@ def expectations(case: Case) -> bool:
     @compiled
     def look(population: AbstractPopulation, client: Array, key: Array) -> PyTree:
         mine = slice_client(population, client)
-        world = mine.deploy(mine.init(theta, loss), theta, loss)
+        scene = scene_of(mine, theta, loss)
+        world = mine.deploy(mine.init(scene), scene)
         noise, share = mine.quadrature_within(world, theta, _DRAWS)
         drawn = rows(mine, mine.draw(key, (_DRAWS,), theta), world)
         return share @ rows(mine, noise, world), jnp.mean(drawn, axis=0), jnp.std(drawn, axis=0)
@@ -114,7 +116,7 @@ def settling(case: Case) -> bool:
     for step in (0.0, 0.5):
         model = jax.tree.map(lambda leaf, step=step: leaf + step, theta)
         try:
-            check_rest(Problem(problem.loss, case.part), model, theta)
+            check_rest(Problem(problem.loss, case.part.at(1.0)), model, theta)
         except ValueError as refusal:
             raise AssertionError(str(refusal)) from refusal
     return True
@@ -170,6 +172,7 @@ SLOT_RULES: dict[str, dict[str, Callable[[Case], bool]]] = {
         "sitting_out": client_rules.sitting_out_of_aggregators,
         "in_a_round": client_rules.in_a_round,
     },
+    "sharing": {"in_a_round": client_rules.in_a_round},
     "batch": {"padding": client_rules.padding_of_tables, "in_a_round": client_rules.in_a_round},
     "schedule": {"step_size": step_size},
     "domain": {"projection": projection, "in_a_round": client_rules.in_a_round},

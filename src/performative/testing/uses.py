@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from performative._base.checks import check_like
 from performative._base.client_axis import slice_client
 from performative._engine.executors import Gather
 from performative._engine.keys import run_keys
@@ -23,7 +24,8 @@ from performative.estimators import AbstractEstimator
 from performative.participation import AbstractParticipation, Selection
 from performative.populations import AbstractPopulation
 from performative.populations.base import collect
-from performative.types import Broadcast, Cohort, Local, Sample, State, Theta, Upload
+from performative.sharing import AbstractSharing
+from performative.types import Broadcast, Cohort, Local, Loss, Sample, Scene, State, Theta, Upload, squared_norm
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +39,11 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Jit with the compiler's optimizations off: a check runs once, so compiling is its whole cost."""
     jit: Any = eqx.filter_jit  # hands on what jax.jit takes, though its signature does not say so
     return cast(Callable[P, T], jit(function, compiler_options={"xla_backend_optimization_level": 0}))
+
+
+def scene_of(mine: AbstractPopulation, theta: Theta, loss: Loss) -> Scene:
+    """What people see who meet theta; those who read the time, at time 1."""
+    return Scene(theta, loss, jnp.ones(()) if mine.reads_time else None)
 
 
 def row(tree: PyTree, i: int) -> PyTree:
@@ -56,7 +63,7 @@ def _population(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built
     def use(population: AbstractPopulation, inputs: Inputs, world: PyTree) -> tuple[Sample, PyTree]:
         client, key, theta = inputs
         mine = slice_client(population, client)
-        world = mine.deploy(world, theta, loss)
+        world = mine.deploy(world, scene_of(mine, theta, loss))
         noise = mine.draw(key, (2, 3), theta)
         z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
         return z, world
@@ -73,7 +80,7 @@ def _batch(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     ) -> tuple[PyTree, PyTree]:
         client, key, theta = inputs
         mine = slice_client(setup.problem.population if population is None else population, client)
-        world = mine.init(theta, setup.problem.loss)
+        world = mine.init(scene_of(mine, theta, setup.problem.loss))
         standing = jax.random.fold_in(key, 1)
         noise, mask = batch.draw(key, standing, mine, theta, steps, memory)
         z = jax.vmap(jax.vmap(lambda u: mine.sample(u, world, theta)))(noise)
@@ -96,7 +103,8 @@ def _estimator(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     ) -> tuple[PyTree, PyTree]:
         client, key, theta = inputs
         mine = slice_client(problem.population, client)
-        world = mine.deploy(mine.init(theta, problem.loss), theta, problem.loss)
+        scene = scene_of(mine, theta, problem.loss)
+        world = mine.deploy(mine.init(scene), scene)
         batch = collect(mine, mine.draw(key, z_mask.shape, theta), z_mask, world, theta)
         if spoil is not None:
             batch = dataclasses.replace(batch, z=spoil(batch.z, ~z_mask))
@@ -121,6 +129,25 @@ def _channel(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
         return channel.send(channel.draw(key, delta), delta, broadcast, memory)
 
     return use, (keys, thetas), _clients(setup, state.clients.channel)[1]
+
+
+def _sharing(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
+    def use(sharing: AbstractSharing, inputs: Inputs, own: PyTree) -> tuple[PyTree, PyTree]:
+        client, _, theta = inputs
+        shared = sharing.start(theta)
+        own = sharing.choose(shared, own, client, squared_norm)
+        before = sharing.local(shared, own, client)
+        stepped = jax.tree.map(lambda leaf: leaf + 0.1 * jnp.sin(leaf), before)
+        after = sharing.pull(stepped, shared, jnp.asarray(0.1, jax.tree.leaves(theta)[0].dtype))
+        moved = jax.tree.map(jnp.subtract, after, before)
+        met = sharing.meet(after)
+        check_like(f"the model that {type(sharing).__name__} lets people meet", met, theta)
+        sent = sharing.send(moved, shared, own, client)
+        check_like(f"what {type(sharing).__name__} sends", sent, shared)
+        return (met, sent), sharing.kept(after, own)
+
+    clients, own = _clients(setup, state.clients.own)
+    return use, (clients, keys, thetas), own
 
 
 def _participation(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
@@ -148,7 +175,8 @@ def _aggregator(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built
 
     def uploads(key: Array, theta: Theta, cohort: Cohort) -> Upload:
         extra = setup.algorithm.aggregator.broadcast(state.server.aggregator)
-        broadcast = Broadcast(theta, theta, extra, state.round, setup.algorithm.steps)
+        time = None if state.time is None else state.time.high
+        broadcast = Broadcast(theta, theta, extra, state.round, setup.algorithm.steps, time=time)
         return Gather().run(setup, cohort, broadcast, state.clients, run_keys(key))[1]
 
     def use(
@@ -183,6 +211,7 @@ BUILDERS: dict[str, Callable[[Setup, State, Array, Theta], Built]] = {
     "participation": _participation,
     "channel": _channel,
     "aggregator": _aggregator,
+    "sharing": _sharing,
     "batch": _batch,
     "schedule": _schedule,
     "domain": _domain,

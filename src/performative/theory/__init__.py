@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from performative._deprecated import old_name
 from performative.theory import jin2023, jin2024, joshi2023, li2024, zheng2024
 from performative.theory.bound import Bound
+from performative.theory.drifting import DriftError, best_period, best_step, drift_error, retraining_error
 from performative.theory.gaussian import Moments, gaussian_moments, gaussian_rate
 from performative.theory.index import Numbered
 from performative.theory.jin2023 import *  # noqa: F403
@@ -21,8 +22,22 @@ if TYPE_CHECKING:
     from performative.theory.index import THEOREMS
 
 __all__ = [
-    "THEOREMS", "Bound", "Moments", "Numbered", "gaussian_moments", "gaussian_rate",
-    "jin2023", "jin2024", "joshi2023", "li2024", "zheng2024",
+    "THEOREMS",
+    "Bound",
+    "DriftError",
+    "Moments",
+    "Numbered",
+    "best_period",
+    "best_step",
+    "drift_error",
+    "gaussian_moments",
+    "gaussian_rate",
+    "jin2023",
+    "jin2024",
+    "joshi2023",
+    "li2024",
+    "retraining_error",
+    "zheng2024",
 ]  # fmt: skip
 __all__ += jin2023.__all__
 __all__ += jin2024.__all__

@@ -1,0 +1,104 @@
+"""The sharing slot: who shares a model with whom?"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PyTree
+
+from performative.facts import AbstractPart
+from performative.types import Loss, Theta
+
+# The mean loss of a model on a client's own data, as they are now.
+Measure = Callable[[Theta], Array]
+
+
+class AbstractSharing(AbstractPart):
+    """Which model a client trains, and which one its people meet.
+
+    The server keeps `shared`, a client keeps `own`; in a round it trains `local`, a tree made of both:
+
+        local <- local - eta grad loss(local; z),   z ~ D_i(meet(local)),   then `pull`
+
+    By default all of it is one model for all.
+
+    Args:
+        is_one: whether there is one model, which the server keeps and everybody trains and meets
+        has_shared: whether what the server keeps is one model that everybody could use
+        trains_one: whether a client trains one model, the one that its people meet
+    """
+
+    is_one: ClassVar[bool] = False
+    has_shared: ClassVar[bool] = True
+    trains_one: ClassVar[bool] = True
+
+    def start(self, theta: Theta) -> PyTree:
+        """What the server keeps at the start, when theta is the first model."""
+        return theta
+
+    def one(self, shared: PyTree) -> Theta:
+        """Some one model of those that the server keeps."""
+        return shared
+
+    def keep(self, theta: Theta) -> PyTree:
+        """What a client keeps for itself at the start; None where it keeps nothing."""
+        return None
+
+    def choose(self, shared: PyTree, own: PyTree, client: Int[Array, ""] | None, measure: Measure) -> PyTree:
+        """`own` at the start of a round, before the client trains."""
+        return own
+
+    def local(self, shared: PyTree, own: PyTree, client: Int[Array, ""] | None) -> PyTree:
+        """What the client trains."""
+        return shared
+
+    def meet(self, local: PyTree) -> Theta:
+        """The model that its people meet."""
+        return local
+
+    def loss(self, loss: Loss) -> Loss:
+        """l(local; z), from that of one model."""
+        return loss
+
+    def pull(self, local: PyTree, shared: PyTree, rate: Array) -> PyTree:
+        """After each step of that length."""
+        return local
+
+    def each(self, function: Callable[[Theta], Theta], local: PyTree) -> PyTree:
+        """A function of one model, such as a projection, of each model that the client trains."""
+        return function(local)
+
+    def each_shared(self, function: Callable[[Theta], Theta], shared: PyTree) -> PyTree:
+        """The same for each model that the server keeps."""
+        return function(shared)
+
+    def send(self, moved: PyTree, shared: PyTree, own: PyTree, client: Int[Array, ""] | None) -> PyTree:
+        """What the client adds to `shared`, where its training moved `local` by so much."""
+        return moved
+
+    def kept(self, local: PyTree, own: PyTree) -> PyTree:
+        """What the client keeps for itself after a round."""
+        return own
+
+    def ready(self, weights: np.ndarray) -> "AbstractSharing":
+        """For clients of these weights p_i; refuses what it cannot serve. Called once, before a run."""
+        return self
+
+    def check(self, theta: Theta) -> None:
+        """Refuse a model that it cannot serve; called once, before a run."""
+
+
+class OneModel(AbstractSharing):
+    """One model for all (the default)."""
+
+    references = ()
+    ignores_data = True
+    is_plain = True
+    is_one = True
+
+
+def blank_local(sharing: AbstractSharing, shared: PyTree) -> Any:
+    """What a client trains, for its shape."""
+    own = sharing.keep(sharing.one(shared))
+    return sharing.local(shared, own, jnp.zeros((), jnp.int32))
