@@ -12,7 +12,7 @@ from performative._base.checks import check_finite
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.in_flight import InFlight, nobody_yet, replaced
 from performative.participation.latency import AbstractLatency
-from performative.types import Cohort, Numbers, as_whole, is_concrete, number
+from performative.types import Cohort, Numbers, Unchecked, as_whole, is_concrete, number
 
 # Where no limit is given: so many times the mean age of an update. Waiting times without memory pass it in 0.03 %.
 _OLD = 8
@@ -50,7 +50,7 @@ class Asynchronous(AbstractParticipation[InFlight]):
 
     buffer: int = eqx.field(static=True, converter=as_whole)
     concurrency: int | None = eqx.field(static=True, converter=as_whole, default=None)
-    latency: AbstractLatency | None = None
+    latency: Unchecked[AbstractLatency | None] = None
     staleness: Numbers = number(default=0.0)
     limit: int | None = eqx.field(static=True, converter=as_whole, default=None)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative._base.checks import check_finite
 from performative.participation.latency import AbstractLatency
-from performative.types import Numbers, is_concrete, number
+from performative.types import Numbers, Unchecked, is_concrete, number
 
 _COLUMNS = ("client", "start", "end")
 
@@ -35,7 +35,7 @@ class Trace(AbstractLatency):
     begin: Numbers = number()
     end: Numbers = number()
     period: Numbers = number()
-    latency: AbstractLatency | None = None
+    latency: Unchecked[AbstractLatency | None] = None
 
     def __check_init__(self) -> None:
         check_finite("Trace", begin=self.begin, end=self.end, period=self.period)
