@@ -10,6 +10,14 @@ import pytest
 import performative as pf
 from performative.participation.in_flight import nobody_yet, replaced
 
+PART_EXAMPLES = {
+    "pf.Asynchronous": (
+        "buffer=2, latency=pf.participation.Exponential(2.0), staleness=0.5",
+        "buffer=1, concurrency=K",
+    ),
+    "pf.Late": "rounds=2",
+}
+
 TIMES = np.array([1.0, 1.7, 2.9, 4.3, 0.6, 3.1, 7.7])
 
 
@@ -36,9 +44,7 @@ def test_arrivals_are_those_of_a_queue(buffer: int, by: str) -> None:
     latency = pf.participation.ConstantLatency(TIMES) if by == "latency" else None
     clock = pf.Clock(compute=TIMES) if by == "clock" else pf.Clock(compute=0.0)
     algorithm = pf.p_fedavg(0.05, participation=pf.Asynchronous(buffer, latency=latency, limit=50))
-    history = pf.run(
-        problem, algorithm, rounds=40, clock=clock, dtype="float64", record=pf.Record(cohorts=True)
-    )
+    history = pf.run(problem, algorithm, rounds=40, clock=clock, dtype="float64", record=pf.Record(cohorts=True))
     clients, ages, times = queue(buffer, 40)
     np.testing.assert_array_equal(history.cohorts["client"][0, 1:], clients)
     np.testing.assert_allclose(history["time"][0, 1:], times)
@@ -85,7 +91,7 @@ def test_places_are_filled_from_all_who_are_idle() -> None:
     clients, working, count = 9, 5, 3
     flight, places = nobody_yet(working, clients), jnp.array([0, 2, 4])
     keys = jax.random.split(jax.random.key(0), 20_000)
-    order = np.asarray(jax.vmap(lambda key: replaced(key, flight, places))(keys))
+    order = np.asarray(jax.vmap(lambda key: replaced(key, flight, places)[2])(keys))
     assert np.all(np.sort(order, axis=1) == np.arange(clients))  # nobody is lost, nobody works twice
     np.testing.assert_array_equal(order[:, [1, 3]], np.tile([1, 3], (len(order), 1)))  # who is at work stays
     taken = np.stack([np.any(order[:, np.asarray(places)] == client, axis=1) for client in (0, 2, 4, 5, 6, 7, 8)])
@@ -101,9 +107,7 @@ def test_who_is_heard_how_often() -> None:
     ratio = {}
     for concurrency in (5, None):
         algorithm = pf.p_fedavg(0.0, participation=pf.Asynchronous(1, concurrency, latency, limit=20_000))
-        history = pf.run(
-            problem, algorithm, rounds=40_000, clock=pf.Clock(compute=0.0), record=pf.Record(every=40_000)
-        )
+        history = pf.run(problem, algorithm, rounds=40_000, clock=pf.Clock(compute=0.0), record=pf.Record(every=40_000))
         heard = history.participation[0]
         ratio[concurrency] = heard[50:].sum() / heard[:50].sum()
     # Idle are 50 - 5 * 10/11 slow ones and 50 - 5 * 1/11 fast ones, and each of them is as likely to start.

@@ -9,6 +9,13 @@ import pytest
 
 import performative as pf
 
+PART_EXAMPLES = {
+    "pf.participation.Trace": {
+        "arguments": "begin=[[0.0]] * N, end=[[8.0]] * N, period=24.0",
+        "inside": "pf.Asynchronous(2, latency={})",
+    },
+}
+
 BEGIN = np.array([[0.0, 6.0], [2.0, 10.0], [0.0, 10.0]])
 END = np.array([[4.0, 7.0], [3.0, 10.0], [10.0, 10.0]])
 

@@ -55,10 +55,11 @@ def caution_after(
     gone = np.sort(history.stopped_at[history.stopped_at >= 0])
     dropped = history.records.get("dropped_updates")
     if dropped is not None and (late := int(np.sum(dropped[:, -1]))) > _MANY_DROPPED * (total + late):
+        oldest = algorithm.participation.oldest(problem.clients)
         warn(
             "updates-dropped",
-            f"{late} of {total + late} updates were older than {algorithm.participation.oldest(problem.clients)} rounds "
-            "and were dropped, so that slow clients are heard too seldom. Raise limit=, or the buffer.",
+            f"{late} of {total + late} updates were older than {oldest} rounds and were dropped, so that slow "
+            "clients are heard too seldom. Raise limit=, or the buffer.",
         )
     if lost and not len(gone):
         warn(

@@ -23,12 +23,22 @@ from performative.sharing import AbstractSharing
 from performative.types import Broadcast, ClientMemory, Cohort, Scene, ServerMemory, State, Upload
 
 
+def known(setup: Setup, state: State) -> Selection:
+    """What the server knows when it chooses."""
+    measure = functools.partial(measure_losses, setup, state)
+    return Selection(setup.weights, setup.tables, state.round, state.theta, measure, setup.takes)
+
+
+def begin_server(setup: Setup, state: State, keys: RunKeys) -> Any:
+    """What participation remembers before the first round."""
+    key = keys.of_server(jnp.asarray(-1, jnp.int32))
+    return setup.algorithm.participation.begin(key, known(setup, state), state.server.participation)
+
+
 def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, PyTree]:
     """The server chooses the cohort and says what it has to say."""
     algorithm, server = setup.algorithm, keys.of_server(state.round)
-    measure = functools.partial(measure_losses, setup, state)
-    selection = Selection(setup.weights, setup.tables, state.round, state.theta, measure, setup.takes)
-    cohort, chosen = algorithm.participation.select(server, selection, state.server.participation)
+    cohort, chosen = algorithm.participation.select(server, known(setup, state), state.server.participation)
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     if algorithm.deploy.lag:
         deployed = _late(state, algorithm.deploy.lag)

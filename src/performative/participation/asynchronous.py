@@ -104,6 +104,14 @@ class Asynchronous(AbstractParticipation[InFlight]):
     def init(self, clients: int) -> InFlight:
         return nobody_yet(self.working(clients), clients)
 
+    def begin(self, key: PRNGKeyArray, selection: Selection, memory: InFlight) -> InFlight:
+        """Everybody who works starts on the first model, at time 0."""
+        key_who, key_time = jax.random.split(key)
+        order = None if memory.order is None else jax.random.permutation(key_who, memory.order)
+        places = jnp.arange(memory.start.shape[0], dtype=jnp.int32)
+        finish = self._finish(key_time, selection, places if order is None else order[places], memory.now)
+        return memory.restart(places, selection.round, memory.now, finish, order)
+
     def discount(self, age: Int[Array, " B"]) -> Float[Array, " B"]:
         """w(s)."""
         if np.ndim(self.staleness):
@@ -113,20 +121,18 @@ class Asynchronous(AbstractParticipation[InFlight]):
     def select(self, key: PRNGKeyArray, selection: Selection, memory: InFlight) -> tuple[Cohort, InFlight]:
         clients = selection.weights.shape[0]
         working = self.working(clients)
-        keys = jax.random.split(key, 3)
-        # Once: a loop that is left at once costs less than a choice between two results.
-        memory = jax.lax.while_loop(lambda m: ~m.begun, lambda m: self._begin(keys[0], selection, m), memory)
+        key_who, key_time = jax.random.split(key)
         if self.buffer == working:
             places, when = jnp.arange(working, dtype=jnp.int32), self._last(memory, working)
         else:
             times, places = memory.first(self.buffer)
             when = times[-1]
-        ids, age = memory.clients(places), selection.round - memory.start[places]
+        ids, starts, order = replaced(key_who, memory, places)
+        age = selection.round - memory.start[places]
         weight = selection.weights[ids] * (clients / self.buffer) * self.discount(age).astype(selection.weights.dtype)
         elapsed = when - memory.now
-        order = replaced(keys[1], memory, places)
-        finish = self._finish(keys[2], selection, places if order is None else order[places], when)
-        memory = memory.restart(places, selection.round + 1, when, finish, order)
+        finish = self._finish(key_time, selection, starts, when)
+        memory = memory.restart(jnp.where(age >= 0, places, working), selection.round + 1, when, finish, order)
         if self.buffer == working:
             return Cohort(ids, weight, elapsed=elapsed), memory
         fresh = age <= self.oldest(clients)
@@ -135,15 +141,6 @@ class Asynchronous(AbstractParticipation[InFlight]):
 
     def _last(self, flight: InFlight, working: int) -> Array:
         return jnp.max(flight.finish.reshape(-1)[:working])
-
-    def _begin(self, key: PRNGKeyArray, selection: Selection, flight: InFlight) -> InFlight:
-        """Everybody who works starts on the first model, at time 0."""
-        key_who, key_time = jax.random.split(key)
-        order = None if flight.order is None else jax.random.permutation(key_who, flight.order)
-        places = jnp.arange(flight.start.shape[0], dtype=jnp.int32)
-        finish = self._finish(key_time, selection, places if order is None else order[places], flight.now)
-        begun = flight.restart(places, selection.round, flight.now, finish, order)
-        return eqx.tree_at(lambda f: f.begun, begun, jnp.ones((), bool))
 
     def _finish(self, key: PRNGKeyArray, selection: Selection, ids: Int[Array, " B"], now: Any) -> Float[Array, " B"]:
         clients, start = selection.weights.shape[0], jnp.broadcast_to(now, ids.shape)

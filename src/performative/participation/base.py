@@ -108,6 +108,10 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """The server's memory at the start; None where nothing is remembered."""
         return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
+    def begin(self, key: PRNGKeyArray, selection: Selection, memory: Memory) -> Memory:
+        """The memory with what is drawn before the first round."""
+        return memory
+
     def check(self, weights: np.ndarray) -> None:
         """Refuse what this scheme cannot serve; called once, before a run."""
 

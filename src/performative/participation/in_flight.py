@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative._base.sampling import distinct
 
@@ -18,7 +18,6 @@ class InFlight(eqx.Module):
     """C places, each with a client at work. Places lie in blocks, of which the earliest finish is kept.
 
     Args:
-        begun: whether anybody has started
         now: when the last buffer was full
         start: the round whose model each place works on
         finish: when it will be done, [blocks, C / blocks]; never where a block is not full
@@ -26,15 +25,11 @@ class InFlight(eqx.Module):
         order: all clients; the one at place c is order[c], those from C on are idle. None where everybody works
     """
 
-    begun: Bool[Array, ""]
     now: Float[Array, ""]
     start: Int[Array, " C"]
     finish: Float[Array, "blocks width"]
     earliest: Float[Array, " blocks"]
     order: Int[Array, " N"] | None
-
-    def clients(self, places: Int[Array, " B"]) -> Int[Array, " B"]:
-        return places if self.order is None else self.order[places]
 
     def first(self, count: int) -> tuple[Float[Array, " B"], Int[Array, " B"]]:
         """The `count` places that finish first, in order, and when they do.
@@ -50,13 +45,16 @@ class InFlight(eqx.Module):
         self, places: Int[Array, " B"], round: Int[Array, ""], now: Float[Array, ""], finish: Float[Array, " B"],
         order: Int[Array, " N"] | None,
     ) -> "InFlight":  # fmt: skip
-        """Clients at these places start on the model of `round`."""
+        """Clients at these places start on the model of `round`.
+
+        Places must depend on all that was read of `start`: then the compiler knows that it can be changed in place.
+        """
         width = self.finish.shape[1]
         # Later than now, be it by the least that a number can tell: else places with nothing to do would never yield.
         finish = jnp.maximum(finish, jnp.nextafter(now, jnp.asarray(jnp.inf, now.dtype)))
         rows = self.finish.at[places // width, places % width].set(finish)
         earliest = self.earliest.at[places // width].set(jnp.min(rows[places // width], axis=1))
-        return InFlight(self.begun, now, self.start.at[places].set(round), rows, earliest, order)
+        return InFlight(now, self.start.at[places].set(round, mode="drop"), rows, earliest, order)
 
 
 def nobody_yet(places: int, clients: int) -> InFlight:
@@ -66,19 +64,18 @@ def nobody_yet(places: int, clients: int) -> InFlight:
     finish = jnp.full((blocks * width,), jnp.inf, dtype).at[:places].set(0).reshape(blocks, width)
     order = None if places == clients else jnp.arange(clients, dtype=jnp.int32)
     zero = jnp.zeros((), dtype)
-    return InFlight(
-        jnp.zeros((), bool), zero, jnp.zeros((places,), jnp.int32), finish, jnp.zeros((blocks,), dtype), order
-    )
+    return InFlight(zero, jnp.zeros((places,), jnp.int32), finish, jnp.zeros((blocks,), dtype), order)
 
 
-def replaced(key: PRNGKeyArray, flight: InFlight, places: Int[Array, " B"]) -> Any:
-    """`order` after each of these places has drawn a client from all who are idle, those who just finished included.
+def replaced(key: PRNGKeyArray, flight: InFlight, places: Int[Array, " B"]) -> tuple[Array, Array, Any]:
+    """Who finished at these places, who starts there, and `order` after that.
 
-    Every set is equally likely; the cost is that of the places.
+    Those who start are drawn from all who are idle, those who just finished included; every set is equally likely, and
+    the cost is that of the places. Where everybody works they start again.
     """
     order = flight.order
     if order is None:
-        return None
+        return places, places, None
     count, working = places.shape[0], flight.start.shape[0]
     drawn = distinct(key, count, order.shape[0] - working + count)
     # Of the pool, the first rows are those who finished; the others are idle, behind all places.
@@ -88,5 +85,11 @@ def replaced(key: PRNGKeyArray, flight: InFlight, places: Int[Array, " B"]) -> A
     goes = places[jnp.argsort(stays, stable=True)]
     comes = here[jnp.argsort(drawn < count, stable=True)]
     swaps = jnp.arange(count) < jnp.sum(~stays)
-    left = order.at[jnp.where(swaps, comes, order.shape[0])].set(order[goes], mode="drop")
-    return left.at[places].set(order[here])
+    # One look and one change, which the compiler can make in place.
+    finished, starts, rests = jnp.split(order[jnp.concatenate([places, here, goes])], 3)
+    idle = jnp.where(swaps & (finished[0] >= 0), comes, order.shape[0])
+    return (
+        finished,
+        starts,
+        order.at[jnp.concatenate([places, idle])].set(jnp.concatenate([starts, rests]), mode="drop"),
+    )

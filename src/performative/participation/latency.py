@@ -28,7 +28,12 @@ class AbstractLatency(AbstractPart):
         return self.draw(key, clients)[ids]
 
     def finish(
-        self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int, start: Float[Array, " K"], work: Float[Array, " K"]
+        self,
+        key: PRNGKeyArray,
+        ids: Int[Array, " K"],
+        clients: int,
+        start: Float[Array, " K"],
+        work: Float[Array, " K"],
     ) -> Float[Array, " K"]:
         """When clients answer that start at `start` and have so much to do: start + work + latency."""
         return start + work + self.of(key, ids, clients)

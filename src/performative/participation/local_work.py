@@ -86,6 +86,9 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     def init(self, clients: int) -> tuple[Memory, PyTree]:
         return self.inner.init(clients), self.steps.init()
 
+    def begin(self, key: PRNGKeyArray, selection: Selection, memory: tuple[Memory, PyTree]) -> tuple[Memory, PyTree]:
+        return self.inner.begin(key, selection, memory[0]), memory[1]
+
     def check(self, weights: np.ndarray) -> None:
         self.inner.check(weights)
         listed = self.steps.listed()

@@ -56,8 +56,8 @@ class Trace(AbstractLatency):
             bad[:, 1:] |= begin[:, 1:] < end[:, :-1]
             row, at = np.argwhere(bad)[0]
             raise ValueError(
-                f"Trace: window {at} of client {row} is {begin[row, at]:g} to {end[row, at]:g}; windows must be in order, "
-                f"must not overlap, and must lie within 0..{float(period):g}."
+                f"Trace: window {at} of client {row} is {begin[row, at]:g} to {end[row, at]:g}; windows must be in "
+                f"order, must not overlap, and must lie within 0..{float(period):g}."
             )
         never = np.flatnonzero((end - begin).sum(axis=1) <= 0)
         if len(never):
@@ -108,7 +108,12 @@ class Trace(AbstractLatency):
         )
 
     def finish(
-        self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int, start: Float[Array, " K"], work: Float[Array, " K"]
+        self,
+        key: PRNGKeyArray,
+        ids: Int[Array, " K"],
+        clients: int,
+        start: Float[Array, " K"],
+        work: Float[Array, " K"],
     ) -> Float[Array, " K"]:
         if self.latency is not None:
             work = work + self.latency.of(key, ids, clients).astype(work.dtype)
