@@ -18,7 +18,7 @@ PART_EXAMPLES = {
     "pf.Late": "rounds=2",
 }
 
-TIMES = np.array([1.0, 1.7, 2.9, 4.3, 0.6, 3.1, 7.7])
+TIMES = np.array([1.0, 1.7013, 2.9041, 4.3107, 0.6003, 3.1007, 7.7029])
 
 
 def queue(buffer: int, moves: int) -> tuple[list[list[int]], list[list[int]], list[float]]:
@@ -72,7 +72,7 @@ def test_weights_fall_with_age_and_old_updates_are_dropped() -> None:
 
 @pytest.mark.parametrize("places", [5, 1024, 5000])
 def test_the_first_places_are_those_that_finish_first(places: int) -> None:
-    flight, rng = nobody_yet(places, places), np.random.default_rng(0)
+    flight, rng = nobody_yet(places, places, in_order=True), np.random.default_rng(0)
     everywhere = jnp.arange(places, dtype=jnp.int32)
     finish = rng.uniform(1, 9, places)
     flight = flight.restart(everywhere, jnp.asarray(0), jnp.asarray(0.0), jnp.asarray(finish), None)

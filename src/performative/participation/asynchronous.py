@@ -102,7 +102,8 @@ class Asynchronous(AbstractParticipation[InFlight]):
             self.latency.check("Asynchronous", len(weights))
 
     def init(self, clients: int) -> InFlight:
-        return nobody_yet(self.working(clients), clients)
+        # Where some finish before others ties must fall to no id, so that places are dealt out at random.
+        return nobody_yet(self.working(clients), clients, in_order=self.buffer == clients)
 
     def begin(self, key: PRNGKeyArray, selection: Selection, memory: InFlight) -> InFlight:
         """Everybody who works starts on the first model, at time 0."""

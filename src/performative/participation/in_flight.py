@@ -22,7 +22,7 @@ class InFlight(eqx.Module):
         start: the round whose model each place works on
         finish: when it will be done, [blocks, C / blocks]; never where a block is not full
         earliest: the first finish of each block
-        order: all clients; the one at place c is order[c], those from C on are idle. None where everybody works
+        order: all clients; the one at place c is order[c], those from C on are idle. None where it is c
     """
 
     now: Float[Array, ""]
@@ -57,12 +57,12 @@ class InFlight(eqx.Module):
         return InFlight(now, self.start.at[places].set(round, mode="drop"), rows, earliest, order)
 
 
-def nobody_yet(places: int, clients: int) -> InFlight:
-    """Before anybody has started."""
+def nobody_yet(places: int, clients: int, in_order: bool = False) -> InFlight:
+    """Before anybody has started; with `in_order` the client at place c is c."""
     width = places if places <= _FEW else math.isqrt(places)
     blocks, dtype = -(-places // width), jnp.result_type(float)
     finish = jnp.full((blocks * width,), jnp.inf, dtype).at[:places].set(0).reshape(blocks, width)
-    order = None if places == clients else jnp.arange(clients, dtype=jnp.int32)
+    order = None if in_order else jnp.arange(clients, dtype=jnp.int32)
     zero = jnp.zeros((), dtype)
     return InFlight(zero, jnp.zeros((places,), jnp.int32), finish, jnp.zeros((blocks,), dtype), order)
 
@@ -76,6 +76,8 @@ def replaced(key: PRNGKeyArray, flight: InFlight, places: Int[Array, " B"]) -> t
     order = flight.order
     if order is None:
         return places, places, None
+    if order.shape == flight.start.shape:
+        return order[places], order[places], order
     count, working = places.shape[0], flight.start.shape[0]
     drawn = distinct(key, count, order.shape[0] - working + count)
     # Of the pool, the first rows are those who finished; the others are idle, behind all places.
@@ -88,8 +90,5 @@ def replaced(key: PRNGKeyArray, flight: InFlight, places: Int[Array, " B"]) -> t
     # One look and one change, which the compiler can make in place.
     finished, starts, rests = jnp.split(order[jnp.concatenate([places, here, goes])], 3)
     idle = jnp.where(swaps & (finished[0] >= 0), comes, order.shape[0])
-    return (
-        finished,
-        starts,
-        order.at[jnp.concatenate([places, idle])].set(jnp.concatenate([starts, rests]), mode="drop"),
-    )
+    to, who = jnp.concatenate([places, idle]), jnp.concatenate([starts, rests])
+    return finished, starts, order.at[to].set(who, mode="drop")
