@@ -38,7 +38,7 @@ def queue(buffer: int, moves: int) -> tuple[list[list[int]], list[list[int]], li
 
 
 @pytest.mark.parametrize("buffer", [1, 3])
-@pytest.mark.parametrize("by", ["clock", "latency"])
+@pytest.mark.parametrize("by", ["clock", pytest.param("latency", marks=pytest.mark.slow)])
 def test_arrivals_are_those_of_a_queue(buffer: int, by: str) -> None:
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(7.0), 0.3, 1.0))
     latency = pf.participation.ConstantLatency(TIMES) if by == "latency" else None
@@ -100,6 +100,7 @@ def test_places_are_filled_from_all_who_are_idle() -> None:
     assert not taken[:, ~taken.all(axis=0)].all()
 
 
+@pytest.mark.slow
 def test_who_is_heard_how_often() -> None:
     """With few at work of many, fast and slow clients are heard nearly alike; with all at work by their speed."""
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros(100), 0.3, 1.0))

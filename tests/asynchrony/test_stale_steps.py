@@ -28,7 +28,13 @@ def path(staleness: int, late: int, eta: float, start: float, moves: int) -> np.
     return np.array(theta)
 
 
-@pytest.mark.parametrize(("staleness", "late"), [(0, 0), (0, 2), (1, 0), (3, 0), (2, 1), (1, 3)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("staleness", "late"),
+    [(3, 0), (1, 3), *(pytest.param(*case, marks=SLOW) for case in ((0, 0), (0, 2), (1, 0), (2, 1)))],
+)
 def test_the_path_is_that_of_the_recursion(staleness: int, late: int) -> None:
     history = pf.run(still(staleness + 1), settings(staleness, late, 0.2), rounds=60, theta=5.0, dtype="float64")
     np.testing.assert_allclose(history.theta[0], path(staleness, late, 0.2, 5.0, 60), rtol=1e-12)
@@ -45,7 +51,7 @@ def grows(staleness: int, late: int, eta: float) -> bool:
     return bool(away[-10:].max() > away[20:30].max())
 
 
-@pytest.mark.parametrize("staleness", [0, 1, 4])
+@pytest.mark.parametrize("staleness", [1, pytest.param(0, marks=SLOW), pytest.param(4, marks=SLOW)])
 def test_the_border_of_stale_updates(staleness: int) -> None:
     border = pf.theory.largest_stale_step(EPS, staleness)
     assert not grows(staleness, 0, 0.995 * border)
@@ -53,7 +59,9 @@ def test_the_border_of_stale_updates(staleness: int) -> None:
     assert pf.theory.stale_radius(border, EPS, staleness) == pytest.approx(1, abs=1e-9)
 
 
-@pytest.mark.parametrize(("staleness", "late"), [(1, 1), (2, 3), (0, 2)])
+@pytest.mark.parametrize(
+    ("staleness", "late"), [(1, 1), pytest.param(2, 3, marks=SLOW), pytest.param(0, 2, marks=SLOW)]
+)
 def test_the_border_of_updates_that_are_stale_twice(staleness: int, late: int) -> None:
     low, high = 1e-3, 10.0
     for _ in range(60):
@@ -64,8 +72,8 @@ def test_the_border_of_updates_that_are_stale_twice(staleness: int, late: int) -
     assert grows(staleness, late, 1.005 * low)
 
 
-@pytest.mark.parametrize("latency", [None, pf.participation.Exponential(2.0)])
-@pytest.mark.parametrize("local_steps", [1, 3])
+@pytest.mark.parametrize("latency", [pytest.param(None, marks=SLOW), pf.participation.Exponential(2.0)])
+@pytest.mark.parametrize("local_steps", [1, pytest.param(3, marks=SLOW)])
 def test_a_buffer_for_everybody_is_the_synchronous_algorithm(latency: object, local_steps: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((6, 20, 3))

@@ -71,8 +71,8 @@ def staleness(view: Unchecked[View]) -> dict[str, Array]:
 
 def dropped_updates(view: Unchecked[View]) -> dict[str, Array]:
     """Updates that were too old."""
-    asked = view.asked
-    return {} if asked.age is None else {"dropped_updates": asked.ids.shape[0] - jnp.sum(present(asked))}
+    asked, size = view.asked, view.algorithm.participation.size(view.weights.shape[0])
+    return {} if asked.age is None else {"dropped_updates": size - jnp.sum(present(asked), dtype=jnp.int32)}
 
 
 def elapsed(view: Unchecked[View]) -> Array:
