@@ -33,12 +33,13 @@ from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
 from performative.compare import compare
-from performative.deploy import Every
+from performative.deploy import Every, Late
 from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.history import History
 from performative.papers.citations import cite
 from performative.participation import (
+    Asynchronous,
     Available,
     Cyclic,
     FirstK,
@@ -83,6 +84,7 @@ from performative.types import number, per_client, whole
 
 __all__ = [
     "Algorithm",
+    "Asynchronous",
     "Available",
     "Ball",
     "Box",
@@ -96,6 +98,7 @@ __all__ = [
     "Fixed",
     "Full",
     "History",
+    "Late",
     "LocalWork",
     "Metric",
     "PerformativeWarning",

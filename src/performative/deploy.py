@@ -11,14 +11,14 @@ from jaxtyping import Array, Int
 from performative.facts import AbstractPart
 from performative.types import Theta, as_whole
 
-__all__ = ["Deployment", "Every"]
+__all__ = ["Deployment", "Every", "Late"]
 
 
 class Deployment(AbstractPart):
     """A rule for the model that clients' data react to.
 
     `each_step`: every local model is deployed as soon as it exists (greedy; what the papers analyze).
-    Otherwise the global model is deployed every `period` rounds; 0 means never after the start.
+    Otherwise the global model is deployed every `period` rounds, `lag` rounds late; 0 means never after the start.
     """
 
     references = ()
@@ -26,6 +26,7 @@ class Deployment(AbstractPart):
 
     each_step: bool = eqx.field(static=True)
     period: int = eqx.field(static=True)
+    lag: int = eqx.field(static=True, default=0)
 
     @classmethod
     def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -55,15 +56,32 @@ class Every(AbstractPart):
             raise ValueError(f"Every(k={self.k}) needs a whole number of rounds, k >= 1.")
 
 
+class Late(AbstractPart):
+    """The global model reaches the world so many rounds late: people respond to theta_{t - rounds}.
+
+    Until then they respond to the first model.
+    """
+
+    references = ()
+
+    rounds: int = eqx.field(static=True, converter=as_whole)
+
+    def __check_init__(self) -> None:
+        if isinstance(self.rounds, bool) or not (isinstance(self.rounds, int) and self.rounds >= 1):
+            raise ValueError(f"Late(rounds={self.rounds}) needs a whole number of rounds >= 1.")
+
+
 _NAMED = {"step": Deployment(True, 1), "round": Deployment(False, 1), "never": Deployment(False, 0)}
 
 
 def as_deployment(deploy: object) -> Deployment:
-    """Read `deploy=`: "step", "round", "never" or Every(k)."""
+    """Read `deploy=`: "step", "round", "never", Every(k) or Late(rounds)."""
     if isinstance(deploy, Deployment):
         return deploy
     if isinstance(deploy, Every):
         return Deployment(False, deploy.k)
+    if isinstance(deploy, Late):
+        return Deployment(False, 1, deploy.rounds)
     if not isinstance(deploy, str) or deploy not in _NAMED:
-        raise ValueError(f'deploy must be "step", "round", "never" or pf.Every(k); got {deploy!r}.')
+        raise ValueError(f'deploy must be "step", "round", "never", pf.Every(k) or pf.Late(rounds); got {deploy!r}.')
     return _NAMED[deploy]

@@ -185,6 +185,7 @@ class Cohort(eqx.Module):
 
     `weight` holds a_i, the factor of client i's update. `active` is None where every row is real; spare rows
     carry the id N. `steps` holds tau_i, or None where all do E steps. `elapsed` is the time that the server waited.
+    `age` counts the rounds since each client took its model, None where all start from the newest.
     """
 
     ids: Int[Array, " K"]
@@ -192,6 +193,7 @@ class Cohort(eqx.Module):
     active: Bool[Array, " K"] | None = None
     steps: Int[Array, " K"] | None = None
     elapsed: Float[Array, ""] | float = 0.0
+    age: Int[Array, " K"] | None = None
 
     @property
     def present(self) -> Bool[Array, " K"]:
@@ -203,7 +205,7 @@ class Broadcast(eqx.Module):
     """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round.
 
     `steps` is E; `clients` is K, how many clients the round is made for; `time` is simulated time at its start, None
-    where nobody keeps it.
+    where nobody keeps it. `past` holds what was sent in the last rounds, where clients may still be at work on it.
     """
 
     theta: Theta
@@ -213,11 +215,22 @@ class Broadcast(eqx.Module):
     steps: int = eqx.field(static=True)
     clients: int = eqx.field(static=True, default=1)
     time: Float[Array, ""] | None = None
+    past: PyTree = None
 
     @property
     def clock(self) -> Int[Array, ""]:
         """t = round * E, the global count of local steps at the start of the round."""
         return self.round * self.steps
+
+    def sent(self) -> PyTree:
+        """What `past` keeps of it."""
+        return self.theta, self.deployed, self.extra, self.time
+
+    def ago(self, age: Int[Array, ""]) -> "Broadcast":
+        """What was sent so many rounds ago; `past` goes that far back."""
+        rows = jax.tree.leaves(self.past)[0].shape[0]
+        theta, deployed, extra, time = jax.tree.map(lambda leaf: leaf[(self.round - age) % rows], self.past)
+        return Broadcast(theta, deployed, extra, self.round - age, self.steps, self.clients, time)
 
 
 class Upload(eqx.Module):
@@ -330,6 +343,7 @@ class State(eqx.Module):
     round: Int[Array, ""]
     participation: PyTree  # sum of a_i so far, a `Total` of [N]; None where it is known ahead
     time: PyTree = None  # simulated time so far, a `Total`; None where no population reads it
+    past: PyTree = None  # what was sent in the last rounds, round r in row r mod rows; None where nobody needs it
 
 
 def masked_mean(values: PyTree, mask: Bool[Array, " n"] | None) -> PyTree:

@@ -137,6 +137,8 @@ PROMISES = {
 }
 _BETA = "beta=THEOREM.beta, gamma=THEOREM.gamma"
 THEORY = {
+    "largest_stale_step": "sensitivity=0.3, staleness=2",
+    "stale_radius": "eta=0.3, sensitivity=0.3, staleness=2, late=1",
     "drift_error": "velocity=0.1, sensitivity=0.3, scale=1.0, eta=0.1",
     "best_step": "velocity=0.1, sensitivity=[0.2, 0.4], scale=1.0",
     "retraining_error": "velocity=0.1, sensitivity=0.3, scale=1.0, period=3, rows=5",

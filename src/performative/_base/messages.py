@@ -241,6 +241,9 @@ warning run-diverged: A repeat became non-finite or left the limit; `history.sto
 warning rate-too-large: The performative risk ended far above that of the start, and the rate is above the largest that
   settles there.
   > Use a rate below the one in the message, or bring the features to one scale.
+warning updates-dropped: More than 1 % of the updates of asynchronous clients were older than the limit and were
+  dropped, so that slow clients are heard too seldom.
+  > Raise `limit=` of `pf.Asynchronous`, or its buffer.
 warning nonfinite-updates: Some clients' updates were not finite and were left out, so the others were trained on in
   their place.
   > Find the client with `executor="loop"`, and mend its data or the loss.

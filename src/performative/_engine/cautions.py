@@ -18,6 +18,8 @@ from performative.types import Theta
 
 # A run whose risk ends so many times above that of its start did not learn.
 _WORSE = 3.0
+# The share of updates that may be too old without a word.
+_MANY_DROPPED = 0.01
 
 
 def caution_before(problem: Problem, algorithm: Algorithm) -> None:
@@ -51,6 +53,14 @@ def caution_after(
     broken, uploads = (history.records.get(name) for name in ("nonfinite_updates", "uploads"))
     lost, total = (0 if record is None else int(np.sum(record[:, -1])) for record in (broken, uploads))
     gone = np.sort(history.stopped_at[history.stopped_at >= 0])
+    dropped = history.records.get("dropped_updates")
+    if dropped is not None and (late := int(np.sum(dropped[:, -1]))) > _MANY_DROPPED * (total + late):
+        oldest = algorithm.participation.oldest(problem.clients)
+        warn(
+            "updates-dropped",
+            f"{late} of {total + late} updates were older than {oldest} rounds and were dropped, so that slow "
+            "clients are heard too seldom. Raise limit=, or the buffer.",
+        )
     if lost and not len(gone):
         warn(
             "nonfinite-updates",
@@ -78,6 +88,8 @@ def _rate(algorithm: Algorithm) -> float:
 
 
 def _limit(problem: Problem, algorithm: Algorithm, start: Theta, stable: Theta) -> float | None:
+    if algorithm.deploy.lag or algorithm.participation.oldest(problem.clients):
+        return None  # steps on old models settle at shorter rates than fresh ones
     point = start if stable is None else stable
     try:
         return settling_rate(problem, algorithm, jax.tree.map(np.asarray, point), _rate(algorithm))

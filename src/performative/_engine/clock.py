@@ -46,8 +46,12 @@ class Clock(eqx.Module):
 
         return steps * of(self.compute) + of(self.communication)
 
-    def lasts(self, cohort: Cohort, steps: Int[Array, " K"], dtype: DTypeLike) -> Float[Array, ""]:
-        """How long a round takes: as long as the slowest client, and what the server waited."""
+    def lasts(
+        self, cohort: Cohort, steps: Int[Array, " K"], dtype: DTypeLike, waits_only: bool = False
+    ) -> Float[Array, ""]:
+        """How long a round takes: as long as the slowest client, and what the server waited; or the latter alone."""
+        if waits_only:
+            return jnp.asarray(cohort.elapsed, dtype)
         took = self.time(cohort.ids, steps.astype(dtype))
         return jnp.asarray(jnp.max(jnp.where(cohort.present, took, 0)) + cohort.elapsed, dtype)
 

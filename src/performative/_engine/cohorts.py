@@ -1,5 +1,6 @@
 """Cohorts within a round: rows for every client, and rows that are left out."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -18,7 +19,8 @@ def spread_out(cohort: Cohort, clients: int) -> Cohort:
 
     steps = None if cohort.steps is None else place(cohort.steps, 1)
     ids = jnp.arange(clients, dtype=cohort.ids.dtype)
-    return Cohort(ids, place(cohort.weight, 0), place(cohort.present, False), steps, cohort.elapsed)
+    age = None if cohort.age is None else place(cohort.age, 0)
+    return Cohort(ids, place(cohort.weight, 0), place(cohort.present, False), steps, cohort.elapsed, age)
 
 
 def where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
@@ -38,7 +40,7 @@ def leave_out(cohort: Cohort, gone: Bool[Array, " K"]) -> Cohort:
     weight = jnp.where(gone, 0, cohort.weight)
     left = jnp.sum(weight)
     weight = weight * jnp.where(left > 0, jnp.sum(cohort.weight) / jnp.where(left > 0, left, 1), 1)
-    return Cohort(cohort.ids, weight, cohort.present & ~gone, cohort.steps, cohort.elapsed)
+    return dataclasses.replace(cohort, weight=weight, active=cohort.present & ~gone)
 
 
 def present(cohort: Cohort) -> Bool[Array, " K"]:

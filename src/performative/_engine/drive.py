@@ -14,12 +14,14 @@ from jaxtyping import Array
 from performative._engine.assemble import Chunk, flatten_rows, news_of
 from performative._engine.checkpoint import RunFolder
 from performative._engine.chunk import ChunkSpec, RecordBuffer, RecordConfig, RunInputs, over_settings, run_chunk
+from performative._engine.keys import run_keys
 from performative._engine.ledgers import published_names, with_epsilon
 from performative._engine.loop import loop_chunk
 from performative._engine.memory import bytes_of
 from performative._engine.processes import agree, from_all, save_once, several
 from performative._engine.records import levels_at_start
 from performative._engine.risk_records import final_models, measure_risks, measured_clients
+from performative._engine.round import begin_server
 from performative._engine.secrets import draw_secrets, shapes_of_secrets
 from performative._engine.setup import Setup, init_state
 from performative._engine.sharding import everywhere, from_host, lay_out, to_host, whole
@@ -64,7 +66,9 @@ def first_state(fixed: RunInputs, theta: Theta, counting: bool) -> tuple[State, 
     def repeats(setup: Setup) -> Any:
         state = init_state(setup, theta, counting)
         one = state, levels_at_start(setup, state.theta)
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(fixed.keys), *leaf.shape)), one)
+        several = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(fixed.keys), *leaf.shape)), one)
+        begun = jax.vmap(lambda key: begin_server(setup, state, run_keys(key)))(fixed.keys)
+        return eqx.tree_at(lambda made: made[0].server.participation, several, begun, is_leaf=lambda x: x is None)
 
     state, levels = over_settings(repeats, fixed)
     mesh = fixed.setup.mesh

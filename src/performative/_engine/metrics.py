@@ -63,6 +63,18 @@ def world_metrics(view: Unchecked[View]) -> dict[str, Array]:
     return masked_mean(view.upload.world_metrics, view.cohort.active)
 
 
+def staleness(view: Unchecked[View]) -> dict[str, Array]:
+    """Rounds since clients took their models, in the mean over those who were heard."""
+    age = view.cohort.age
+    return {} if age is None else {"staleness": masked_mean(age.astype(view.time.dtype), view.cohort.active)}
+
+
+def dropped_updates(view: Unchecked[View]) -> dict[str, Array]:
+    """Updates that were too old."""
+    asked, size = view.asked, view.algorithm.participation.size(view.weights.shape[0])
+    return {} if asked.age is None else {"dropped_updates": size - jnp.sum(present(asked), dtype=jnp.int32)}
+
+
 def elapsed(view: Unchecked[View]) -> Array:
     return view.time
 
@@ -90,6 +102,8 @@ _OWN = {
     "server_levels": Metric(server_levels, unprotected=True),
     "world_metrics": Metric(world_metrics, unprotected=True),
     "consensus": Metric(consensus, unprotected=True),
+    "staleness": Metric(staleness, unprotected=True),
+    "dropped_updates": Metric(dropped_updates, "total", unprotected=True),
     "time": Metric(elapsed, "total", unprotected=True),
     "uploads": Metric(uploads, "total", unprotected=True),
     "client_counts": Metric(client_counts, "total", unprotected=True),

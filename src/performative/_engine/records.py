@@ -33,7 +33,7 @@ class Report(eqx.Module):
 
 def view_of(setup: Setup, after: State, report: Report) -> View:
     """A round as metrics see it."""
-    lasted = setup.clock.lasts(report.asked, report.upload.steps, setup.weights.dtype)
+    lasted = setup.lasts(report.asked, report.upload.steps, setup.weights.dtype)
     return View(
         after.theta, after.deployed, after.round, lasted, report.asked, report.heard, report.upload,
         Change(report.before.clients, after.clients), Change(report.before.server, after.server),

@@ -23,13 +23,25 @@ from performative.sharing import AbstractSharing
 from performative.types import Broadcast, ClientMemory, Cohort, Scene, ServerMemory, State, Upload
 
 
+def known(setup: Setup, state: State) -> Selection:
+    """What the server knows when it chooses."""
+    measure = functools.partial(measure_losses, setup, state)
+    return Selection(setup.weights, setup.tables, state.round, state.theta, measure, setup.takes)
+
+
+def begin_server(setup: Setup, state: State, keys: RunKeys) -> Any:
+    """What participation remembers before the first round."""
+    key = keys.of_server(jnp.asarray(-1, jnp.int32))
+    return setup.algorithm.participation.begin(key, known(setup, state), state.server.participation)
+
+
 def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, PyTree]:
     """The server chooses the cohort and says what it has to say."""
     algorithm, server = setup.algorithm, keys.of_server(state.round)
-    measure = functools.partial(measure_losses, setup, state)
-    selection = Selection(setup.weights, setup.tables, state.round, state.theta, measure)
-    cohort, chosen = algorithm.participation.select(server, selection, state.server.participation)
+    cohort, chosen = algorithm.participation.select(server, known(setup, state), state.server.participation)
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
+    if algorithm.deploy.lag:
+        deployed = _late(state, algorithm.deploy.lag)
     extra = algorithm.aggregator.broadcast(state.server.aggregator)
     if extra and not algorithm.sharing.is_one:
         names = type(algorithm.sharing).__name__, type(algorithm.aggregator).__name__
@@ -39,7 +51,23 @@ def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broad
         )
     size = algorithm.participation.size(setup.weights.shape[0])
     time = None if state.time is None else state.time.high
-    return cohort, Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size, time), chosen
+    broadcast = Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size, time)
+    if state.past is not None:
+        at = state.round % setup.remembered_rounds
+        past = jax.tree.map(lambda rows, new: rows.at[at].set(new), state.past, broadcast.sent())
+        broadcast = dataclasses.replace(broadcast, past=past)
+    return cohort, broadcast, chosen
+
+
+def _late(state: State, lag: int) -> Any:
+    """The model of `lag` rounds ago, the first one before there is such a model."""
+    first = state.past[0]
+    rows = jax.tree.leaves(first)[0].shape[0]
+    at = (state.round - lag) % rows
+    return jax.tree.map(
+        lambda old, begin: jnp.where(state.round >= lag, old[at], jnp.where(state.round == 0, begin, old[0])),
+        first, state.theta,
+    )  # fmt: skip
 
 
 def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: int | None = None) -> Array:
@@ -125,6 +153,7 @@ def close_round(
         )
     time = state.time
     if time is not None:
-        time = time + as_total(setup.clock.lasts(asked, upload.steps, time.high.dtype), time.high.dtype)
-    after = State(theta, broadcast.deployed, clients, ServerMemory(chosen, aggregated), state.round + 1, counts, time)
+        time = time + as_total(setup.lasts(asked, upload.steps, time.high.dtype), time.high.dtype)
+    server = ServerMemory(chosen, aggregated)
+    after = State(theta, broadcast.deployed, clients, server, state.round + 1, counts, time, broadcast.past)
     return after, Report(state, asked, cohort, upload)

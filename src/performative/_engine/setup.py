@@ -27,7 +27,7 @@ from performative.facts import chain
 from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.record import Metric, Record
-from performative.types import Broadcast, ClientMemory, Local, Numbers, ServerMemory, State, Theta, Upload
+from performative.types import Broadcast, ClientMemory, Cohort, Local, Numbers, ServerMemory, State, Theta, Upload
 
 
 class Setup(eqx.Module):
@@ -54,6 +54,24 @@ class Setup(eqx.Module):
         """Whether clients tell the mean loss of their batches."""
         return self.algorithm.participation.requires_loss or "loss" in self.clients
 
+    @property
+    def remembered_rounds(self) -> int:
+        """How many of the last broadcasts are kept; 0 where nobody asks for an old one."""
+        participation, deploy = self.algorithm.participation, self.algorithm.deploy
+        oldest = max(participation.oldest(self.weights.shape[-1]), deploy.lag)
+        return oldest + 1 if oldest else 0
+
+    def takes(self, ids: Array) -> Array:
+        """How long each of these clients is at work, by the clock."""
+        clients, E = self.weights.shape[-1], self.algorithm.steps
+        listed = self.algorithm.participation.steps_of(clients, E)
+        steps = np.full(clients, E) if listed is None else listed
+        return self.clock.time(ids, jnp.asarray(steps, self.weights.dtype)[jnp.minimum(ids, clients - 1)])
+
+    def lasts(self, asked: Cohort, steps: Array, dtype: DTypeLike) -> Array:
+        """How long a round takes."""
+        return self.clock.lasts(asked, steps, dtype, self.algorithm.participation.keeps_time)
+
 
 def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record | None = None) -> Setup:
     """Check that the parts serve this problem, and work out their tables. Still on the host."""
@@ -73,6 +91,16 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
                 f"sharing={type(sharing).__name__} with {type(part).__name__}: a client that trains two models has no "
                 "one gradient of people's reaction; use PerClient, Groups or Heads, or an estimator such as Minibatch."
             )
+    if algorithm.deploy.lag and not sharing.is_one:
+        raise ValueError(
+            f"deploy=pf.Late({algorithm.deploy.lag}) with sharing={type(sharing).__name__}: nobody keeps the models "
+            "that clients had of their own; use sharing=pf.sharing.OneModel()."
+        )
+    if algorithm.absent == "reacts" and algorithm.participation.oldest(len(weights)):
+        raise ValueError(
+            f'absent="reacts" with {type(algorithm.participation).__name__}: people of a client at work would respond '
+            'to newer models than the one it works on; leave absent at "frozen".'
+        )
     algorithm = dataclasses.replace(algorithm, name="", from_data=(), sharing=sharing)
     record, tables = Record() if record is None else record, algorithm.participation.tables(weights)
     for name in record.metrics:
@@ -122,7 +150,12 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
         setup.algorithm.aggregator.init(theta, clients, _shape_of_extra(setup, theta, memory)),
     )
     counts = zero_total((clients,), setup.weights.dtype) if count_participation else None
-    return State(theta, theta, memory, server, jnp.zeros((), jnp.int32), counts, time)
+    past, rows = None, setup.remembered_rounds
+    if rows:
+        now = None if time is None else time.high
+        sent = theta, theta, setup.algorithm.aggregator.broadcast(server.aggregator), now
+        past = jax.tree.map(lambda leaf: jnp.zeros((rows, *jnp.shape(leaf)), jnp.result_type(leaf)), sent)
+    return State(theta, theta, memory, server, jnp.zeros((), jnp.int32), counts, time, past)
 
 
 def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[str, Any]:

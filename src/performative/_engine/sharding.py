@@ -157,7 +157,8 @@ def fill_up(cohort: Cohort, drawn: Draws | None, clients: int, mesh: Mesh) -> tu
         active = fill(jnp.ones(size, bool) if active is None else active, False)
     steps = None if cohort.steps is None else fill(cohort.steps, 1)
     drawn = jax.tree.map(lambda rows: fill(rows, 0), drawn)
-    return Cohort(ids, fill(cohort.weight, 0), active, steps, cohort.elapsed), drawn
+    age = None if cohort.age is None else fill(cohort.age, 0)
+    return Cohort(ids, fill(cohort.weight, 0), active, steps, cohort.elapsed, age), drawn
 
 
 def lay_out(state: State, clients: int, mesh: Mesh | None, lead: int = 0) -> State:

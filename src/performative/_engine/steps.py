@@ -31,10 +31,15 @@ def client_slice(population: AbstractPopulation, row: Unchecked[Array]) -> Abstr
 
 def round_of(
     setup: Setup, population: AbstractPopulation, broadcast: Broadcast, memory: PyTree, keys: PyTree,
-    client: Unchecked[Array], steps: Unchecked[Array | None], drawn: PyTree,
+    client: Unchecked[Array], steps: Unchecked[Array | None], drawn: PyTree, age: Unchecked[Array | None] = None,
 ) -> Any:  # fmt: skip
-    """`client_round` of one client of a setup, from the run's keys; `population` is its slice."""
+    """`client_round` of one client of a setup, from the run's keys; `population` is its slice.
+
+    It took its model `age` rounds ago, None for now.
+    """
     mine = keys.of_client(broadcast.round, client)
+    if age is not None:
+        broadcast = broadcast.ago(age)
     return client_round(
         setup.problem, setup.algorithm, population, broadcast, memory, mine, steps, client, drawn, setup.compute,
         setup.asks_loss, setup.clock.step(client),
@@ -45,10 +50,11 @@ def round_of(
 def one_client(
     setup: Setup, broadcast: Broadcast, memory: PyTree, keys: PyTree, client: Unchecked[Array],
     steps: Unchecked[Array | None], drawn: PyTree = None, row: Unchecked[Array | None] = None,
+    age: Unchecked[Array | None] = None,
 ) -> Any:  # fmt: skip
     """The client's slice is cut inside, so that one compilation serves all clients.
 
     `row` is where the client stands in the population, where that is not its number.
     """
     mine = client_slice(setup.problem.population, client if row is None else row)
-    return round_of(setup, mine, broadcast, memory, keys, client, steps, drawn)
+    return round_of(setup, mine, broadcast, memory, keys, client, steps, drawn, age)

@@ -120,7 +120,8 @@ def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Array) -> Fl
     def weight(drawn: tuple[Array, Array]) -> Array:
         key, round = drawn
         selection = Selection(setup.weights, setup.tables, round, theta, measure)
-        cohort, _ = participation.select(key, selection, participation.init(clients))
+        memory = participation.begin(jax.random.fold_in(key, 1), selection, participation.init(clients))
+        cohort, _ = participation.select(key, selection, memory)
         return jnp.zeros(clients, setup.weights.dtype).at[cohort.ids].add(cohort.weight, mode="drop")
 
     rounds = jnp.arange(keys.shape[0], dtype=jnp.int32)

@@ -96,6 +96,13 @@ class Federation:
                 f"participation: {type(participation).__name__} asks for losses before clients take part, and a live "
                 'server has no data to measure them on; use estimate="last".'
             )
+        if participation.keeps_time:
+            raise ValueError(
+                f"participation: {type(participation).__name__} simulates when clients finish, and a live federation "
+                "finds out; use pf.FirstK or pf.SchemeTwo, or pf.run for a simulation."
+            )
+        if self.algorithm.deploy.lag:
+            raise ValueError("deploy=pf.Late(rounds): a live federation deploys models as they are made; use pf.run.")
         if not self.algorithm.sharing.is_one:
             raise ValueError(
                 f"sharing={type(self.algorithm.sharing).__name__}: a live federation has one model for all so far; use "

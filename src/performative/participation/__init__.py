@@ -1,12 +1,14 @@
 """Who takes part in a round."""
 
+from performative.participation.asynchronous import Asynchronous
 from performative.participation.available import AbstractAvailability, Available, DayNight
 from performative.participation.base import AbstractParticipation, Selection
 from performative.participation.cyclic import Cyclic
-from performative.participation.first_k import (
+from performative.participation.first_k import FirstK
+from performative.participation.latency import (
     AbstractLatency,
+    ConstantLatency,
     Exponential,
-    FirstK,
     LogNormal,
     UniformLatency,
 )
@@ -14,6 +16,7 @@ from performative.participation.local_work import LocalWork
 from performative.participation.power_of_choice import PowerOfChoice
 from performative.participation.schemes import Full, SchemeOne, SchemeTwo
 from performative.participation.step_rules import AbstractSteps, AdaComm, UniformSteps
+from performative.participation.trace import Trace
 
 __all__ = [
     "AbstractAvailability",
@@ -21,7 +24,9 @@ __all__ = [
     "AbstractParticipation",
     "AbstractSteps",
     "AdaComm",
+    "Asynchronous",
     "Available",
+    "ConstantLatency",
     "Cyclic",
     "DayNight",
     "Exponential",
@@ -33,6 +38,7 @@ __all__ = [
     "SchemeOne",
     "SchemeTwo",
     "Selection",
+    "Trace",
     "UniformLatency",
     "UniformSteps",
 ]

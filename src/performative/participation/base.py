@@ -18,7 +18,7 @@ class Selection(eqx.Module):
     """What the server knows when it chooses.
 
     `measure(ids, key, samples)` asks clients for their loss at theta on their data as they are: over `samples` draws,
-    or exactly where that is None.
+    or exactly where that is None. `takes(ids)` is how long these clients are at work, by the run's clock.
     """
 
     weights: Float[Array, " N"]
@@ -26,6 +26,7 @@ class Selection(eqx.Module):
     round: Int[Array, ""]
     theta: Theta
     measure: Callable[..., Float[Array, " K"]] | None = None
+    takes: Callable[[Int[Array, " K"]], Float[Array, " K"]] | None = None
 
 
 class AbstractParticipation(AbstractPart, Generic[Memory]):
@@ -67,6 +68,15 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """Whether `select` asks clients for losses before they take part."""
         return False
 
+    def oldest(self, clients: int) -> int:
+        """How many rounds ago a client of a cohort can have taken its model: the largest `Cohort.age`."""
+        return 0
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether `Cohort.elapsed` is all the time of a round, clients' work included."""
+        return False
+
     @property
     def first_k(self) -> int | None:
         """K where a live server asks everyone and takes the first K that answer; None where the cohort is chosen."""
@@ -97,6 +107,10 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
     def init(self, clients: int) -> Memory:
         """The server's memory at the start; None where nothing is remembered."""
         return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
+
+    def begin(self, key: PRNGKeyArray, selection: Selection, memory: Memory) -> Memory:
+        """The memory with what is drawn before the first round."""
+        return memory
 
     def check(self, weights: np.ndarray) -> None:
         """Refuse what this scheme cannot serve; called once, before a run."""

@@ -1,81 +1,15 @@
 """Stragglers: the server takes the first K that answer."""
 
-from abc import abstractmethod
-
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from performative._base.checks import check_finite, check_one_a_client
 from performative._base.sampling import first_of
-from performative.facts import AbstractPart
 from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.participation.latency import AbstractLatency
 from performative.participation.schemes import Full
-from performative.types import Cohort, Numbers, as_whole, is_concrete, number
-
-
-class AbstractLatency(AbstractPart):
-    """How long clients take to answer. Parameters are numbers, or one a client."""
-
-    @abstractmethod
-    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
-        """The time that each client takes this round."""
-
-
-def _check_positive(owner: str, **values: Numbers) -> None:
-    for name, value in values.items():
-        check_finite(owner, **{name: value})
-        if is_concrete(value) and not np.all(np.asarray(value) > 0):
-            raise ValueError(f"{owner}: {name} must be positive; got {value}.")
-
-
-class Exponential(AbstractLatency):
-    """Exponential waiting times with the given mean."""
-
-    references = ()
-    ignores_data = True
-
-    mean: Numbers = number(default=1.0)
-
-    def __check_init__(self) -> None:
-        _check_positive("Exponential", mean=self.mean)
-
-    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
-        return self.mean * jax.random.exponential(key, (clients,), jnp.result_type(float))
-
-
-class LogNormal(AbstractLatency):
-    """median * exp(spread * normal)."""
-
-    references = ()
-    ignores_data = True
-
-    median: Numbers = number(default=1.0)
-    spread: Numbers = number(default=1.0)
-
-    def __check_init__(self) -> None:
-        _check_positive("LogNormal", median=self.median)
-        check_finite("LogNormal", spread=self.spread)
-
-    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
-        return self.median * jnp.exp(self.spread * jax.random.normal(key, (clients,), jnp.result_type(float)))
-
-
-class UniformLatency(AbstractLatency):
-    """Uniform between 0 and `longest`: the straggler model of Jin et al. 2024, Figure 1b."""
-
-    references = ()
-    ignores_data = True
-
-    longest: Numbers = number(default=1.0)
-
-    def __check_init__(self) -> None:
-        _check_positive("UniformLatency", longest=self.longest)
-
-    def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
-        return self.longest * jax.random.uniform(key, (clients,), jnp.result_type(float))
+from performative.types import Cohort, as_whole
 
 
 class FirstK(AbstractParticipation[None]):
@@ -111,7 +45,7 @@ class FirstK(AbstractParticipation[None]):
 
     def check(self, weights: np.ndarray) -> None:
         check_draws("FirstK", self.k, len(weights))
-        check_one_a_client(f"FirstK: {type(self.latency).__name__}.", len(weights), **vars(self.latency))
+        self.latency.check("FirstK", len(weights))
 
     def size(self, clients: int) -> int:
         return self.k

@@ -35,6 +35,7 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     longest: int = eqx.field(static=True)
 
     is_full, measures_losses, first_k = _inner("is_full"), _inner("measures_losses"), _inner("first_k")
+    keeps_time = _inner("keeps_time")
     sums_to_one, sums_to_one_if_equal = _inner("sums_to_one"), _inner("sums_to_one_if_equal")
 
     def __init__(self, inner: AbstractParticipation[Memory], steps: AbstractSteps | ArrayLike):
@@ -51,6 +52,9 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
 
     def sampling(self, clients: int) -> Law | None:
         return declared(self.inner, "sampling", clients)
+
+    def oldest(self, clients: int) -> int:
+        return self.inner.oldest(clients)
 
     def without_work(self) -> AbstractParticipation:
         return self.inner
@@ -82,9 +86,17 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     def init(self, clients: int) -> tuple[Memory, PyTree]:
         return self.inner.init(clients), self.steps.init()
 
+    def begin(self, key: PRNGKeyArray, selection: Selection, memory: tuple[Memory, PyTree]) -> tuple[Memory, PyTree]:
+        return self.inner.begin(key, selection, memory[0]), memory[1]
+
     def check(self, weights: np.ndarray) -> None:
         self.inner.check(weights)
         listed = self.steps.listed()
+        if listed is None and self.inner.keeps_time:
+            raise ValueError(
+                f"LocalWork around {type(self.inner).__name__}: how long a client is at work must be known when it "
+                "starts; give steps as a list, one a client."
+            )
         if listed is not None and len(listed) != len(weights):
             raise ValueError(
                 f"LocalWork: steps has {len(listed)} entries for {len(weights)} clients; give one a client."

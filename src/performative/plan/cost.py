@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from performative._base.checks import check_finite
-from performative.participation.first_k import AbstractLatency, FirstK
+from performative.participation.first_k import FirstK
+from performative.participation.latency import AbstractLatency
 from performative.types import is_concrete, number
 
 # Cohorts over which the time of a round is averaged where clients differ.

@@ -8,7 +8,7 @@ import numpy as np
 
 from performative._engine.run import run
 from performative.callbacks import Progress
-from performative.participation.first_k import AbstractLatency
+from performative.participation.latency import AbstractLatency
 from performative.plan.settings import Setting
 from performative.problem import Problem
 from performative.record import Record

@@ -9,7 +9,7 @@ import numpy as np
 from performative import batches, participation, recipes, schedules
 from performative.algorithm import Algorithm, Parts
 from performative.participation import AbstractParticipation
-from performative.participation.first_k import AbstractLatency
+from performative.participation.latency import AbstractLatency
 from performative.plan.near import Near
 from performative.theory.gaussian import WeightMoments, weight_moments
 

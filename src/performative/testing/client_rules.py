@@ -153,7 +153,7 @@ def relabeling_of_participation(case: Case) -> bool:
 
         def one(key: Array) -> Array:
             selection = Selection(p, tables, jnp.zeros((), jnp.int32), case.state.theta, measure)
-            cohort, _ = part.select(key, selection, memory)
+            cohort, _ = part.select(key, selection, part.begin(jax.random.fold_in(key, 1), selection, memory))
             steps = jnp.ones_like(cohort.ids) if cohort.steps is None else cohort.steps
             empty = jnp.zeros(clients, dtype)
             work = jnp.where(cohort.weight > 0, steps, 0).astype(dtype)

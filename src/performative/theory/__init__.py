@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from performative._deprecated import old_name
 from performative.theory import jin2023, jin2024, joshi2023, li2024, zheng2024
+from performative.theory.asynchrony import largest_stale_step, stale_radius
 from performative.theory.bound import Bound
 from performative.theory.drifting import DriftError, best_period, best_step, drift_error, retraining_error
 from performative.theory.gaussian import Moments, gaussian_moments, gaussian_rate
@@ -35,8 +36,10 @@ __all__ = [
     "jin2023",
     "jin2024",
     "joshi2023",
+    "largest_stale_step",
     "li2024",
     "retraining_error",
+    "stale_radius",
     "zheng2024",
 ]  # fmt: skip
 __all__ += jin2023.__all__

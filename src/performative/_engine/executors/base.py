@@ -58,12 +58,12 @@ def map_clients(
 
     def one(
         setup: Setup, broadcast: Broadcast, keys: RunKeys, rows: PyTree, client: Array, mine: ClientMemory,
-        steps: Array | None, drawn: Draws | None,
+        steps: Array | None, drawn: Draws | None, age: Array | None,
     ) -> Any:  # fmt: skip
-        return round_of(setup, eqx.combine(rows, rest), broadcast, mine, keys, client, steps, drawn)
+        return round_of(setup, eqx.combine(rows, rest), broadcast, mine, keys, client, steps, drawn, age)
 
     bare = eqx.tree_at(lambda s: s.problem.population, setup, None)
-    lead = (axes, 0, 0, None if cohort.steps is None else 0, 0)
+    lead = (axes, 0, 0, None if cohort.steps is None else 0, 0, None if cohort.age is None else 0)
     shared = eqx.Partial(one, bare, broadcast, keys)
     each = map_rows(shared, lead, setup.compute.at_once, cohort.ids.shape[0], setup.mesh)
-    return each(arrays, cohort.ids, memory, cohort.steps, drawn)
+    return each(arrays, cohort.ids, memory, cohort.steps, drawn, cohort.age)

@@ -35,10 +35,10 @@ class Loop(AbstractExecutor):
                 continue
             at = jnp.asarray([client], cohort.ids.dtype)
             mine = jax.tree.map(lambda leaf: leaf[0], take_rows(memory, at))
-            steps = None if cohort.steps is None else cohort.steps[row]
+            steps, age = jax.tree.map(operator.itemgetter(row), (cohort.steps, cohort.age))
             try:
                 mine_secrets = jax.tree.map(operator.itemgetter(row), drawn)
-                upload, after = one_client(setup, broadcast, mine, keys, cohort.ids[row], steps, mine_secrets)
+                upload, after = one_client(setup, broadcast, mine, keys, cohort.ids[row], steps, mine_secrets, age=age)
             except Exception as error:
                 raise RuntimeError(f"client {int(client)} failed in round {at_round}: {error}") from error
             if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(upload.delta)):
