@@ -21,7 +21,7 @@ def waiting(
     """Four ways to wait, on clients of which a tenth is slow; and how long steps on old models may be."""
     rng = np.random.default_rng(seed)
     lags = np.arange(clients) < _SLOW * clients
-    level, eps = spread * rng.standard_normal(clients) + lags, rng.uniform(*reaction, clients)
+    level, eps = spread * rng.standard_normal(clients) + lags, rng.uniform(reaction[0], reaction[1], clients)
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(level, eps, noise))
     latency = pf.participation.Exponential(np.where(lags, slow, 1.0))
     # With the length of one move, as long as it is at least.
