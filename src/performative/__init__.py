@@ -36,6 +36,7 @@ from performative.compare import compare
 from performative.deploy import Every
 from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
+from performative.game import Game
 from performative.history import History
 from performative.papers.citations import cite
 from performative.participation import (
@@ -95,6 +96,7 @@ __all__ = [
     "FirstK",
     "Fixed",
     "Full",
+    "Game",
     "History",
     "LocalWork",
     "Metric",

@@ -167,17 +167,30 @@ class Scene(eqx.Module):
         theta: the model that these people meet
         loss: l(theta; z), for people whose reaction follows it
         time: simulated time since the start; None where nobody keeps it
-        models: all models that are deployed, those of others included; None where there is one
+        models: all models that are deployed, [players, ...], those of others included; None where there is one, and
+            where the population does not read them
+        player: which of them these people meet; None where `models` is
     """
 
     theta: Theta
     loss: Loss
     time: Float[Array, ""] | None = None
     models: PyTree = None
+    player: Int[Array, ""] | None = None
 
     def meeting(self, theta: Theta) -> "Scene":
         """The same scene for people who meet another model."""
-        return Scene(theta, self.loss, self.time, self.models)
+        return Scene(theta, self.loss, self.time, self.models, self.player)
+
+    def others(self, function: Callable[[Theta], Array]) -> tuple[Array, Bool[Array, " players"]]:
+        """function(model) of each model, [players, ...], and which of them are others' than `theta`.
+
+        Where there is one model, it is alone: no row is another's.
+        """
+        if self.models is None:
+            return function(self.theta)[None], jnp.zeros((1,), bool)
+        each = jax.vmap(function)(self.models)
+        return each, jnp.arange(each.shape[0], dtype=jnp.int32) != self.player
 
 
 class Cohort(eqx.Module):
@@ -203,7 +216,7 @@ class Broadcast(eqx.Module):
     """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round.
 
     `steps` is E; `clients` is K, how many clients the round is made for; `time` is simulated time at its start, None
-    where nobody keeps it.
+    where nobody keeps it; `models` all models that are deployed, [players, ...], None where the population reads none.
     """
 
     theta: Theta
@@ -213,6 +226,7 @@ class Broadcast(eqx.Module):
     steps: int = eqx.field(static=True)
     clients: int = eqx.field(static=True, default=1)
     time: Float[Array, ""] | None = None
+    models: PyTree = None
 
     @property
     def clock(self) -> Int[Array, ""]:

@@ -14,6 +14,7 @@ from performative.participation.local_work import LocalWork
 from performative.participation.power_of_choice import PowerOfChoice
 from performative.participation.schemes import Full, SchemeOne, SchemeTwo
 from performative.participation.step_rules import AbstractSteps, AdaComm, UniformSteps
+from performative.participation.turns import Turns
 
 __all__ = [
     "AbstractAvailability",
@@ -33,6 +34,7 @@ __all__ = [
     "SchemeOne",
     "SchemeTwo",
     "Selection",
+    "Turns",
     "UniformLatency",
     "UniformSteps",
 ]
