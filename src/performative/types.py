@@ -278,6 +278,7 @@ class Local(eqx.Module):
     """What a client knows while it computes a direction. `client` is its number, None where it has none.
 
     `expected` is the mean size of its batches, a constant of the sampler; None where it is the size of this one.
+    `player` is its model's place in `broadcast.models`, None where there are none.
     """
 
     loss: Loss
@@ -289,6 +290,7 @@ class Local(eqx.Module):
     rate: Float[Array, ""]
     client: Int[Array, ""] | None = None
     expected: Array | float | None = None
+    player: Int[Array, ""] | None = None
 
 
 class Estimate(eqx.Module, Generic[Memory]):

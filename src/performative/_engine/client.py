@@ -93,7 +93,7 @@ def client_round(
     def local(theta: Theta, world: PyTree, e: Array, rate: Array) -> Local:
         deployed = sharing.meet(theta) if deploy.each_step else met
         clock = broadcast.clock + e
-        return Local(training_loss, population, world, deployed, told, clock, rate, client, expected)
+        return Local(training_loss, population, world, deployed, told, clock, rate, client, expected, player)
 
     def step(carry: PyTree, inputs: PyTree) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry

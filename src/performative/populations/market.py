@@ -54,8 +54,8 @@ class Market(AbstractPopulation[World]):
         if np.ndim(self.demand) < 1 or len(got) < 2 or got[2:] not in fits[: None if shape else 1]:
             wanted = "[N, players]" if not shape else "[N, players], [N, players, d] or [N, players, d, d]"
             raise ValueError(
-                f"Market: coupling must be {wanted} for a demand of shape {np.shape(self.demand)}, one row a client and "
-                f"one column a seller; got shape {got}."
+                f"Market: coupling must be {wanted} for a demand of shape {np.shape(self.demand)}, one row a client "
+                f"and one column a seller; got shape {got}."
             )
         if np.ndim(self.scale) > 1:
             raise ValueError(f"Market: scale must be a number or one a client; got shape {np.shape(self.scale)}.")
