@@ -24,8 +24,8 @@ def linear_game(
 ) -> Game:  # fmt: skip
     """Sellers whose demand depends on all prices p: what the three kinds of points of a game are exact for.
 
-        z_i ~ N(b_i + sum_j m_ij p_j, scale^2),      loss -p_i z_i + penalty p_i^2 / 2
-        stable (penalty I - m)^-1 b,   Nash (penalty I - m - diag m)^-1 b,   social (penalty I - m - m^T)^-1 b
+    z_i ~ N(b_i + sum_j m_ij p_j, scale^2),      loss -p_i z_i + penalty p_i^2 / 2
+    stable (penalty I - m)^-1 b,   Nash (penalty I - m - diag m)^-1 b,   social (penalty I - m - m^T)^-1 b
     """
     level, coupling = as_numbers(b), as_numbers(m)
     check_finite("linear_game", b=level, m=coupling)

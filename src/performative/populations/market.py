@@ -80,8 +80,8 @@ class Market(AbstractPopulation[World]):
         players = jnp.shape(scene.models)[0]
         if players != coupling.shape[0]:
             raise ValueError(
-                f"Market: coupling has a column for each of {coupling.shape[0]} sellers, but {players} models are "
-                "deployed; give one model a seller, as pf.Game(problem, players=...) does."
+                f"Market: coupling has a column for each of {coupling.shape[0]} sellers; the number of deployed models "
+                f"is {players}. Give each seller a model, as pf.Game(problem, players=...) does."
             )
         prices, other = scene.others(lambda price: price)
         each = jax.vmap(react)(coupling, prices)

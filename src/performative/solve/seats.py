@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,14 +60,10 @@ def keeps_past(land: Landscape, x: np.ndarray) -> bool:
     By trying: from the world of other models, one spell under x must lead to where x lets it settle.
     """
     other = x + 0.1 * (1.0 + np.abs(x)) * np.cos(np.arange(len(x)))
-    return bool(np.asarray(_lag(land, jnp.asarray(x), jnp.asarray(other))) > _SAME)
+    return bool(np.asarray(_lag(land.everywhere, jnp.asarray(x), jnp.asarray(other))) > _SAME)
 
 
-@jax.jit
-def _largest(values: Array) -> Array:
-    return jnp.max(values, initial=0.0)
-
-
+@eqx.filter_jit
 def _lag(land: Landscape, x: Array, other: Array) -> Array:
     here, before = land.model(x), land.model(other)
     loss = land.problem.loss
@@ -83,4 +80,4 @@ def _lag(land: Landscape, x: Array, other: Array) -> Array:
         return jnp.where(jnp.isnan(gap), jnp.inf, gap)
 
     assert land.players is not None
-    return _largest(map_clients(one, land.problem.population, land.problem.clients, land.players))
+    return jnp.max(map_clients(one, land.problem.population, land.problem.clients, land.players))

@@ -66,13 +66,14 @@ def play_verdict(history: History) -> Verdict:
     moved = float(np.linalg.norm(last.mean(axis=0) - third.mean(axis=0)))
     if max(after, moved) <= _STILL * travel and after <= 1.05 * before + 1e-9 * travel:
         return Verdict("settled", math.nan, f"the last quarter moves by {after:.3g}, all of play by {travel:.3g}.")
-    if abs(after - before) <= _STEADY * before:
-        half = path[count // 2 :]
-        lag = _returns(half, _spread(half))
-        if lag is not None:
-            period = lag * float(history.rounds[-1]) / (count - 1)
-            said = f"play is back after {period:.3g} rounds; its size went from {before:.4g} to {after:.4g}."
-            return Verdict("cycles", period, said)
+    half = path[count // 2 :]
+    middle = (np.min(half, axis=0) + np.max(half, axis=0)) / 2
+    sizes = [float(np.max(np.linalg.norm(part - middle, axis=1))) for part in (third, last)]
+    lag = _returns(half, max(sizes)) if abs(sizes[1] - sizes[0]) <= _STEADY * sizes[0] else None
+    if lag is not None:
+        period = lag * float(history.rounds[-1]) / (count - 1)
+        said = f"play is back after {period:.3g} rounds; its size went from {sizes[0]:.4g} to {sizes[1]:.4g}."
+        return Verdict("cycles", period, said)
     said = f"the last quarter moves by {after:.3g}, the one before by {before:.3g}, all of play by {travel:.3g}."
     return Verdict("unknown", math.nan, said)
 
