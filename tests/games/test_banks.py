@@ -54,7 +54,7 @@ def test_shares_are_the_logit_of_merits():
     nu, chosen = shares(theta, sharpness, (0.3, 0.7))
     with jax.enable_x64(True):
         for bank in range(3):
-            mine = jax.tree.map(lambda leaf: leaf[bank] if np.ndim(leaf) else leaf, population.share)
+            mine = jax.tree.map(lambda leaf, bank=bank: leaf[bank] if np.ndim(leaf) else leaf, population.share)
             own, models = jnp.asarray(theta[bank]), jnp.asarray(theta)
             known = mine.remember(Scene(own, LOSS, None, models, jnp.asarray(bank)))
             np.testing.assert_allclose(mine.beside(own, known), nu[bank], rtol=1e-9)

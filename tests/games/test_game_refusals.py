@@ -8,7 +8,7 @@ import performative as pf
 GAME = pf.cases.linear_game([1.0, 2.0], -np.eye(2), 1.0)
 PROBLEM = GAME.problem
 MARKET, GAUSSIAN = pf.populations.Market, pf.populations.Gaussian([0.0, 1.0], 0.5, 1.0)
-LOGIT = pf.populations.shares.Logit
+LOGIT, TURNS = pf.populations.shares.Logit, pf.participation.Turns
 WRONG = {
     "coupling must be [N, players]": lambda: MARKET([1.0, 2.0], [1.0, 2.0], 1.0),
     "all per-client arrays need one row a client": lambda: MARKET([1.0, 2.0], np.zeros((3, 2)), 1.0),
@@ -40,7 +40,7 @@ WRONG = {
     "players has 3 entries for 2": lambda: pf.run(
         PROBLEM, pf.p_fedavg(0.1, participation=pf.participation.Turns(3)), 2
     ),
-    "k=3 of 2 players": lambda: pf.participation.Turns(2, k=3),
+    "k=3 of 2 players": lambda: TURNS(2, k=3),
     "share of each of the two kinds": lambda: pf.cases.competing_banks(size=[1.0]),
     "sharing=Ditto in a game": lambda: pf.run(GAME, pf.p_fedavg(0.1, sharing=pf.sharing.Ditto(1.0)), 2),
     "makes up for absent": lambda: pf.run(GAME, pf.p_fedavg(0.1, participation=pf.SchemeTwo(1)), 2),

@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from performative._base.checks import check_flags
 from performative._base.sampling import distinct
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import ArrayLike, Cohort, Unchecked, as_whole
+from performative.types import ArrayLike, Cohort, Unchecked, as_array, as_whole
 
 
 class Turns(AbstractParticipation[None]):
@@ -81,7 +81,7 @@ def read_players(owner: str, players: object) -> np.ndarray:
     if isinstance(number, int) and not isinstance(number, bool) and number >= 1:
         return np.arange(number, dtype=np.int32)
     given: Any = players
-    listed = np.asarray(given) if isinstance(given, (list, tuple, np.ndarray, range)) else np.zeros(())
+    listed = as_array(given) if isinstance(given, (list, tuple, np.ndarray, range)) else np.zeros(())
     if listed.ndim != 1 or listed.size == 0 or listed.dtype.kind not in "iu" or np.any(listed < 0):
         raise ValueError(
             f"{owner}: players must be the number 0, 1, ... of each client's player, or how many players there are; "
