@@ -37,7 +37,8 @@ OF_SLOT = {
 ALSO = {
     "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Market Regression Mixture Classes "
     "Outliers Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative "
-    "Filtered Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized Available",
+    "Filtered Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized "
+    "Available",
     "saves": "Shuffled Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
     "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm",
     "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Market Regression Mixture Classes Outliers "

@@ -116,7 +116,7 @@ def social_point(
 def player_risks(game: Game, theta: Any, *, samples: int | None = None) -> np.ndarray:
     """f_g(theta_g; theta) of each player, [players], when all of these models [players, ...] are deployed."""
     with jax.enable_x64(True):
-        land, x = survey_game(game, theta, check_samples(samples))
+        land, x = survey_game(game, theta, check_samples(samples), "theta")
         own = np.asarray(_own_risks(land.everywhere, jnp.asarray(x)[None], jnp.asarray(x)))[0]
         return np.bincount(game.players, game.client_weights * own)
 

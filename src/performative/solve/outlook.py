@@ -68,7 +68,7 @@ def play_outlook(game: Game, algorithm: Algorithm, point: Theta = None, *, sampl
     if why:
         return Outlook("unknown", math.nan, None, math.inf, None, why)
     with jax.enable_x64(True):
-        land, x = survey_game(game, point, check_samples(samples))
+        land, x = survey_game(game, point, check_samples(samples), "point")
         land = dataclasses.replace(land, foresees=foresees)
         if point is None:
             find = nash_game if foresees else stable_game

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from performative._base.checks import check_finite
 from performative._base.client_axis import map_clients
 from performative._base.messages import coded
 from performative._engine.prepare import check_fit, on_device, read_theta
@@ -17,7 +18,7 @@ from performative.game import Game
 from performative.populations.settling import flatten_world
 from performative.problem import Problem
 from performative.solve.landscape import Landscape
-from performative.types import Scene, Theta
+from performative.types import Scene, Theta, as_array
 
 # How far worlds may be apart, against their size, that are said to be the same: half of the digits.
 _SAME = 1e-8
@@ -32,8 +33,8 @@ class EachPlayer(AbstractDomain):
         return jax.vmap(self.inner.project)(theta)
 
 
-def survey_game(game: Game, start: Any, samples: int = NODES) -> tuple[Landscape, np.ndarray]:
-    """The landscape of a game and its start as a vector: one model for all players, or one for each.
+def survey_game(game: Game, start: Any, samples: int = NODES, name: str = "start") -> tuple[Landscape, np.ndarray]:
+    """The landscape of a game and its start as a vector: one model for all players, or an array with one for each.
 
     Call it, and all that uses the landscape, inside `jax.enable_x64(True)`.
     """
@@ -43,14 +44,17 @@ def survey_game(game: Game, start: Any, samples: int = NODES) -> tuple[Landscape
         raise ValueError(coded("target-moves", text))
     on = on_device(problem, jnp.float64)
     shape = problem.population.model_shape()
-    apart = start is not None and shape is not None and np.shape(start) == (count, *shape)
-    one = read_theta(on, np.asarray(start)[0] if apart else start, jnp.float64, "start")
-    check_fit(on, one, "start")
+    listed = as_array(start) if isinstance(start, (list, tuple, np.ndarray, jax.Array)) else np.zeros(())
+    apart = shape is not None and listed.ndim > 0 and listed.shape == (count, *shape)
+    one = read_theta(on, listed[0] if apart else start, jnp.float64, name)
+    check_fit(on, one, name)
+    if apart:
+        check_finite("Game", **{name: listed})
     like = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one)
     domain = on.domain if on.domain is None or isinstance(on.domain, Box) else EachPlayer(on.domain)
     weights, players = jnp.asarray(game.client_weights), jnp.asarray(game.players, jnp.int32)
     land = Landscape(Problem(on.loss, on.population), weights, like, domain, samples=samples, players=players)
-    first = land.flat(np.asarray(start, np.float64) if apart else like)
+    first = land.flat(np.asarray(listed, np.float64) if apart else like)
     return land, land.project(first)
 
 
