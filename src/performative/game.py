@@ -103,6 +103,10 @@ class Game(eqx.Module):
         """w_i, which sum to one over each player's clients."""
         return np.asarray(self.problem.client_weights, np.float64) / self.totals[self.players]
 
+    def as_run(self, algorithm: Algorithm) -> tuple[Problem, Algorithm]:
+        """The problem and the algorithm that `pf.run` is to run."""
+        return self.problem, self.played_by(algorithm)
+
     def played_by(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm as the players of this game use it: who shares a model, and who moves when."""
         if not isinstance(algorithm, Algorithm):

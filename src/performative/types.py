@@ -187,10 +187,10 @@ class Scene(eqx.Module):
 
         Where there is one model, it is alone: no row is another's.
         """
-        if self.models is None:
+        if self.models is None or self.player is None:
             return function(self.theta)[None], jnp.zeros((1,), bool)
         each = jax.vmap(function)(self.models)
-        return each, jnp.arange(each.shape[0], dtype=jnp.int32) != self.player
+        return each, jnp.not_equal(jnp.arange(each.shape[0], dtype=jnp.int32), self.player)
 
 
 class Cohort(eqx.Module):

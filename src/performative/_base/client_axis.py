@@ -136,7 +136,7 @@ def put_rows(memory: PyTree, ids: Int[Array, " K"], rows: PyTree) -> PyTree:
 def join_clients(populations: Sequence[Tree]) -> Tree:
     """Populations of one kind as one, their clients one after another. What clients share must be the same in all."""
     first, counts = populations[0], [count_clients(one) for one in populations]
-    flat = [jax.tree_util.tree_flatten_with_path(one) for one in populations]
+    flat: list[tuple[Any, Any]] = [jax.tree_util.tree_flatten_with_path(one) for one in populations]
     for k, (_, structure) in enumerate(flat):
         if structure != flat[0][1]:
             raise ValueError(f"that of player {k} is made differently than that of player 0.")

@@ -79,7 +79,7 @@ def sweep(
         "sweep", Record(risks=False), record, callbacks, clock, dtype, executor, clients_at_once, old, checkpoint
     )
     if isinstance(problem, Game):
-        problem, algorithm = problem.problem, problem.played_by(algorithm)
+        problem, algorithm = problem.as_run(algorithm)
     check_owners(problem, algorithm)
     chosen = pick_executor(executor, algorithm)
     if chosen.name == "sharded" or not chosen.compiled:
