@@ -1,5 +1,9 @@
 """Play in runs, against the same play by hand on the linear game; who moves when; banks that people leave."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -144,3 +148,29 @@ def test_a_population_that_reads_no_models_keeps_its_program():
         for each, sharing in ((problem, pf.sharing.Groups([0, 1])), (pf.Game(problem), pf.sharing.OneModel()))
     ]
     np.testing.assert_array_equal(both[0].theta, both[1].theta)
+
+
+DEVICES = """
+import numpy as np
+import performative as pf
+
+game = pf.cases.linear_game([1.0, 2.0, 1.5], 0.2 - np.eye(3), 0.5, 1.0, {play!r})
+record = pf.Record(risks=1, consensus=False)
+for parts in ({{}}, {{"sharing": pf.sharing.PerClient()}}):
+    one, two = (
+        pf.run(game, pf.p_fedavg(0.1, **parts), 5, dtype="float64", executor=name, record=record)
+        for name in ("gather", "sharded")
+    )
+    assert two.meta["executor"] == "sharded over 2 devices"
+    np.testing.assert_allclose(one.models, two.models, rtol=1e-12)
+    np.testing.assert_allclose(one["performative_risk"], two["performative_risk"], rtol=1e-12)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("play", ["simultaneous", "alternating"])
+def test_over_devices(play):
+    """Three players on two devices: the rows that fill up are nobody's model."""
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run([sys.executable, "-c", DEVICES.format(play=play)], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ from jaxtyping import Array, Int, PyTree
 
 from performative._engine.cohorts import spread_out, where_rows
 from performative._engine.setup import Setup
+from performative._engine.sharding import whole
 from performative.types import Cohort, State, Theta
 
 
@@ -40,5 +41,6 @@ def _is_read(setup: Setup) -> bool:
 
 def _all_of(setup: Setup, shared: PyTree, own: PyTree) -> PyTree:
     clients = setup.weights.shape[0]
+    own = whole(own, setup.mesh)
     kept = jax.tree.map(lambda leaf: leaf[:clients], own)  # over devices, rows that fill up come last
-    return setup.algorithm.sharing.models(shared, kept, jnp.arange(clients, dtype=jnp.int32))
+    return whole(setup.algorithm.sharing.models(shared, kept, jnp.arange(clients, dtype=jnp.int32)), setup.mesh)
