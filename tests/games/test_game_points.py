@@ -149,6 +149,7 @@ def test_no_stable_point_where_the_system_is_singular():
         pf.stable_point(game)
 
 
+@pytest.mark.slow
 def test_people_who_remember_leave_attraction_open():
     b, m, penalty = linear(2)
     slow = pf.populations.Sluggish(pf.populations.Market(b, m, 1.0), 0.5)

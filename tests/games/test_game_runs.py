@@ -139,6 +139,7 @@ def test_many_players_run_in_one_program(optimized_programs):
         np.testing.assert_allclose(history.final[0], point, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_a_population_that_reads_no_models_keeps_its_program():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([0.0, 1.0], 0.5, 1.0))
     assert not problem.population.reads_models and problem.population.player_count is None
