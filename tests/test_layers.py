@@ -21,7 +21,7 @@ LAYERS = [
         "losses", "schedules", "optimizers", "domains", "deploy", "batches",
         "populations", "estimators", "participation", "channels", "aggregators", "sharing",
     },
-    {"tables", "problem", "algorithm"},
+    {"tables", "problem", "algorithm", "game"},
     {"record", "privacy", "callbacks"},
     {"_engine", "executors", "history", "plotting"},
     {"recipes", "sweep", "compare", "scoreboard", "solve", "diagnostics", "testing", "cases", "privacy.attack"},

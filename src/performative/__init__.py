@@ -36,6 +36,7 @@ from performative.compare import compare
 from performative.deploy import Every, Late
 from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
+from performative.game import Game
 from performative.history import History
 from performative.papers.citations import cite
 from performative.participation import (
@@ -72,11 +73,18 @@ from performative.recipes import (
 from performative.record import Metric, Record
 from performative.scoreboard import Scoreboard, scoreboard
 from performative.solve import (
+    Outlook,
     Solution,
+    Verdict,
     equilibria,
+    nash_point,
     optimal_point,
+    play_outlook,
+    play_verdict,
+    player_risks,
     repeated_gradient_descent,
     repeated_risk_minimization,
+    social_point,
     stable_point,
 )
 from performative.sweep import sweep
@@ -97,10 +105,12 @@ __all__ = [
     "FirstK",
     "Fixed",
     "Full",
+    "Game",
     "History",
     "Late",
     "LocalWork",
     "Metric",
+    "Outlook",
     "PerformativeWarning",
     "Plan",
     "Poisson",
@@ -114,6 +124,7 @@ __all__ = [
     "Shuffled",
     "Solution",
     "Uniform",
+    "Verdict",
     "Whole",
     "aggregators",
     "average_drift",
@@ -138,6 +149,7 @@ __all__ = [
     "fedvarp",
     "losses",
     "multi_agent_pp",
+    "nash_point",
     "networks",
     "number",
     "optimal_point",
@@ -150,6 +162,9 @@ __all__ = [
     "per_client",
     "pg",
     "plan",
+    "play_outlook",
+    "play_verdict",
+    "player_risks",
     "pofl",
     "populations",
     "privacy",
@@ -162,6 +177,7 @@ __all__ = [
     "scoreboard",
     "selection_skew",
     "sharing",
+    "social_point",
     "stable_point",
     "sweep",
     "tables",

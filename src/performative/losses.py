@@ -20,12 +20,14 @@ __all__ = [
     "CrossEntropy",
     "Logistic",
     "Quadratic",
+    "Revenue",
     "Ridge",
     "cross_entropy",
     "linear_scores",
     "logistic",
     "negative_revenue",
     "quadratic",
+    "revenue",
     "ridge",
     "squared",
     "zero_one",
@@ -74,6 +76,26 @@ def negative_revenue(theta: Theta, z: Sample) -> Float[Array, ""]:
     """-theta . z: the price theta, the demand z. It has no minimizer in theta unless the domain is bounded."""
     revenue = (jnp.sum(p * d) for p, d in zip(jax.tree.leaves(theta), jax.tree.leaves(z), strict=True))
     return -functools.reduce(operator.add, revenue)
+
+
+class Revenue(AbstractLoss):
+    """-theta . z + penalty |theta|^2 / 2: a price theta that costs something, and the demand z."""
+
+    affine_gradient = True
+
+    penalty: Numbers = number(default=0.0)
+
+    def __check_init__(self) -> None:
+        _check_penalty("revenue", self.penalty)
+
+    def convex(self) -> bool:
+        return True
+
+    def curvature(self) -> tuple[float, float, float]:
+        return float(self.penalty), float(self.penalty), 1.0
+
+    def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
+        return negative_revenue(theta, z) + 0.5 * self.penalty * squared_norm(theta)
 
 
 def inner(theta: Array, x: Array) -> Array:
@@ -183,6 +205,11 @@ class CrossEntropy(AbstractLoss):
     def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
         x, y = z
         return -jax.nn.log_softmax(self.model(theta, x))[jnp.asarray(y).astype(int)]
+
+
+def revenue(penalty: ArrayLike = 0.0) -> Revenue:
+    """-theta . z + penalty |theta|^2 / 2."""
+    return Revenue(penalty)
 
 
 def quadratic(scale: ArrayLike) -> Quadratic:

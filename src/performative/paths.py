@@ -205,7 +205,7 @@ class Sum(AbstractPath):
     def __check_init__(self) -> None:
         several = isinstance(self.paths, tuple) and bool(self.paths)
         wrong = [path for path in self.paths if not isinstance(path, AbstractPath)] if several else self.paths
-        if wrong or not several:
+        if not several or wrong:
             raise ValueError(f"Sum: paths must be paths such as (pf.paths.Linear(0.1), ...); got {wrong!r}.")
         _ = count_clients(self)
 

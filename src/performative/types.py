@@ -167,17 +167,30 @@ class Scene(eqx.Module):
         theta: the model that these people meet
         loss: l(theta; z), for people whose reaction follows it
         time: simulated time since the start; None where nobody keeps it
-        models: all models that are deployed, those of others included; None where there is one
+        models: all models that are deployed, [players, ...], those of others included; None where there is one, and
+            where the population does not read them
+        player: which of them these people meet; None where `models` is
     """
 
     theta: Theta
     loss: Loss
     time: Float[Array, ""] | None = None
     models: PyTree = None
+    player: Int[Array, ""] | None = None
 
     def meeting(self, theta: Theta) -> "Scene":
         """The same scene for people who meet another model."""
-        return Scene(theta, self.loss, self.time, self.models)
+        return Scene(theta, self.loss, self.time, self.models, self.player)
+
+    def others(self, function: Callable[[Theta], Array]) -> tuple[Array, Bool[Array, " players"]]:
+        """function(model) of each model, [players, ...], and which of them are others' than `theta`.
+
+        Where there is one model, it is alone: no row is another's.
+        """
+        if self.models is None or self.player is None:
+            return function(self.theta)[None], jnp.zeros((1,), bool)
+        each = jax.vmap(function)(self.models)
+        return each, jnp.not_equal(jnp.arange(each.shape[0], dtype=jnp.int32), self.player)
 
 
 class Cohort(eqx.Module):
@@ -205,7 +218,8 @@ class Broadcast(eqx.Module):
     """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round.
 
     `steps` is E; `clients` is K, how many clients the round is made for; `time` is simulated time at its start, None
-    where nobody keeps it. `past` holds what was sent in the last rounds, where clients may still be at work on it.
+    where nobody keeps it; `models` all models that are deployed, [players, ...], None where the population reads none.
+    `past` holds what was sent in the last rounds, where clients may still be at work on it.
     """
 
     theta: Theta
@@ -215,6 +229,7 @@ class Broadcast(eqx.Module):
     steps: int = eqx.field(static=True)
     clients: int = eqx.field(static=True, default=1)
     time: Float[Array, ""] | None = None
+    models: PyTree = None
     past: PyTree = None
 
     @property
@@ -230,7 +245,7 @@ class Broadcast(eqx.Module):
         """What was sent so many rounds ago; `past` goes that far back."""
         rows = jax.tree.leaves(self.past)[0].shape[0]
         theta, deployed, extra, time = jax.tree.map(lambda leaf: leaf[(self.round - age) % rows], self.past)
-        return Broadcast(theta, deployed, extra, self.round - age, self.steps, self.clients, time)
+        return Broadcast(theta, deployed, extra, self.round - age, self.steps, self.clients, time, self.models)
 
 
 class Upload(eqx.Module):
@@ -277,6 +292,7 @@ class Local(eqx.Module):
     """What a client knows while it computes a direction. `client` is its number, None where it has none.
 
     `expected` is the mean size of its batches, a constant of the sampler; None where it is the size of this one.
+    `player` is its model's place in `broadcast.models`, None where there are none.
     """
 
     loss: Loss
@@ -288,6 +304,7 @@ class Local(eqx.Module):
     rate: Float[Array, ""]
     client: Int[Array, ""] | None = None
     expected: Array | float | None = None
+    player: Int[Array, ""] | None = None
 
 
 class Estimate(eqx.Module, Generic[Memory]):

@@ -35,16 +35,17 @@ OF_SLOT = {
 }
 # What must not be passed over for these, beside the rules of their slot. A part that is not here may keep any.
 ALSO = {
-    "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers "
-    "Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative Filtered "
-    "Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized Available",
+    "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Market Regression Mixture Classes "
+    "Outliers Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative "
+    "Filtered Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized "
+    "Available",
     "saves": "Shuffled Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
     "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm",
-    "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers Database "
-    "Reweighted",
-    "expectations": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers "
-    "Database",
-    "settling": "Sluggish Drifting Reweighted",
+    "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Market Regression Mixture Classes Outliers "
+    "Database Reweighted",
+    "expectations": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Market Regression Mixture Classes "
+    "Outliers Database",
+    "settling": "Sluggish Drifting Reweighted Market",
     "sitting_out": "Varp Nova",
 }
 # Step by step these take long: so many steps.

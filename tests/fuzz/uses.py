@@ -11,6 +11,7 @@ _COMPANY = {"estimator": {"batch": "pf.Fixed(16)"}, "aggregator": {"batch": "pf.
 _OTHERS = {
     "pf.losses.quadratic": "pf.losses.Quadratic",
     "pf.losses.ridge": "pf.losses.Ridge",
+    "pf.losses.revenue": "pf.losses.Revenue",
     "pf.losses.logistic": "pf.losses.Logistic",
     "pf.losses.cross_entropy": "pf.losses.CrossEntropy",
     "pf.optimizers.as_optimizer": "pf.optimizers.Momentum",
@@ -25,6 +26,7 @@ _SLOTS = {
     "pf.Privacy": "pf.run(TABLE, PRIVATE, 2, privacy={}, record=pf.Record(risks=False))",
     "pf.Problem.from_frame": "pf.run({}, A, 2)",
     "pf.Problem": "pf.run({}, A, 2)",
+    "pf.Game": "pf.run({}, A, 2)",
     "pf.cases": "pf.run({}, A, 2)",
 }
 # Records of parts run by themselves.

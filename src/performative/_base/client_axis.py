@@ -5,12 +5,13 @@ leading axis, all others stay as they are.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from performative.types import ArrayLike
@@ -130,3 +131,27 @@ def take_rows(memory: PyTree, ids: Int[Array, " K"]) -> PyTree:
 def put_rows(memory: PyTree, ids: Int[Array, " K"], rows: PyTree) -> PyTree:
     """Write rows back in place; ids past the end (spare rows of a cohort) are dropped."""
     return jax.tree.map(lambda leaf, new: leaf.at[ids].set(new, mode="drop"), memory, rows)
+
+
+def join_clients(populations: Sequence[Tree]) -> Tree:
+    """Populations of one kind as one, their clients one after another. What clients share must be the same in all."""
+    first, counts = populations[0], [count_clients(one) for one in populations]
+    flat: list[tuple[Any, Any]] = [jax.tree_util.tree_flatten_with_path(one) for one in populations]
+    for k, (_, structure) in enumerate(flat):
+        if structure != flat[0][1]:
+            raise ValueError(f"that of player {k} is made differently than that of player 0.")
+
+    def join(path: tuple[Any, ...], leaves: list[Any]) -> Any:
+        name = jax.tree_util.keystr(path).lstrip(".")
+        if not _marks(first, path, np.empty(1)):
+            if not all(one is leaves[0] or np.array_equal(one, leaves[0]) for one in leaves):
+                raise ValueError(f"{name}, which clients share, differs.")
+            return leaves[0]
+        rows = [np.broadcast_to(one, (n,)) if np.ndim(one) == 0 else one for one, n in zip(leaves, counts, strict=True)]
+        if len({np.shape(one)[1:] for one in rows}) > 1:
+            raise ValueError(f"{name} has shapes {[np.shape(one) for one in leaves]}; give rows of one shape.")
+        return np.concatenate([np.asarray(one) for one in rows])
+
+    pairs = [[leaf for _, leaf in leaves] for leaves, _ in flat]
+    joined = [join(path, list(each)) for (path, _), *each in zip(flat[0][0], *pairs, strict=True)]
+    return jax.tree.unflatten(flat[0][1], joined)

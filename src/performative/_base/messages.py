@@ -123,6 +123,10 @@ warning closed-form-disagrees: `stable_point`, `optimal_point`: at the point tha
   > Mend the population's `stable_point` or `optimal_point`, or give it a `quadrature` that is exact.
 refusal no-optimal-point: `optimal_point`: no minimizer of the performative risk was found.
   > Give the problem a domain, such as `pf.Box(lo, hi)`, or other `starts`.
+refusal no-nash-point: `nash_point`: no models were found at which no player gains by changing its own.
+  > Give another `start`, or a domain; a player whose own risk has no minimum has no best response.
+refusal no-social-point: `social_point`: the players' risks together have no least value that was found.
+  > Give the problem a domain, such as `pf.Box(lo, hi)`.
 warning risk-falls-far-out: `optimal_point`: from some starts the performative risk keeps falling far out, so the point
   is a local minimum and there may be no global one.
   > Give the problem a domain that says which models are possible.

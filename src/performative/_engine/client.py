@@ -81,8 +81,10 @@ def client_round(
     if seen is not None:
         seen = deploy.next(seen, own, broadcast.round)
     met = sharing.meet(sharing.local(broadcast.deployed, own if seen is None else seen, client))
+    models = broadcast.models
+    player = None if models is None or client is None else sharing.player(client)
     if not deploy.each_step:
-        world = population.deploy(world, Scene(met, loss, broadcast.time))
+        world = population.deploy(world, Scene(met, loss, broadcast.time, models, player))
 
     expected = algorithm.batch.expected(population)
     asks_loss = asks_loss or algorithm.participation.requires_loss
@@ -91,7 +93,7 @@ def client_round(
     def local(theta: Theta, world: PyTree, e: Array, rate: Array) -> Local:
         deployed = sharing.meet(theta) if deploy.each_step else met
         clock = broadcast.clock + e
-        return Local(training_loss, population, world, deployed, told, clock, rate, client, expected)
+        return Local(training_loss, population, world, deployed, told, clock, rate, client, expected, player)
 
     def step(carry: PyTree, inputs: PyTree) -> tuple[Any, Any]:
         theta, world, estimator_memory = carry
@@ -99,7 +101,7 @@ def client_round(
         step_noise = jax.tree.map(lambda row, shape: row.reshape(shape.shape), step_noise, shapes)
         if deploy.each_step:
             now = None if broadcast.time is None else broadcast.time + e.astype(broadcast.time.dtype) * pace
-            world = population.deploy(world, Scene(sharing.meet(theta), loss, now))
+            world = population.deploy(world, Scene(sharing.meet(theta), loss, now, models, player))
         here = local(theta, world, e, rate)
         batch = collect(population, step_noise, step_mask, world, here.deployed)
         out = algorithm.estimator.estimate(step_extra, theta, batch, here, estimator_memory)

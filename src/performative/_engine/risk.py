@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.client_axis import client_axes
 from performative.problem import Problem
@@ -20,7 +20,7 @@ _SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
 
 def client_risks(
     problem: Problem, theta: Theta, deployed: Theta, world: PyTree = None, nodes: int = NODES, every: int = 1,
-    apart: bool = False,
+    apart: bool = False, models: PyTree = None, players: Int[Array, " N"] | None = None,
 ) -> Float[Array, " N"]:  # fmt: skip
     """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
 
@@ -28,13 +28,15 @@ def client_risks(
     random numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
     many clients are taken in blocks, and what their derivatives need is computed again rather than stored. `every` = k
     takes every k-th of these samples only, for a first look. With `apart` each client has models of its own: theta and
-    deployed lead with an axis of clients.
+    deployed lead with an axis of clients. `models` are all that people see, where they react to more than their own,
+    and `players` says which of them each client's people meet.
     """
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
-    def one(rows: PyTree, world: PyTree, theta: Theta, deployed: Theta) -> Array:
+    def one(rows: PyTree, world: PyTree, player: Array | None, theta: Theta, deployed: Theta) -> Array:
         population = eqx.combine(rows, rest)
-        here = population.settle(Scene(deployed, problem.loss)) if world is None else world
+        scene = Scene(deployed, problem.loss, None, models, player)
+        here = population.settle(scene) if world is None else world
         noise, share = population.quadrature_within(here, deployed, nodes)
         if every > 1:
             noise, share = jax.tree.map(lambda leaf: leaf[::every], noise), share[::every]
@@ -54,13 +56,13 @@ def client_risks(
     block = max(1, _SAMPLES // (count * width)) if few == count else 1
     if problem.clients <= block:
         model = 0 if apart else None
-        lead = (axes, None if world is None else 0, model, model)
-        return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world, theta, deployed)
+        lead = (axes, None if world is None else 0, 0, model, model)
+        return jax.vmap(one, in_axes=lead, axis_size=problem.clients)(arrays, world, players, theta, deployed)
     rows = jax.tree.map(lambda axis, leaf: None if axis is None else leaf, axes, arrays, is_leaf=_is_none)
     shared = jax.tree.map(lambda axis, leaf: leaf if axis is None else None, axes, arrays, is_leaf=_is_none)
-    models = (theta, deployed) if apart else None
-    again = jax.checkpoint(lambda each: one(eqx.combine(each[0], shared), each[1], *(each[2] or (theta, deployed))))
-    return jax.lax.map(again, (rows, world, models), batch_size=block)
+    own = (theta, deployed) if apart else None
+    again = jax.checkpoint(lambda each: one(eqx.combine(each[0], shared), *each[1:3], *(each[3] or (theta, deployed))))
+    return jax.lax.map(again, (rows, world, players, own), batch_size=block)
 
 
 def samples_at_once(theta: Theta, count: int, width: int) -> int:

@@ -12,6 +12,7 @@ from performative._engine.blocks import map_in_blocks
 from performative._engine.chunk import RunInputs, over_settings
 from performative._engine.compiled import Compiled
 from performative._engine.risk import client_risks
+from performative._engine.scenes import next_models, players_of
 from performative._engine.setup import Setup
 from performative._engine.sharding import filled, over_devices, whole
 from performative.problem import Problem
@@ -56,7 +57,7 @@ def measure_risks(
         world = None if state.clients.world is None else take_rows(state.clients.world, ids)
         now = part if state.time is None else part.at(state.time.high)
         theta, deployed = met_models(setup, state, ids)
-        each = _risks(now, theta, theta, None, setup)
+        each = _risks(now, theta, theta, None, setup, next_models(setup, state), players_of(setup, ids))
         spread = jnp.sqrt(jnp.sum(share * jnp.square(each - jnp.sum(share * each) / jnp.sum(share))))
         found = {
             "decoupled_risk": jnp.sum(share * _risks(part, theta, deployed, world, setup)),
@@ -101,22 +102,27 @@ def met_models(setup: Setup, state: State, ids: Int[Array, " K"]) -> tuple[Theta
     return jax.vmap(one)(ids, *take_rows((clients.own, clients.seen), ids))
 
 
-def _risks(part: Problem, theta: Theta, deployed: Theta, world: PyTree, setup: Setup) -> Float[Array, " K"]:
+def _risks(
+    part: Problem, theta: Theta, deployed: Theta, world: PyTree, setup: Setup, models: PyTree = None,
+    players: Int[Array, " K"] | None = None,
+) -> Float[Array, " K"]:  # fmt: skip
     """`client_risks`, on a mesh of each device's clients by themselves."""
     mesh, apart = setup.mesh, not setup.algorithm.sharing.is_one
     if mesh is None:
-        return client_risks(part, theta, deployed, world, _NODES, apart=apart)
+        return client_risks(part, theta, deployed, world, _NODES, apart=apart, models=models, players=players)
     arrays, rest = eqx.partition(part.population, eqx.is_array)
 
     bare = eqx.tree_at(lambda p: p.population, part, None)
 
-    def own(bare: Problem, rows: PyTree, theta: Theta, deployed: Theta, world: PyTree) -> Array:
+    def own(
+        bare: Problem, models: PyTree, rows: PyTree, theta: Theta, deployed: Theta, world: PyTree, players: PyTree
+    ) -> Array:
         here = eqx.tree_at(lambda p: p.population, bare, eqx.combine(rows, rest), is_leaf=lambda node: node is None)
-        return client_risks(here, theta, deployed, world, _NODES, apart=apart)
+        return client_risks(here, theta, deployed, world, _NODES, apart=apart, models=models, players=players)
 
     model = 0 if apart else None
-    lead = (client_axes(arrays), model, model, 0)
-    return over_devices(eqx.Partial(own, bare), lead, mesh)(arrays, theta, deployed, world)
+    lead = (client_axes(arrays), model, model, 0, 0)
+    return over_devices(eqx.Partial(own, bare, models), lead, mesh)(arrays, theta, deployed, world, players)
 
 
 def _subset(setup: Setup, ids: Int[Array, " K"]) -> Problem:

@@ -15,6 +15,7 @@ from performative._engine.cohorts import reject_broken, spread_out, where_rows
 from performative._engine.keys import RunKeys
 from performative._engine.records import Report
 from performative._engine.risk import NODES
+from performative._engine.scenes import deployed_models
 from performative._engine.setup import Setup
 from performative._engine.sharding import map_rows
 from performative._engine.totals import add_at, as_total
@@ -51,7 +52,8 @@ def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broad
         )
     size = algorithm.participation.size(setup.weights.shape[0])
     time = None if state.time is None else state.time.high
-    broadcast = Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size, time)
+    models = deployed_models(setup, state, deployed, cohort)
+    broadcast = Broadcast(state.theta, deployed, extra, state.round, algorithm.steps, size, time, models)
     if state.past is not None:
         at = state.round % setup.remembered_rounds
         past = jax.tree.map(lambda rows, new: rows.at[at].set(new), state.past, broadcast.sent())
@@ -109,9 +111,11 @@ def move_absent_worlds(
 
     def one(sharing: AbstractSharing, scene: Scene, rows: PyTree, world: PyTree, own: PyTree, client: Array) -> Any:
         met = sharing.meet(sharing.local(scene.theta, own, client))
-        return eqx.combine(rows, rest).deploy(world, scene.meeting(met))
+        player = None if scene.models is None else sharing.player(client)
+        return eqx.combine(rows, rest).deploy(world, Scene(met, scene.loss, scene.time, scene.models, player))
 
-    scene, lead = Scene(broadcast.deployed, loss, broadcast.time), (client_axes(arrays), 0, 0, 0)
+    scene = Scene(broadcast.deployed, loss, broadcast.time, broadcast.models)
+    lead = (client_axes(arrays), 0, 0, 0)
     react = map_rows(eqx.Partial(one, sharing, scene), lead, setup.compute.at_once, N, setup.mesh)
     own = before.own if before.seen is None else before.seen
     clients = jnp.minimum(jnp.arange(N, dtype=jnp.int32), setup.weights.shape[0] - 1)

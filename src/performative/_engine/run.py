@@ -33,6 +33,7 @@ from performative._engine.secrets import check_grid, secret_keys
 from performative._engine.setup import Setup
 from performative._engine.sharding import describe_mesh, everywhere, share_work, to_host
 from performative.algorithm import Algorithm
+from performative.game import Game
 from performative.history import History
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
@@ -44,7 +45,7 @@ _FAR_TOO_MUCH = 2
 
 
 def run(
-    problem: Problem,
+    problem: Problem | Game,
     algorithm: Algorithm,
     rounds: int,
     theta: Theta = None,
@@ -64,6 +65,7 @@ def run(
     """Run an algorithm on a problem, `repeats` times at once, and return what was recorded.
 
     Args:
+        problem: or a `pf.Game`, all of whose players use the algorithm
         rounds: server rounds
         theta: the start; None for zeros where the population settles the shape
         seed, repeats: repeat r of a seed is the same trajectory however many repeats there are
@@ -84,6 +86,8 @@ def run(
     progress) still work, with a warning that names their new place.
     """
     check_counts(rounds=rounds, repeats=repeats)
+    if isinstance(problem, Game):
+        problem, algorithm = problem.as_run(algorithm)
     options = read_options("run", Record(), record, callbacks, clock, dtype, executor, clients_at_once, old, checkpoint)
     with jax.enable_x64(options.precision == jnp.float64), contextlib.ExitStack() as stack:
         return _run(problem, algorithm, rounds, theta, seed, repeats, privacy, options, stack)
@@ -196,13 +200,15 @@ def review(problem: Problem, algorithm: Algorithm, estimator: PyTree, aggregator
 
 
 def estimate_memory(
-    problem: Problem, algorithm: Algorithm, theta: Theta = None, repeats: int = 1, *, dtype: str | None = None
+    problem: Problem | Game, algorithm: Algorithm, theta: Theta = None, repeats: int = 1, *, dtype: str | None = None
 ) -> Footprint:
     """What a run would need on this machine's device, and how many clients would compute at once. Nothing is run.
 
     By tracing one client's round: its bytes have been between 0.9 and 1.9 times those of the compiled program.
     """
     check_counts(repeats=repeats)
+    if isinstance(problem, Game):
+        problem, algorithm = problem.as_run(algorithm)
     precision = read_dtype(dtype)
     with jax.enable_x64(precision == jnp.float64):
         setup, start, _ = make_ready(problem, algorithm, theta, Clock(), Record(), precision)

@@ -28,9 +28,9 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
         theta - eta (A_i theta + B_i deployed),   A_i, B_i: the derivatives of client i's gradient by theta, by deployed
         R(eta) = sum_i p_i R_i(eta),   R_i what tau_i such steps make of theta;   rho(R(eta)) < 1
 
-    0 where no rate does, as where data follow the model faster than it learns; None where that cannot be told: other
-    estimators, aggregators or channels, work that differs from round to round, or too many parameters. Batches are
-    not looked at: small ones need smaller rates.
+    0 where no rate does, as where data follow the model faster than it learns; None where that cannot be told: models
+    of clients' own, other estimators, aggregators or channels, work that differs from round to round, or too many
+    parameters. Batches are not looked at: small ones need smaller rates.
     """
     plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel)
     work = algorithm.participation
@@ -38,7 +38,7 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
     steps = None if work.measures_losses else work.steps_of(problem.clients, algorithm.local_steps)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(point))
     told = all(declared(part, "is_plain") for part in plain)
-    if not told or steps is None or problem.clients * size**2 > _NUMBERS:
+    if not told or not algorithm.sharing.is_one or steps is None or problem.clients * size**2 > _NUMBERS:
         return None
     with jax.enable_x64(True):
         at = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), point)

@@ -1,6 +1,7 @@
 """Ready problems."""
 
 from performative.cases.credit import CHANGEABLE, credit, credit_table
+from performative.cases.games import competing_banks, linear_game
 from performative.cases.images import Images, images
 from performative.cases.private import credit_default, quadratic
 from performative.cases.reacting import (
@@ -16,11 +17,13 @@ __all__ = [
     "CHANGEABLE",
     "Images",
     "StrategicTables",
+    "competing_banks",
     "credit",
     "credit_default",
     "credit_table",
     "house_pricing",
     "images",
+    "linear_game",
     "pricing_contribution",
     "pricing_demands",
     "quadratic",

@@ -17,6 +17,7 @@ from performative.algorithm import Algorithm
 from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.registry import recipes
+from performative.game import Game
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
@@ -179,6 +180,8 @@ def read_problem(builder: Builder, table: dict[str, Any]) -> Problem:
         problem = _frame(builder, table["frame"])
     else:
         problem = builder.value(table["case"], Any, "problem.case", "cases")
+        if isinstance(problem, Game):
+            raise ConfigError("a game has no file so far; play it by pf.run(game, algorithm, rounds).", "problem.case")
         if not isinstance(problem, Problem):
             raise ConfigError(f'expected a case such as "credit", by name; got {table["case"]!r}.', "problem.case")
     if "domain" not in table:

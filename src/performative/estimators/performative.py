@@ -263,7 +263,8 @@ def _through_samples(theta: Theta, batch: Batch, local: Local) -> PyTree:
         slope = jax.grad(lambda moving: local.loss(theta, eqx.combine(moving, rest)))(floating)
 
         def moved(deployed: Theta) -> Sample:
-            world = local.population.settle(Scene(deployed, local.loss))
+            scene = Scene(deployed, local.loss, None, local.broadcast.models, local.player)  # others stay as they are
+            world = local.population.settle(scene)
             return eqx.filter(local.population.sample(u, world, deployed), eqx.is_inexact_array)
 
         return jax.vjp(moved, local.deployed)[1](slope)[0]

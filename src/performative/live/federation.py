@@ -20,6 +20,7 @@ from performative._engine.clock import Clock
 from performative._engine.keys import NUMERICS, RunKeys, run_keys
 from performative._engine.layout import choose_compute
 from performative._engine.options import check_seed, read_dtype, repeat_keys
+from performative._engine.prepare import check_owners
 from performative._engine.ready import make_ready
 from performative._engine.records import levels_at_start
 from performative._engine.round import open_round
@@ -72,6 +73,7 @@ class Federation:
     record: Record = dataclasses.field(default_factory=Record)
 
     def __post_init__(self) -> None:
+        check_owners(self.problem, self.algorithm)
         check_counts(rounds=self.rounds, quorum=self.quorum)
         if self.size is not None:
             check_counts(size=self.size)

@@ -17,6 +17,7 @@ from performative.participation.power_of_choice import PowerOfChoice
 from performative.participation.schemes import Full, SchemeOne, SchemeTwo
 from performative.participation.step_rules import AbstractSteps, AdaComm, UniformSteps
 from performative.participation.trace import Trace
+from performative.participation.turns import Turns
 
 __all__ = [
     "AbstractAvailability",
@@ -39,6 +40,7 @@ __all__ = [
     "SchemeTwo",
     "Selection",
     "Trace",
+    "Turns",
     "UniformLatency",
     "UniformSteps",
 ]

@@ -6,6 +6,7 @@ from performative.populations.classes import Classes
 from performative.populations.database import Database
 from performative.populations.drifting import Drifting
 from performative.populations.gaussian import Gaussian
+from performative.populations.market import Market
 from performative.populations.mixture import Mixture
 from performative.populations.outliers import Outliers
 from performative.populations.pricing import Pricing
@@ -22,6 +23,7 @@ __all__ = [
     "Database",
     "Drifting",
     "Gaussian",
+    "Market",
     "Mixture",
     "Outliers",
     "Pricing",

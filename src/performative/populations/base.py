@@ -88,8 +88,17 @@ class AbstractPopulation(AbstractPart, Generic[World]):
     @property
     def reads_time(self) -> bool:
         """Whether its people, or those of a population inside, change as time goes by."""
-        parts = jax.tree.leaves(list(_inside(self).values()), is_leaf=is_population)
-        return any(part.reads_time for part in parts if is_population(part))
+        return any(part.reads_time for part in _populations_in(self))
+
+    @property
+    def reads_models(self) -> bool:
+        """Whether its people, or those of a population inside, react to other models than the one that they meet."""
+        return any(part.reads_models for part in _populations_in(self))
+
+    @property
+    def player_count(self) -> int | None:
+        """How many models it is made for; None where any number will do."""
+        return next((count for part in _populations_in(self) if (count := part.player_count) is not None), None)
 
     def at(self, time: ArrayLike) -> "AbstractPopulation":
         """The same people with the clock stopped: a population that does not read the time."""
@@ -188,6 +197,11 @@ class AbstractPopulation(AbstractPart, Generic[World]):
 
 def is_population(node: object) -> bool:
     return isinstance(node, AbstractPopulation)
+
+
+def _populations_in(population: AbstractPopulation) -> list[Any]:
+    parts = jax.tree.leaves(list(_inside(population).values()), is_leaf=is_population)
+    return [part for part in parts if is_population(part)]
 
 
 def _inside(population: AbstractPopulation) -> dict[str, Any]:

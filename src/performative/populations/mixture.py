@@ -18,7 +18,7 @@ from performative.populations.nodes import in_turn
 from performative.populations.shares import AbstractShare, Linear, pick
 from performative.types import ArrayLike, Loss, Noise, RowNumbers, Sample, Scene, Theta
 
-# The groups', in their order.
+# The groups', in their order; then what people know of other models, where their shares depend on that.
 Worlds = tuple[PyTree, ...]
 
 
@@ -45,6 +45,10 @@ class Mixture(AbstractPopulation[Worlds]):
 
     groups: tuple[AbstractPopulation, ...] = eqx.field(converter=_as_tuple)
     share: AbstractShare
+
+    @property
+    def reads_models(self) -> bool:
+        return self.share.reads_models or any(group.reads_models for group in self.groups)
 
     def __check_init__(self) -> None:
         if not isinstance(self.groups, tuple) or not self.groups:
@@ -93,14 +97,23 @@ class Mixture(AbstractPopulation[Worlds]):
         return next((shape for group in self.groups if (shape := group.model_shape()) is not None), None)
 
     def init(self, scene: Scene) -> Worlds:
-        return tuple(group.init(scene) for group in self.groups)
+        return (*(group.init(scene) for group in self.groups), *self._elsewhere(scene))
 
     def deploy(self, world: Worlds, scene: Scene) -> Worlds:
-        pairs = zip(self.groups, world, strict=True)
-        return tuple(group.deploy(own, scene) for group, own in pairs)
+        return (*(group.deploy(own, scene) for group, own in self._pairs(world)), *self._elsewhere(scene))
 
     def settle(self, scene: Scene) -> Worlds:
-        return tuple(group.settle(scene) for group in self.groups)
+        return (*(group.settle(scene) for group in self.groups), *self._elsewhere(scene))
+
+    def _elsewhere(self, scene: Scene) -> Worlds:
+        """What people know of other models, last in the world; nothing where they do not look at them."""
+        return (self.share.remember(scene),) if self.share.reads_models else ()
+
+    def _pairs(self, world: Worlds) -> Any:
+        return zip(self.groups, world[: len(self.groups)], strict=True)
+
+    def _share(self, world: Worlds, theta: Theta) -> Array:
+        return self.share.beside(theta, world[-1]) if self.share.reads_models else self.share(theta)
 
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Noise:
         first, *keys = jax.random.split(key, len(self.groups) + 1)
@@ -109,7 +122,7 @@ class Mixture(AbstractPopulation[Worlds]):
 
     def sample(self, noise: Noise, world: Worlds, theta: Theta) -> Sample:
         _, each = noise
-        samples = [g.sample(u, own, theta) for g, u, own in zip(self.groups, each, world, strict=True)]
+        samples = [g.sample(u, own, theta) for (g, own), u in zip(self._pairs(world), each, strict=True)]
         looks = [jax.tree.map(lambda z: f"{jnp.result_type(z)}{list(jnp.shape(z))}", sample) for sample in samples]
         for k, look in enumerate(looks):
             if look != looks[0]:
@@ -124,18 +137,17 @@ class Mixture(AbstractPopulation[Worlds]):
         return chosen
 
     def group(self, noise: Noise, world: Worlds, theta: Theta) -> Array:
-        return pick(noise[0], self.share(theta))
+        return pick(noise[0], self._share(world, theta))
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        return self._weigh([group.quadrature(theta, count) for group in self.groups], theta)
+        return self._weigh([group.quadrature(theta, count) for group in self.groups], self.share(theta))
 
     def quadrature_within(self, world: Worlds, theta: Theta, count: int) -> tuple[Noise, Array]:
-        pairs = zip(self.groups, world, strict=True)
-        return self._weigh([group.quadrature_within(own, theta, count) for group, own in pairs], theta)
+        each = [group.quadrature_within(own, theta, count) for group, own in self._pairs(world)]
+        return self._weigh(each, self._share(world, theta))
 
-    def _weigh(self, each: list[tuple[Noise, Array]], theta: Theta) -> tuple[Noise, Array]:
+    def _weigh(self, each: list[tuple[Noise, Array]], share: Array) -> tuple[Noise, Array]:
         """Every group's nodes in turn, weighed by its share: exact where theirs are, and smooth in theta."""
-        share = self.share(theta)
         which = jnp.concatenate([jnp.full(weight.shape, -1.0 - k) for k, (_, weight) in enumerate(each)])
         weights = [share[k].astype(weight.dtype) * weight for k, (_, weight) in enumerate(each)]
         return (which, in_turn(each)), jnp.concatenate(weights)

@@ -84,7 +84,7 @@ class Scaled(AbstractWrapper[World]):
 
 
 def _inside(scene: Scene) -> Scene:
-    return Scene(scene.theta, _own(scene.loss), scene.time, scene.models)
+    return Scene(scene.theta, _own(scene.loss), scene.time, scene.models, scene.player)
 
 
 def _own(loss: Loss) -> Loss:

@@ -3,16 +3,20 @@
 from abc import abstractmethod
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.checks import check_rule
 from performative.facts import AbstractPart
 from performative.populations.columns import as_columns, check_columns, check_numbers, check_sum, check_theta
-from performative.types import Numbers, Theta, is_concrete, per_client
+from performative.types import Numbers, Scene, Theta, is_concrete, per_client
 
-__all__ = ["AbstractShare", "Budgets", "Constant", "Linear", "Losses"]
+__all__ = ["AbstractShare", "Budgets", "Constant", "Linear", "Logit", "Losses"]
+
+# The merit of all others to people who have nowhere else to go.
+_NOWHERE = -1e30
 
 
 def scale_to_one(raw: Float[Array, " K"]) -> Float[Array, " K"]:
@@ -47,6 +51,19 @@ class AbstractShare(AbstractPart):
     def fixed(self) -> tuple[Any, ...] | None:
         """The share of each group, a number or [N], where theta does not move them; else None."""
         return None
+
+    @property
+    def reads_models(self) -> bool:
+        """Whether the shares depend on other models than the one that people meet: then `remember` and `beside`."""
+        return False
+
+    def remember(self, scene: Scene) -> PyTree:
+        """What people know of the other models of a scene."""
+        return None
+
+    def beside(self, theta: Theta, others: PyTree) -> Float[Array, " K"]:
+        """The shares under theta beside what people know of the others."""
+        return self(theta)
 
     @abstractmethod
     def __call__(self, theta: Theta) -> Float[Array, " K"]:
@@ -146,6 +163,71 @@ class Budgets(AbstractShare):
     def __call__(self, theta: Theta) -> Array:
         check_theta("Budgets", "demand", self.demand, theta)
         return scale_to_one(jnp.maximum(self.budget - self.demand.inner(theta), 0))
+
+
+class Logit(AbstractShare):
+    """People of several kinds who go where the model is best for them: customers who change banks.
+
+        s_{k,i} = exp(sharpness u_k(theta_i)) / sum_j exp(sharpness u_k(theta_j)),      u_k(theta) = merit_k . theta
+        nu_{i,k} = size_k s_{k,i} / sum_l size_l s_{l,i}
+
+    s_{k,i} is the share of people of kind k who choose bank i, nu_{i,k} what part of bank i's customers they are.
+    `size` [K] or [N, K] says how many people of each kind there are; `merit` [K] or [N, K] for a number theta,
+    [N, K, d] for a vector; `sharpness` >= 0 is a number or [N]: at 0 they choose by lot. The other models enter by
+    log sum_j exp(sharpness u_k(theta_j)), one number a kind, whatever the number of banks. Where one model is deployed
+    for all there is nothing to choose. Dean et al. 2022; Ginart et al. 2021.
+    """
+
+    references = ("dean2022emergent", "ginart2021competing")
+
+    size: Any = per_client(converter=as_columns)
+    merit: Any = per_client(converter=as_columns)
+    sharpness: Numbers = per_client(default=1.0)
+
+    def __check_init__(self) -> None:
+        check_columns("Logit", size=self.size, merit=self.merit)
+        check_numbers("Logit", sharpness=self.sharpness)
+        check_rule("Logit", "must not be negative", sharpness=self.sharpness)
+        if np.ndim(self.size.entries[0]) > 1:
+            raise ValueError("Logit: size must be [K] or [N, K]; it has one axis more.")
+        if len(self.size.entries) != len(self.merit.entries):
+            counts = f"{len(self.size.entries)} and {len(self.merit.entries)}"
+            raise ValueError(f"Logit: size and merit need one entry for each group; they have {counts}.")
+        if is_concrete(self.size):
+            sizes = np.stack(np.broadcast_arrays(*self.size.entries))
+            if np.min(sizes) < 0 or np.min(np.sum(sizes, axis=0)) <= 0:
+                raise ValueError(f"Logit: size must be >= 0, and not 0 for all groups; the least is {np.min(sizes):g}.")
+
+    @property
+    def groups(self) -> int:
+        return len(self.size.entries)
+
+    @property
+    def reads_models(self) -> bool:
+        return True
+
+    def remember(self, scene: Scene) -> Float[Array, " K"]:
+        each, other = scene.others(self._merit)
+        if each.shape[0] == 1:
+            return jnp.full(each.shape[1:], _NOWHERE, each.dtype)
+        return jax.nn.logsumexp(jnp.where(other[:, None], each, -jnp.inf), axis=0)
+
+    def chosen(self, theta: Theta, others: Float[Array, " K"]) -> Float[Array, " K"]:
+        """s_k: the share of people of each kind who come."""
+        return jax.nn.sigmoid(self._merit(theta) - others)
+
+    def beside(self, theta: Theta, others: Float[Array, " K"]) -> Float[Array, " K"]:
+        # By logarithms: where all people of all kinds have left, who would come last still has a share.
+        size = self.size.stack()
+        known = jnp.log(jnp.where(size > 0, size, 1))
+        return jax.nn.softmax(jnp.where(size > 0, known + jax.nn.log_sigmoid(self._merit(theta) - others), -jnp.inf))
+
+    def __call__(self, theta: Theta) -> Array:
+        return self.beside(theta, jnp.full((self.groups,), _NOWHERE, jnp.result_type(float)))
+
+    def _merit(self, theta: Theta) -> Array:
+        check_theta("Logit", "merit", self.merit, theta)
+        return self.sharpness * self.merit.inner(theta)
 
 
 class Losses(AbstractShare):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
@@ -56,6 +57,14 @@ class AbstractSharing(AbstractPart):
     def meet(self, local: PyTree) -> Theta:
         """The model that its people meet."""
         return local
+
+    def models(self, shared: PyTree, own: PyTree, clients: Int[Array, " N"]) -> PyTree:
+        """All models that people meet, [players, ...]; `own` is that of all clients. By default one a client."""
+        return jax.vmap(lambda mine, client: self.meet(self.local(shared, mine, client)))(own, clients)
+
+    def player(self, client: Int[Array, ""]) -> Int[Array, ""]:
+        """Which of them the client's people meet."""
+        return client
 
     def loss(self, loss: Loss) -> Loss:
         """l(local; z), from that of one model."""

@@ -66,6 +66,12 @@ class Groups(AbstractSharing):
         mine = jnp.asarray(self.group, jnp.int32)[client]
         return jax.tree.map(lambda leaf: leaf[mine], shared)
 
+    def models(self, shared: PyTree, own: None, clients: Int[Array, " N"]) -> PyTree:
+        return shared
+
+    def player(self, client: Int[Array, ""]) -> Int[Array, ""]:
+        return jnp.asarray(self.group, jnp.int32)[client]
+
     def each_shared(self, function: Callable[[Theta], Theta], shared: PyTree) -> PyTree:
         return jax.vmap(function)(shared)
 

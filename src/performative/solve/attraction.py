@@ -6,6 +6,7 @@ import numpy as np
 
 from performative.solve.landscape import DENSE, Landscape
 from performative.solve.roots import safe_step
+from performative.solve.seats import keeps_past
 from performative.solve.worlds import pass_on, remembers
 
 # How close to 0 a singular value, or to 1 a spectral radius, counts as such. The matrices have norm 1 or so.
@@ -23,11 +24,14 @@ def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool
     Directions that neither the loss nor the reaction notices (a constant added to all class scores) are left out.
     Where the loss is flat and the reaction is not (prices), Phi is not defined: the factor is NaN, and what counts is
     whether small gradient steps settle. Where data remember past models, a retraining after each spell is a map of
-    model and worlds together, and the factor is its spectral radius.
+    model and worlds together, and the factor is its spectral radius. In a game retraining is that of all players at
+    once, each with the others' last models; where data remember past models, nothing is said.
     """
     d = land.size
     gradient, hessian = land.value(x, x)[1][:d], land.curvature(x, x)
     if hessian is None or not np.all(np.isfinite(hessian)):
+        return np.nan, None, None
+    if land.players is not None and keeps_past(land, x):  # models and worlds of several players: not worked out
         return np.nan, None, None
     H, C = hessian[:d, :d], hessian[:d, d:]
     eye, s = np.eye(d), safe_step(H)
@@ -45,7 +49,7 @@ def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool
     if not unnoticed:
         return np.nan, settles, settles
     back = np.linalg.pinv(stays, rcond=_FLAT)
-    if not remembers(land.problem, land.like):
+    if land.players is not None or not remembers(land.problem, land.like):
         factor = float(np.max(np.abs(np.linalg.eigvals(back @ reaction)), initial=0.0))
         return factor, factor < 1.0, settles
     factor, alone = _with_memory(land, x, back @ (s * D))

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.messages import coded
 from performative._engine.prepare import check_fit, on_device, read_theta
-from performative._engine.risk import NODES, count_nodes, decoupled_risk
+from performative._engine.risk import NODES, client_risks, count_nodes, decoupled_risk
 from performative.domains import AbstractDomain, Box
 from performative.populations.nodes import Count
 from performative.problem import Problem
@@ -44,6 +44,11 @@ class Landscape(eqx.Module):
 
     `problem` is kept without what the expected loss does not depend on, so that it compiles once for all domains.
     Where `every` is k > 1, expectations are taken over every k-th sample only: see `rough`.
+
+    Of a game theta leads with the players, f is the sum of their risks, and `players` says whose each client is. With
+    `foresees` each player knows how its own model moves its data, so that deployed are the others' models alone:
+
+        f(theta; deployed) = sum_g f_g(theta_g; deployed),   foreseen  sum_g f_g(theta_g; deployed_-g, theta_g)
     """
 
     problem: Problem
@@ -53,6 +58,13 @@ class Landscape(eqx.Module):
     every: int = eqx.field(static=True, default=1)
     samples: int = eqx.field(static=True, default=NODES)
     batch: Array | None = None
+    players: Int[Array, " N"] | None = None
+    foresees: bool = eqx.field(static=True, default=False)
+
+    @property
+    def one(self) -> Theta:
+        """A model that some client's people meet, for its shape."""
+        return self.like if self.players is None else jax.tree.map(lambda leaf: leaf[0], self.like)
 
     @property
     def size(self) -> int:
@@ -149,7 +161,7 @@ class Landscape(eqx.Module):
         """
         if not self.dense or self.every > 1:
             return self
-        samples = count_nodes(self.problem, self.like, self.samples)
+        samples = count_nodes(self.problem, self.one, self.samples)
         rows, numbers = self.problem.clients * samples, self.problem.clients * samples * self.size**2
         every = min(numbers // _ROUGH, rows // (_ROWS_EACH * self.size), samples // _ROWS_EACH)
         if numbers <= _LARGE or every < 2:
@@ -251,16 +263,23 @@ def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], A
     return again
 
 
-def _risk(land: Landscape, theta: Array, deployed: Array, worlds: PyTree = None) -> Float[Array, ""]:
+def risk_of(land: Landscape, theta: Array, deployed: Array, worlds: PyTree = None) -> Float[Array, ""]:
     shape = ravel_pytree(land.like)[1]
     count = land.samples if land.batch is None else Count(land.samples, land.batch)
     models = shape(theta), shape(deployed)
+    if land.players is not None:
+        own, met = (jax.tree.map(lambda leaf: leaf[land.players], model) for model in models)
+        data = own if land.foresees else met
+        risks = client_risks(
+            land.problem, own, data, worlds, count, land.every, apart=True, models=models[1], players=land.players
+        )
+        return jnp.sum(land.weights * risks)
     return decoupled_risk(land.problem, land.weights, *models, worlds, count, every=land.every)
 
 
 def _at_once(land: Landscape, most: int) -> int:
     """How many points or columns one sweep takes."""
-    numbers = land.problem.clients * count_nodes(land.problem, land.like, land.samples) // land.every * land.size
+    numbers = land.problem.clients * count_nodes(land.problem, land.one, land.samples) // land.every * land.size
     return int(np.clip(_NUMBERS // max(numbers, 1), 1, most))
 
 
@@ -270,12 +289,12 @@ def _gradient(
 ) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
     d = len(theta)
     both = jnp.concatenate([theta, deployed])
-    return jax.value_and_grad(lambda at: _risk(land, at[:d], at[d:], worlds))(both)
+    return jax.value_and_grad(lambda at: risk_of(land, at[:d], at[d:], worlds))(both)
 
 
 @eqx.filter_jit
 def _risks(land: Landscape, points: Float[Array, "n d"]) -> Float[Array, " n"]:
-    return jax.lax.map(lambda x: _risk(land, x, x), points, batch_size=_at_once(land, len(points)))
+    return jax.lax.map(lambda x: risk_of(land, x, x), points, batch_size=_at_once(land, len(points)))
 
 
 @eqx.filter_jit
@@ -285,7 +304,7 @@ def _hessian(
     """Derivatives of the gradient along (move_0 e_j, move_1 e_j): one program for every block of the Hessian."""
     d = len(theta)
     both = jnp.concatenate([theta, deployed])
-    gradient = jax.grad(lambda at: _risk(land, at[:d], at[d:], worlds))
+    gradient = jax.grad(lambda at: risk_of(land, at[:d], at[d:], worlds))
 
     def column(direction: Array) -> Array:
         return jax.jvp(gradient, (both,), (jnp.concatenate([move[0] * direction, move[1] * direction]),))[1]

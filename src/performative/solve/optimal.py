@@ -62,7 +62,7 @@ def optimal_point(
                 return best if report else best.theta
             points = [better, *points]
         points = nearer(land, Landscape.performative, points)
-        known, far, least = _local_minima(land, view, origin, points, tolerance, search=starts is None)
+        known, far, least = local_minima(land, view, origin, points, tolerance, search=starts is None)
         if not known:
             why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
             text = (
@@ -116,7 +116,7 @@ def _than(view: View, lower: np.ndarray, x: np.ndarray) -> str:
     return f"the risk is {view.value(x):.6g} there and {view.value(lower):.6g} at theta = {where}"
 
 
-def _local_minima(
+def local_minima(
     land: Landscape, view: View, origin: np.ndarray, starts: Sequence[np.ndarray], tolerance: float, search: bool
 ) -> tuple[list[Solution], bool, float]:
     """Different points where descent ended, whether one descent ran away, and the least residual.

@@ -69,7 +69,7 @@ def _random(size: int, count: int) -> np.ndarray:
 
 
 def _samples(land: Landscape) -> int:
-    return land.problem.clients * count_nodes(land.problem, land.like, land.samples)
+    return land.problem.clients * count_nodes(land.problem, land.one, land.samples)
 
 
 def _costly(land: Landscape) -> bool:

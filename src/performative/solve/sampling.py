@@ -46,9 +46,9 @@ def spread(land: Landscape, answer: Callable[[Landscape], np.ndarray]) -> float:
     `nodes` of a user's that depend on `count` but have no batches.
     """
     count = Count(land.samples, jnp.zeros((), jnp.int32))
-    nodes = count_nodes(land.problem, land.like, count)
+    nodes = count_nodes(land.problem, land.one, count)
     if not count.batched:  # exact, as far as can be seen, where more samples make no more nodes
-        return 0.0 if count_nodes(land.problem, land.like, 2 * land.samples) == nodes else np.nan
+        return 0.0 if count_nodes(land.problem, land.one, 2 * land.samples) == nodes else np.nan
     answers = np.stack([answer(dataclasses.replace(land, batch=jnp.asarray(b))) for b in range(BATCHES)])
     return float(np.max(np.std(answers, axis=0, ddof=1), initial=0.0))
 

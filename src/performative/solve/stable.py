@@ -10,8 +10,10 @@ import numpy as np
 from performative._base.arguments import checked
 from performative._base.messages import coded, warn
 from performative.facts import cites
+from performative.game import Game
 from performative.problem import Problem
 from performative.solve.attraction import attraction
+from performative.solve.games import stable_game
 from performative.solve.landscape import Landscape, View, survey
 from performative.solve.roots import (
     TOLERANCE,
@@ -36,7 +38,7 @@ _STARTS = 14
 @cites("perdomo2020performative")
 @checked
 def stable_point(
-    problem: Problem,
+    problem: Problem | Game,
     start: Theta = None,
     report: bool = False,
     tolerance: float = TOLERANCE,
@@ -52,7 +54,11 @@ def stable_point(
     several points the attracting one nearest to `start` (None for zeros) is taken; `equilibria` lists what was found.
     A point that repels retraining is returned with a warning; none at all is a ValueError.
 
+    Of a `pf.Game` it is where no player would retrain, models [players, ...]: grad_1 f_g(theta_g; theta) = 0 for every
+    player g; retraining is then that of all players at once.
+
     Args:
+        problem: or a game
         report: return the whole `Solution` (residual, error, method, contraction factor, the others found)
         tolerance: largest residual that counts as zero
         samples: draws a client, None for 2048. Expectations over tables, and of smooth losses over normal data of up to
@@ -62,8 +68,13 @@ def stable_point(
     Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
     rule a stable point out; the point may then repel.
     """
-    problem = problem if time is None else problem.at(time)
-    found = equilibria(problem, start=start, tolerance=tolerance, samples=samples)
+    if isinstance(problem, Game):
+        if time is not None:
+            raise ValueError("stable_point: of a game that changes with time ask about pf.Game(problem.at(time), ...).")
+        found = stable_game(problem, start, tolerance, samples)
+    else:
+        problem = problem if time is None else problem.at(time)
+        found = equilibria(problem, start=start, tolerance=tolerance, samples=samples)
     attracting = [point for point in found if point.attracting is not False]
     best = (attracting or list(found))[0]
     if not attracting:

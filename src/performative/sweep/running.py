@@ -33,6 +33,7 @@ from performative._engine.ready import about, find_points, with_distances, with_
 from performative._engine.run import review
 from performative._engine.setup import Setup, prepare
 from performative.algorithm import Algorithm
+from performative.game import Game
 from performative.history import History
 from performative.problem import Problem
 from performative.record import RISK_POINTS, Record
@@ -42,7 +43,7 @@ from performative.types import Theta
 
 
 def sweep(
-    problem: Problem,
+    problem: Problem | Game,
     algorithm: Algorithm,
     over: Mapping[Any, Sequence[Any]] | Sequence[Mapping[str, Any]],
     rounds: int,
@@ -77,6 +78,8 @@ def sweep(
     options = read_options(
         "sweep", Record(risks=False), record, callbacks, clock, dtype, executor, clients_at_once, old, checkpoint
     )
+    if isinstance(problem, Game):
+        problem, algorithm = problem.as_run(algorithm)
     check_owners(problem, algorithm)
     chosen = pick_executor(executor, algorithm)
     if chosen.name == "sharded" or not chosen.compiled:

@@ -1,0 +1,92 @@
+"""Players who move in turn, or some at a time."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from performative._base.checks import check_flags
+from performative._base.sampling import distinct
+from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.types import ArrayLike, Cohort, Unchecked, as_array, as_whole
+
+
+class Turns(AbstractParticipation[None]):
+    """Each round belongs to k players: all of their clients take part, with the weights that they always have.
+
+        a_i = p_i   for the clients i of the players whose turn it is
+
+    In turn players r k, ..., r k + k - 1 (mod G) move in round r; at random every set of k is equally likely. A player
+    that moves takes its whole step: unlike `Cyclic` and `SchemeTwo`, which make up for the absent ones by larger
+    weights. For `sharing.Groups` with the same players; `pf.Game(play=...)` puts it in.
+
+    Args:
+        players: the player of each client, 0, 1, ...; or how many players there are, one client each
+        k: how many move at a time
+        random: draw them, instead of one after another
+    """
+
+    references = ()
+    ignores_data = True
+    sums_to_one = False
+    sums_to_one_if_equal = False
+
+    players: Any
+    k: int = eqx.field(static=True)
+    random: bool = eqx.field(static=True)
+    count: int = eqx.field(static=True)
+    largest: int = eqx.field(static=True)
+
+    def __init__(self, players: Unchecked[int | ArrayLike], k: int = 1, random: bool = False):
+        self.players, self.k, self.random = read_players("Turns", players), as_whole(k), random
+        check_draws("Turns", self.k)
+        check_flags("Turns", random=self.random)
+        sizes = np.bincount(self.players)
+        self.count, self.largest = len(sizes), int(sizes.max())
+        if self.k > self.count:
+            raise ValueError(f"Turns: k={self.k} of {self.count} players cannot move at a time; use pf.Full() for all.")
+
+    def size(self, clients: int) -> int:
+        return self.k * self.largest
+
+    def check(self, weights: np.ndarray) -> None:
+        if len(self.players) != len(weights):
+            raise ValueError(f"Turns: players has {len(self.players)} entries for {len(weights)} clients.")
+
+    def tables(self, weights: np.ndarray) -> PyTree:
+        """The clients of each player, [players, largest], with N in places that are empty."""
+        places = np.full((self.count, self.largest), len(self.players), np.int32)
+        for player in range(self.count):
+            mine = np.flatnonzero(np.asarray(self.players) == player)
+            places[player, : len(mine)] = mine
+        return places
+
+    def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
+        if self.random:
+            movers = distinct(key, self.k, self.count)
+        else:
+            movers = (selection.round % self.count * self.k + jnp.arange(self.k, dtype=jnp.int32)) % self.count
+        ids = selection.tables[movers].reshape(-1)
+        clients = selection.weights.shape[0]
+        here = ids < clients
+        weight = jnp.where(here, jnp.take(selection.weights, ids, mode="clip"), 0)
+        return Cohort(ids, weight, None if self.k * self.largest * self.count == clients * self.k else here), memory
+
+
+def read_players(owner: str, players: object) -> np.ndarray:
+    """The player of each client, from that or from their number; refused where it is neither."""
+    number = as_whole(players)
+    if isinstance(number, int) and not isinstance(number, bool) and number >= 1:
+        return np.arange(number, dtype=np.int32)
+    given: Any = players
+    listed = as_array(given) if isinstance(given, (list, tuple, np.ndarray, range)) else np.zeros(())
+    if listed.ndim != 1 or listed.size == 0 or listed.dtype.kind not in "iu" or np.any(listed < 0):
+        raise ValueError(
+            f"{owner}: players must be the number 0, 1, ... of each client's player, or how many players there are; "
+            f"got {players!r}."
+        )
+    if len(empty := np.setdiff1d(np.arange(listed.max() + 1), listed)):
+        raise ValueError(f"{owner}: every player needs a client; players {empty[:5].tolist()} have none.")
+    return listed.astype(np.int32)
