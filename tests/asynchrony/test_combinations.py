@@ -8,9 +8,7 @@ import pytest
 import performative as pf
 
 LATENCY = pf.participation.Exponential([0.5, 1.0, 2.0, 4.0, 8.0, 1.5])
-PROBLEM = pf.Problem(
-    pf.losses.squared, pf.populations.Sluggish(pf.populations.Gaussian(np.arange(6.0), 0.4, 0.5), 0.5)
-)
+PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Sluggish(pf.populations.Gaussian(np.arange(6.0), 0.4, 0.5), 0.5))
 PART = pf.Asynchronous(2, 5, LATENCY, staleness=0.5, limit=12)
 METHODS = {
     "plain": pf.p_fedavg(0.1, local_steps=2, participation=PART),
@@ -22,9 +20,11 @@ METHODS = {
 }
 
 
-# In `make test` two of them, the others in the slow set.
+FAST = ("plain", "lazy, late")
+
+
 @pytest.mark.parametrize(
-    "name", [name if name in ("plain", "lazy, late") else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in METHODS]
 )
 def test_executors_agree(name: str) -> None:
     runs = [
