@@ -12,6 +12,7 @@ from performative.participation.first_k import (
 )
 from performative.participation.local_work import LocalWork
 from performative.participation.power_of_choice import PowerOfChoice
+from performative.participation.retention import AbstractStaying, Patience, Retention
 from performative.participation.schemes import Full, SchemeOne, SchemeTwo
 from performative.participation.step_rules import AbstractSteps, AdaComm, UniformSteps
 
@@ -19,6 +20,7 @@ __all__ = [
     "AbstractAvailability",
     "AbstractLatency",
     "AbstractParticipation",
+    "AbstractStaying",
     "AbstractSteps",
     "AdaComm",
     "Available",
@@ -29,7 +31,9 @@ __all__ = [
     "Full",
     "LocalWork",
     "LogNormal",
+    "Patience",
     "PowerOfChoice",
+    "Retention",
     "SchemeOne",
     "SchemeTwo",
     "Selection",

@@ -98,6 +98,10 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """The server's memory at the start; None where nothing is remembered."""
         return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
 
+    def remembered(self, memory: Memory) -> dict[str, Float[Array, " N"]]:
+        """What the server remembers of each client that `Record(clients=...)` may ask for, by name."""
+        return {}
+
     def check(self, weights: np.ndarray) -> None:
         """Refuse what this scheme cannot serve; called once, before a run."""
 

@@ -82,6 +82,9 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     def init(self, clients: int) -> tuple[Memory, PyTree]:
         return self.inner.init(clients), self.steps.init()
 
+    def remembered(self, memory: tuple[Memory, PyTree]) -> dict[str, Float[Array, " N"]]:
+        return self.inner.remembered(memory[0])
+
     def check(self, weights: np.ndarray) -> None:
         self.inner.check(weights)
         listed = self.steps.listed()

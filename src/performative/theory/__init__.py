@@ -16,6 +16,7 @@ from performative.theory.jin2023 import *  # noqa: F403
 from performative.theory.jin2024 import *  # noqa: F403
 from performative.theory.joshi2023 import *  # noqa: F403
 from performative.theory.li2024 import *  # noqa: F403
+from performative.theory.retention import RetentionPoint, TwoGroups
 from performative.theory.zheng2024 import *  # noqa: F403
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = [
     "DriftError",
     "Moments",
     "Numbered",
+    "RetentionPoint",
+    "TwoGroups",
     "best_period",
     "best_step",
     "drift_error",
