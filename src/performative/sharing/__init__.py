@@ -2,6 +2,7 @@
 
 from performative.sharing.base import AbstractSharing, OneModel
 from performative.sharing.groups import Groups, LearntGroups
+from performative.sharing.partial import Rolling, Widths
 from performative.sharing.personal import Ditto, Heads, Interpolated, PerClient, PFedMe
 
 __all__ = [
@@ -14,4 +15,6 @@ __all__ = [
     "OneModel",
     "PFedMe",
     "PerClient",
+    "Rolling",
+    "Widths",
 ]
