@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from performative._base.arguments import Count, Values, checked
+from performative._base.arguments import Count, Values, check_fields, checked
 from performative.theory.gaussian import with_weights
 
 __all__ = ["RetentionPoint", "TwoGroups"]
@@ -59,21 +59,18 @@ class TwoGroups:
         weights: p_k, None for equal ones
     """
 
-    mean: Any
-    scale: Any
+    mean: Values
+    scale: Values
     stay: Callable[[Any], Any]
-    join: Any
-    sensitivity: Any = 0.0
-    pay: Any = 0.0
-    weights: Any = None
+    join: Values
+    sensitivity: Values = 0.0
+    pay: Values = 0.0
+    weights: Values | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         given = {name: getattr(self, name) for name in ("mean", "scale", "join", "sensitivity", "pay")}
-        try:
-            read = with_weights(self.weights, **given)
-        except (TypeError, ValueError) as refusal:
-            raise ValueError(f"TwoGroups: {refusal}") from None
-        for name, value in zip((*given, "weights"), read, strict=True):
+        for name, value in zip((*given, "weights"), with_weights(self.weights, **given), strict=True):
             object.__setattr__(self, name, value)
         if len(self.mean) != 2:
             raise ValueError(f"TwoGroups needs two groups; mean has {len(self.mean)} entries.")
