@@ -35,15 +35,15 @@ OF_SLOT = {
 }
 # What must not be passed over for these, beside the rules of their slot. A part that is not here may keep any.
 ALSO = {
-    "sweeps": "FirstK Poisson Pools Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers "
-    "Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative Filtered "
+    "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Regression Mixture Classes Outliers "
+    "Pools Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative Filtered "
     "Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized Available",
     "saves": "Shuffled Pools Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
     "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm",
-    "nodes": "Pools Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers Database "
-    "Reweighted",
-    "expectations": "Pools Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers "
-    "Database",
+    "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers Database "
+    "Reweighted Pools",
+    "expectations": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Regression Mixture Classes Outliers "
+    "Database Pools",
     "settling": "Pools Sluggish Drifting Reweighted",
     "sitting_out": "Varp Nova",
 }
