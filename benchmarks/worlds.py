@@ -43,7 +43,12 @@ def _ratios(name: str, repeats: int) -> dict:
     runs: dict = {}
     ours("one model", problem)
     ours("drifting", drifting)
-    for sharing in (pf.sharing.PerClient(), pf.sharing.Ditto(1.0), pf.sharing.PFedMe(1.0), pf.sharing.Interpolated(0.5)):
+    for sharing in (
+        pf.sharing.PerClient(),
+        pf.sharing.Ditto(1.0),
+        pf.sharing.PFedMe(1.0),
+        pf.sharing.Interpolated(0.5),
+    ):
         ours(type(sharing).__name__, problem, sharing=sharing)
     ours(f"{k} at random", problem, participation=pf.SchemeTwo(k))
     ours(f"a buffer of {k}", problem, participation=pf.Asynchronous(k, latency=LATENCY))

@@ -47,6 +47,7 @@ HOLDERS = {
     ),
     "family": ("pf.estimators.Performative(7, {})",),
     "latency": ("pf.FirstK(K, {})",),
+    "staying": ("pf.participation.Retention(pf.Full(), {}, join=0.2)",),
     "availability": ("pf.Available({})",),
     "share": ("pf.populations.Mixture((G, G), {})",),
     "shift": ("pf.populations.Database(X[..., 0], {})",),

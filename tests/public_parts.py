@@ -30,6 +30,7 @@ BASES = {
     "optimizer": pf.optimizers.AbstractOptimizer,
     "family": pf.families.AbstractFamily,
     "latency": pf.participation.AbstractLatency,
+    "staying": pf.participation.AbstractStaying,
     "availability": pf.participation.AbstractAvailability,
     "share": pf.populations.shares.AbstractShare,
     "shift": pf.populations.shifts.AbstractShift,

@@ -331,6 +331,8 @@ WRONG_TYPES = {
     "pf.Problem(pf.losses.squared, G, domain=3)": r"domain must be pf.Box\(lo, hi\), pf.Ball\(radius\) or None; got 3",
     "pf.populations.Gaussian(['a', 'b'], 0.5, 1.0)": "Gaussian: mean must hold numbers",
     "pf.populations.Sluggish(3, 0.5)": "Sluggish: inner must be a population; got 3",
+    "pf.participation.Retention(3, pf.participation.Patience(1.0))": "Retention: inner must say who takes part.*got 3",
+    "pf.participation.Retention(pf.Full(), 0.5)": "Retention: stay must be a part such as Patience.*got 0.5",
     "pf.populations.Drifting(3, pf.paths.Linear(0.1))": "Drifting: inner must be a population; got 3",
     "pf.populations.Drifting(pf.populations.Gaussian([1.0], 0.5, 1.0), 0.1)": "Drifting: path must be a path such as",
     "pf.populations.Strategic(X, Y, 0.5, features=['a'])": r"features must be column numbers 0..1 of x; got \('a',\)",

@@ -43,6 +43,8 @@ class History:
             empty row has client -1
         models: the models that clients' people meet at the end, [repeats, N, ...] per leaf, where clients have models
             of their own (`sharing`); None where all share one
+        trained: how often each entry of the model was trained, clients times rounds, [repeats, ...] per leaf, where
+            clients carry parts of it (`pf.sharing.Rolling`); None where all train everything
     """
 
     theta: Any
@@ -57,6 +59,7 @@ class History:
     clients: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     cohorts: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     models: Any = None
+    trained: Any = None
 
     @property
     def status(self) -> str:
@@ -108,6 +111,8 @@ class History:
             data[name] = (("repeat", times, *(f"{name}_axis{axis}" for axis in range(leaf.ndim - 2))), leaf)
         for name, leaf in _named_leaves("models", self.models):
             data[name] = (("repeat", "client", *(f"{name}_axis{axis}" for axis in range(leaf.ndim - 2))), leaf)
+        for name, leaf in _named_leaves("trained", self.trained):
+            data[name] = (("repeat", *(f"{name}_axis{axis}" for axis in range(leaf.ndim - 1))), leaf)
         data |= {name: (("repeat", "round"), values) for name, values in self.records.items()}
         data |= {name: (("repeat", "risk_round"), values) for name, values in self.risks.items()}
         data |= {f"clients.{name}": (("repeat", "round", "client"), values) for name, values in self.clients.items()}
@@ -160,7 +165,8 @@ class History:
             meta=json.loads(data.attrs["meta"]),
             clients=_under("clients.", arrays),
             cohorts=_under("cohorts.", arrays),
-            models=_tree("models", arrays) if any(name.partition(".")[0] == "models" for name in arrays) else None,
+            models=_kept("models", arrays),
+            trained=_kept("trained", arrays),
         )
 
     def plot(self, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
@@ -191,6 +197,11 @@ def _tree(prefix: str, arrays: dict[str, Any]) -> Any:
     if len(set(names)) < len(names):  # {"a.b": ...} beside {"a": {"b": ...}}
         names = [name.removeprefix(f"{prefix}.") for name in found]
     return dict(zip(names, found.values(), strict=True))
+
+
+def _kept(prefix: str, arrays: dict[str, Any]) -> Any:
+    """The same, None where there is none."""
+    return _tree(prefix, arrays) if any(name.partition(".")[0] == prefix for name in arrays) else None
 
 
 def _under(prefix: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:

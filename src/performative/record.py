@@ -116,7 +116,8 @@ class Record:
         risks: points along the run at which risks are measured (True for 20, False for none)
         consensus: how far clients end from each other
         clients: quantities of each client at each record, [repeats, records, N], NaN for who was absent: "loss" (mean
-            loss of its batches), "update_norm", "weight", "steps", or a count such as "samples"
+            loss of its batches), "update_norm", "weight", "steps", a count such as "samples", or what participation
+            remembers of each, present or not, such as "left" of `pf.participation.Retention`
         cohorts: who took part, with what weight and how many steps; needs every=1
         metrics: {name: Metric}, or a function of the view for a level
         stable, optimal: points to record distances to; closed forms are used where the population has them

@@ -348,6 +348,7 @@ class ServerMemory(eqx.Module):
 
     participation: PyTree
     aggregator: PyTree
+    sharing: PyTree = None  # how often each entry was trained
 
 
 class State(eqx.Module):

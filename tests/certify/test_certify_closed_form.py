@@ -172,10 +172,13 @@ def test_a_point_on_the_edge_of_the_domain():
     assert not certify(gaussian(0.5, pf.Box(-9.0, 9.0))).on_edge
 
 
-def test_worlds_with_a_memory_are_judged_once_settled():
-    c = certify(pf.Problem(pf.losses.squared, Sluggish(Gaussian(MEAN, 0.5, 1.0), 0.3)))
-    assert c.stateful and c.eps_bar == 0.5 and "settled under a model" in words(c)
-    assert "where the data settle" in c.verdict
+def test_worlds_with_a_memory_are_judged_together_with_the_model_or_once_settled():
+    problem = pf.Problem(pf.losses.squared, Sluggish(Gaussian(MEAN, 0.5, 1.0), 0.3))
+    c = certify(problem)
+    assert c.stateful and c.eps_bar == 0.5 and "trails the deployed one" in words(c) and "0.85 of an error" in words(c)
+    assert c.proved and "where the data settle" not in c.verdict
+    waits = certify(problem, spells=None)
+    assert "have settled under each model" in words(waits) and "where the data settle" in waits.verdict
 
 
 def test_a_model_may_be_a_tree():

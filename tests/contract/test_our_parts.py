@@ -38,14 +38,14 @@ ALSO = {
     "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Market Regression Mixture Classes "
     "Outliers Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative "
     "Filtered Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized "
-    "Available",
+    "Available Pools",
     "saves": "Shuffled Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
-    "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm",
+    "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm Pools",
     "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Market Regression Mixture Classes Outliers "
-    "Database Reweighted",
+    "Database Reweighted Pools",
     "expectations": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Market Regression Mixture Classes "
-    "Outliers Database",
-    "settling": "Sluggish Drifting Reweighted Market",
+    "Outliers Database Pools",
+    "settling": "Pools Sluggish Drifting Reweighted Market",
     "sitting_out": "Varp Nova",
 }
 # Step by step these take long: so many steps.

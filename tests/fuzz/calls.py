@@ -148,6 +148,7 @@ THEORY = {
     "best_step": "velocity=0.1, sensitivity=[0.2, 0.4], scale=1.0",
     "retraining_error": "velocity=0.1, sensitivity=0.3, scale=1.0, period=3, rows=5",
     "best_period": "velocity=0.1, sensitivity=0.3, cost=2.0",
+    "TwoGroups": "mean=[0.0, 2.0], scale=1.0, stay=pf.participation.Patience(1.0, 4.0), join=0.1",
     "Assumptions": "mu=1.0, L=1.0, sigma=1.0, varsigma=1.0, eps_bar=0.2, eps_max=0.4, distance=1.0",
     "Assumptions.of_clients": "mu=1.0, L=1.0, sigma=1.0, varsigma=1.0, eps=[0.1, 0.2], distance=1.0",
     "Assumptions.of_gaussian": "mean=[0.0, 1.0], sensitivity=[0.2, 0.4], scale=1.0",

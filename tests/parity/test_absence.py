@@ -58,7 +58,7 @@ def test_frozen_worlds_and_memories_are_bitwise_unchanged(batch, executor):
         assert absent.sum() == 3
         for was, now in zip(jax.tree.leaves(before.clients), jax.tree.leaves(after.clients), strict=True):
             np.testing.assert_array_equal(np.asarray(was)[absent], np.asarray(now)[absent])
-        moved |= np.asarray(before.clients.world[0] != after.clients.world[0]).any(axis=1)
+        moved |= np.asarray(before.clients.world[0][0] != after.clients.world[0][0]).any(axis=1)
     assert moved.sum() > 2  # those who took part did react
 
 
@@ -69,10 +69,10 @@ def test_moving_worlds_move_as_deploy_says():
     felt = np.full(5, 2.0)
     for before, after in itertools.pairwise(states):
         felt = felt + SPEED * (float(before.theta) - felt)
-        np.testing.assert_allclose(after.clients.world[0], felt, rtol=1e-13)
+        np.testing.assert_allclose(after.clients.world[0][0], felt, rtol=1e-13)
     with jax.enable_x64(True):
         frozen = rounds(SLUGGISH, np.asarray(2.0), 4)
-    assert not np.allclose(frozen[-1].clients.world[0], felt)
+    assert not np.allclose(frozen[-1].clients.world[0][0], felt)
 
 
 def test_class_weights_persist_until_a_client_takes_part():

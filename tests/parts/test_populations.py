@@ -144,7 +144,7 @@ def test_sluggish_worlds_feel_a_model_that_trails():
     for _ in range(200):
         world = mine.deploy(world, Scene(jnp.asarray(3.0), pf.losses.squared))
     settled = mine.settle(Scene(jnp.asarray(3.0), pf.losses.squared))
-    np.testing.assert_allclose(world[0], settled[0], rtol=1e-12)
+    np.testing.assert_allclose(world[0][0], settled[0][0], rtol=1e-12)
     np.testing.assert_allclose(samples(mine, jnp.asarray(9.0), settled, draws=1)[0], 1.0 + 0.5 * 3.0, rtol=1e-12)
 
 

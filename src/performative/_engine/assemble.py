@@ -134,6 +134,7 @@ def write_history(
         clients=each["clients"],
         cohorts=each["cohorts"],
         models=None if models is None else jax.tree.map(pick, models),
+        trained=None if state.server.sharing is None else jax.tree.map(pick, state.server.sharing.trained),
     )
 
 

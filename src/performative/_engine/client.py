@@ -29,7 +29,7 @@ def init_client(
     client: Array | None = None,
 ) -> ClientMemory:  # fmt: skip
     """The memory of one client, when theta (what the server keeps) is the first model that the world sees."""
-    sharing, deploy = algorithm.sharing, algorithm.deploy
+    sharing, deploy = algorithm.sharing.of(theta, client, jnp.zeros((), jnp.int32)), algorithm.deploy
     own = sharing.keep(sharing.one(theta))
     local = sharing.local(theta, own, client)
     return ClientMemory(
@@ -64,7 +64,8 @@ def client_round(
     all E. `drawn` takes the place of numbers that would come from the keys. With `asks_loss` the client tells
     the mean loss of its batches. `pace` is the simulated time that one of its steps takes.
     """
-    E, deploy, sharing, shared = algorithm.steps, algorithm.deploy, algorithm.sharing, broadcast.theta
+    E, deploy, shared = algorithm.steps, algorithm.deploy, broadcast.theta
+    sharing = algorithm.sharing.of(shared, client, broadcast.round)
     loss, training_loss = compute.loss(problem.loss), sharing.loss(compute.training_loss(problem.loss))
     ready = draw_for_client(algorithm, population, shared, keys, memory.batch, drawn)
     assert ready.data is not None

@@ -147,8 +147,12 @@ def _of_clients(name: str, view: View) -> Array:
         "loss": upload.loss, "weight": view.cohort.weight, "steps": upload.steps,
         "update_norm": jax.vmap(lambda delta: jnp.sqrt(squared_norm(delta)))(upload.delta),
     } | upload.metrics  # fmt: skip
+    held = view.algorithm.participation.remembered(view.server.after.participation)
+    if name in held:
+        return held[name].astype(view.weights.dtype)
     if known.get(name) is None:
-        raise ValueError(f"clients: there is no {name!r} of a client; choose from {', '.join(sorted(known))}.")
+        choices = ", ".join(sorted([*known, *held]))
+        raise ValueError(f"clients: there is no {name!r} of a client; choose from {choices}.")
     clients, dtype = view.weights.shape[0], view.weights.dtype
     ids = jnp.where(view.asked.present, view.asked.ids, clients)
     return jnp.full((clients,), jnp.nan, dtype).at[ids].set(known[name].astype(dtype), mode="drop")

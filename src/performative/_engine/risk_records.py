@@ -94,10 +94,8 @@ def met_models(setup: Setup, state: State, ids: Int[Array, " K"]) -> tuple[Theta
         return state.theta, state.deployed
 
     def one(client: Array, own: PyTree, seen: PyTree) -> tuple[Theta, Theta]:
-        now = own if seen is None else seen
-        return sharing.meet(sharing.local(state.theta, own, client)), sharing.meet(
-            sharing.local(state.deployed, now, client)
-        )
+        now, mine = own if seen is None else seen, sharing.of(state.theta, client, state.round)
+        return mine.meet(mine.local(state.theta, own, client)), mine.meet(mine.local(state.deployed, now, client))
 
     return jax.vmap(one)(ids, *take_rows((clients.own, clients.seen), ids))
 

@@ -77,12 +77,12 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: 
 
     Exact (over a table, or the nodes of a law) where `samples` is None.
     """
-    problem, sharing = setup.problem, setup.algorithm.sharing
+    problem, everyone = setup.problem, setup.algorithm.sharing
     rows, axes = take_clients(problem.population, ids)
     arrays, rest = eqx.partition(rows, eqx.is_array)
 
     def one(rows: PyTree, client: Array, world: PyTree, own: PyTree, seen: PyTree) -> Array:
-        population = eqx.combine(rows, rest)
+        population, sharing = eqx.combine(rows, rest), everyone.of(state.theta, client, state.round)
         theta = sharing.meet(sharing.local(state.theta, own, client))
         deployed = sharing.meet(sharing.local(state.deployed, own if seen is None else seen, client))
         if samples is None:
@@ -109,14 +109,17 @@ def move_absent_worlds(
 
     sharing = setup.algorithm.sharing
 
-    def one(sharing: AbstractSharing, scene: Scene, rows: PyTree, world: PyTree, own: PyTree, client: Array) -> Any:
+    def one(
+        sharing: AbstractSharing, scene: Scene, round: Array, rows: PyTree, world: PyTree, own: PyTree, client: Array
+    ) -> Any:
+        sharing = sharing.of(scene.theta, client, round)
         met = sharing.meet(sharing.local(scene.theta, own, client))
         player = None if scene.models is None else sharing.player(client)
         return eqx.combine(rows, rest).deploy(world, Scene(met, scene.loss, scene.time, scene.models, player))
 
     scene = Scene(broadcast.deployed, loss, broadcast.time, broadcast.models)
     lead = (client_axes(arrays), 0, 0, 0)
-    react = map_rows(eqx.Partial(one, sharing, scene), lead, setup.compute.at_once, N, setup.mesh)
+    react = map_rows(eqx.Partial(one, sharing, scene, broadcast.round), lead, setup.compute.at_once, N, setup.mesh)
     own = before.own if before.seen is None else before.seen
     clients = jnp.minimum(jnp.arange(N, dtype=jnp.int32), setup.weights.shape[0] - 1)
     present = spread_out(cohort, N).active
@@ -138,9 +141,10 @@ def close_round(
     algorithm, problem = setup.algorithm, setup.problem
     asked, cohort = cohort, reject_broken(cohort, upload)
     chosen = algorithm.participation.observe(cohort, upload, chosen)
-    move, aggregated = algorithm.aggregator.aggregate(
-        state.theta, upload.to_aggregate(), cohort, setup.weights, state.server.aggregator
-    )
+    sent, sharing = upload.to_aggregate(), algorithm.sharing
+    balanced = sharing.balance(sent.delta, state.theta, cohort, state.round, state.server.sharing)
+    sent = eqx.tree_at(lambda one: one.delta, sent, balanced)
+    move, aggregated = algorithm.aggregator.aggregate(state.theta, sent, cohort, setup.weights, state.server.aggregator)
     check_like(f"the move of {type(algorithm.aggregator).__name__}", move, state.theta)
     theta = jax.tree.map(jnp.add, state.theta, move)
     if problem.domain is not None:
@@ -158,6 +162,7 @@ def close_round(
     time = state.time
     if time is not None:
         time = time + as_total(setup.lasts(asked, upload.steps, time.high.dtype), time.high.dtype)
-    server = ServerMemory(chosen, aggregated)
+    trained = sharing.tallied(state.server.sharing, state.theta, cohort, state.round)
+    server = ServerMemory(chosen, aggregated, trained)
     after = State(theta, broadcast.deployed, clients, server, state.round + 1, counts, time, broadcast.past)
     return after, Report(state, asked, cohort, upload)

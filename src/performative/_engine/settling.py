@@ -34,8 +34,9 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
     """
     plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel)
     work = algorithm.participation
-    # None where they are not the same in every round, or who takes part depends on the model.
-    steps = None if work.measures_losses else work.steps_of(problem.clients, algorithm.local_steps)
+    # None where they are not the same in every round, or who takes part, with what weight, depends on the model.
+    follows = work.measures_losses or work.requires_loss
+    steps = None if follows else work.steps_of(problem.clients, algorithm.local_steps)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(point))
     told = all(declared(part, "is_plain") for part in plain)
     if not told or not algorithm.sharing.is_one or steps is None or problem.clients * size**2 > _NUMBERS:

@@ -21,6 +21,7 @@ from performative._engine.prepare import check_owners, check_rows, check_schedul
 from performative._engine.programs import same_function
 from performative._engine.sharding import filled, map_rows, place
 from performative._engine.totals import zero_total
+from performative.aggregators import AbstractAggregator
 from performative.algorithm import Algorithm
 from performative.estimators import AbstractEstimator
 from performative.facts import chain
@@ -101,6 +102,17 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
             f'absent="reacts" with {type(algorithm.participation).__name__}: people of a client at work would respond '
             'to newer models than the one it works on; leave absent at "frozen".'
         )
+    if sharing.counts_entries and algorithm.participation.oldest(len(weights)):
+        raise ValueError(
+            f"sharing={type(sharing).__name__} with {type(algorithm.participation).__name__}: which part of the model a "
+            "client carries is counted by the round, and its updates come from older ones; use rounds that end together."
+        )
+    last = chain(algorithm.aggregator, AbstractAggregator)[-1]
+    if sharing.counts_entries and not last.uses_sums_only:
+        raise ValueError(
+            f"sharing={type(sharing).__name__} with {type(last).__name__}: clients train different entries, which it "
+            "would take for updates of 0; use pf.aggregators.Mean(), alone or inside of another."
+        )
     algorithm = dataclasses.replace(algorithm, name="", from_data=(), sharing=sharing)
     record, tables = Record() if record is None else record, algorithm.participation.tables(weights)
     for name in record.metrics:
@@ -148,6 +160,7 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
     server = ServerMemory(
         setup.algorithm.participation.init(clients),
         setup.algorithm.aggregator.init(theta, clients, _shape_of_extra(setup, theta, memory)),
+        setup.algorithm.sharing.tally(theta, setup.weights),
     )
     counts = zero_total((clients,), setup.weights.dtype) if count_participation else None
     past, rows = None, setup.remembered_rounds

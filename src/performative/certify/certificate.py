@@ -1,6 +1,7 @@
 """What is known of a problem before a deployment: numbers, a verdict, and the reasons."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,12 @@ class Certificate(AbstractPoints, AbstractDrift):
             is what is left. speed: how far it moves in a unit of time; lag: how far behind it retraining once a unit of
             time stays, step_lag: eta times that of gradient steps of constant length eta; lag_bound: at most so
             far where the path is no line. NaN where not known
+        stateful: whether the data remember past models; spells: how often the world moves under each model, None for as
+            often as it takes. contraction, multiplier, attracting, reached are then those of model and worlds together,
+            one retraining every so many spells; mu, L and the sensitivities are those of settled data
+        memory_rate: what a retraining leaves at most of an error of felt models and model, from every start, where all
+            that the data remember are felt models that trail the deployed one (`Sluggish`, `Pools`); NaN where the
+            memory is another: then nothing is promised of data that have not settled
         on_word: what parts from elsewhere declare of themselves, and is used here: their author's word
         findings: all of it as data, of which `verdict`, `reasons` and `print` make words
     """
@@ -124,6 +131,8 @@ class Certificate(AbstractPoints, AbstractDrift):
     chance: float
     detectable: bool | None
     stateful: bool
+    spells: int | None = 1
+    memory_rate: float = float("nan")
     on_word: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -133,9 +142,15 @@ class Certificate(AbstractPoints, AbstractDrift):
 
             |Phi(theta) - Phi(theta')| <= eps_bar L_data / mu |theta - theta'|
 
-        L_theta does not enter. Perdomo et al. 2020, Theorem 3.5. False where a second equilibrium rules it out.
+        L_theta does not enter. Perdomo et al. 2020, Theorem 3.5. False where a second equilibrium rules it out, or
+        where the data remember past models in a way that the theorem does not cover (see `covers_memory`).
         """
-        return self.mu > 0 and self.eps_bar_upper * self.L_data < self.mu and not self.others
+        return self.mu > 0 and self.eps_bar_upper * self.L_data < self.mu and not self.others and self.covers_memory
+
+    @property
+    def covers_memory(self) -> bool:
+        """Whether what is sufficient for settled data is so for model and worlds together."""
+        return not self.stateful or self.spells is None or not math.isnan(self.memory_rate)
 
     @property
     def proved(self) -> bool:

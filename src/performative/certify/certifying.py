@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from performative._base.arguments import checked
+from performative._base.arguments import Count, checked
 from performative._base.bars import progress_bar
 from performative._base.messages import PerformativeWarning
 from performative._engine.programs import cache_compilations
@@ -18,6 +18,7 @@ from performative.certify.curvature import measure_curvature
 from performative.certify.drift import outlook, stop
 from performative.certify.findings import findings_of
 from performative.certify.known_sensitivity import known_sensitivity
+from performative.certify.memory import memory_rate
 from performative.certify.points import Points, find_points
 from performative.certify.sensitivity import Sensitivity, estimate_sensitivity
 from performative.certify.training import chance_of_mistake, sampling_error, shows
@@ -39,8 +40,8 @@ _STEPS = ("static model", "stable points", "optimal point", "curvature", "sensit
 @cites("perdomo2020performative", "jin2024performative")
 @checked
 def certify(
-    problem: Problem, *, theta: Theta = None, static: Any = None, error: float | None = None, seed: int = 0,
-    samples: int = 4096, progress: bool | None = None,
+    problem: Problem, *, theta: Theta = None, static: Any = None, error: float | None = None,
+    spells: Count | None = 1, seed: int = 0, samples: int = 4096, progress: bool | None = None,
 ) -> Certificate:  # fmt: skip
     """Will retraining settle, where, and what does it cost to settle there?
 
@@ -53,6 +54,9 @@ def certify(
         static: the model that was learnt once, None for the minimizer of the risk on the data of `theta`
         error: standard deviation of training along the way from the static to the stable model, in the units of theta;
             None for what the sizes of the clients' tables say
+        spells: how often the world moves under each model, None for as often as it takes to settle. Where the data
+            remember past models, model and worlds are judged together: retraining may run away from a point that it
+            would settle at if it waited
         seed: of the draws that sensitivities are estimated from, where the population does not tell them
         samples: draws a client for that, fewer where there are many clients
         progress: show a bar; None shows one on a terminal
@@ -77,7 +81,7 @@ def certify(
         def begin(step: str) -> None:
             update(_STEPS.index(step), lambda: step)
 
-        points = find_points(problem, land, start, static, begin)
+        points = find_points(problem, land, start, static, spells, begin)
         around, radius = _region(land, points, seed)
         begin("curvature")
         curvature = measure_curvature(land, around, problem.population.smooth, seed)
@@ -89,7 +93,7 @@ def certify(
             error = sampling_error(land, points.stable, points.static - points.stable)
             source = None if error is None else "sampling"
         update(len(_STEPS), str)
-        found = _certificate(problem, land, points, curvature, sensitivity, error, source)
+        found = _certificate(problem, land, points, curvature, sensitivity, error, source, spells)
         drift = outlook(moving, land, points.stable, drift)
         found = dataclasses.replace(found, on_word=tuple(heard), **drift)
         return dataclasses.replace(found, findings=findings_of(found))
@@ -97,7 +101,7 @@ def certify(
 
 def _certificate(
     problem: Problem, land: Landscape, points: Points, curvature: Any, eps: Sensitivity, error: float | None,
-    source: str | None,
+    source: str | None, spells: int | None,
 ) -> Certificate:  # fmt: skip
     p = np.asarray(problem.client_weights, np.float64)
     mean, low, high = (float(p @ v) for v in (eps.value, eps.lower, eps.upper))
@@ -109,6 +113,8 @@ def _certificate(
     elif high < threshold or low >= threshold:  # neither where the threshold is not a number
         sufficient = bool(high < threshold)
     gap = _distance(points.static, points.stable)
+    stateful = remembers(land.problem, land.like)
+    rate = memory_rate(problem, land, _factor(high, curvature), spells) if stateful else math.nan
     chance = chance_of_mistake(gap, error)
     models = ("start", "stable", "optimal", "static", "reached", "deeper")
     shaped = {name: None if (x := getattr(points, name)) is None else land.shaped(x) for name in models}
@@ -127,8 +133,13 @@ def _certificate(
         relative_cost=(risk["stable_risk"] - best) / abs(best) if abs(best) > 1e-12 else math.nan,
         static_gap=gap, error=error, error_source=source,
         chance=chance, detectable=shows(chance),
-        stateful=remembers(land.problem, land.like),
+        stateful=stateful, spells=spells, memory_rate=rate,
     )  # fmt: skip
+
+
+def _factor(eps_bar: float, curvature: Any) -> float:
+    """eps_bar L_data / mu, infinite where the risk is not strongly convex."""
+    return math.inf if curvature.mu <= 0 else eps_bar * curvature.L_data / curvature.mu
 
 
 def _region(land: Landscape, points: Points, seed: int) -> tuple[list[np.ndarray], float]:

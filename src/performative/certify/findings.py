@@ -26,7 +26,7 @@ def _verdict(c: Certificate) -> Finding:
     if c.moves:
         return _moving(c)
     if c.proved_on_word:
-        facts = {"stateful": c.stateful, "found": c.stable is not None, "on_word": bool(c.on_word)}
+        facts = {"waits": c.stateful and c.spells is None, "found": c.stable is not None, "on_word": bool(c.on_word)}
         return said("proved", "info", **facts)
     if c.stable is None:
         return said("no-stable-point", "warning")
@@ -76,7 +76,8 @@ def _sufficient(c: Certificate) -> list[Finding]:
     if math.isnan(c.threshold):
         return [Finding("sufficient.not-computed", "caution", eps)]
     found = [Finding("sufficient.numbers", "info", {**eps, "mu": c.mu, "L": c.L, "threshold": c.threshold})]
-    so = {"stateful": c.stateful, "proved": c.contracts_everywhere and not c.on_word}
+    waits = c.stateful and (c.spells is None or not c.covers_memory)
+    so = {"waits": waits, "proved": c.contracts_everywhere and not c.on_word}
     flat = 1e-9 * max(c.L, 1.0)
     if c.mu <= flat:
         found.append(Finding("sufficient.not-convex", "caution", {"flat": bool(c.mu > -flat)}))
@@ -98,8 +99,17 @@ def _sufficient(c: Certificate) -> list[Finding]:
     if c.sensitivity_source == "estimated":
         found.append(Finding("sufficient.estimated", "caution", {"draws": c.draws, "pairs": c.pairs}))
     if c.stateful:
-        found.append(Finding("sufficient.settled-data", "info", {}))
+        found.append(_memory(c))
     return found
+
+
+def _memory(c: Certificate) -> Finding:
+    """What is promised of model and worlds together."""
+    if c.spells is None:
+        return Finding("sufficient.settled-data", "info", {})
+    if not c.covers_memory:
+        return Finding("sufficient.memory-unknown", "caution", {"spells": c.spells})
+    return Finding("sufficient.memory", "info", {"spells": c.spells, "rate": c.memory_rate if c.contracts else None})
 
 
 def _near(c: Certificate) -> list[Finding]:

@@ -54,7 +54,7 @@ class Points(AbstractPoints):
 
 
 def find_points(
-    problem: Problem, land: Landscape, start: np.ndarray, static: Any, begin: Callable[[str], None]
+    problem: Problem, land: Landscape, start: np.ndarray, static: Any, spells: int | None, begin: Callable[[str], None]
 ) -> Points:
     """All points that can be found. Of several stable points the attracting one nearest to the start is `stable`.
 
@@ -76,12 +76,12 @@ def find_points(
     begin("stable points")
     try:
         with hearing(_DISAGREES) as heard:
-            listed = equilibria(problem, start=theta)
+            listed = equilibria(problem, start=theta, spells=spells)
         found["stable_disagrees"] = bool(heard)
         best = ([point for point in listed if point.attracting is not False] or list(listed))[0]
         found |= _about_stable(land, best) | {"others": tuple(point for point in listed if point is not best)}
         if len(listed) > 1 and land.size <= _SMALL:
-            found["reached"] = _reached(problem, land, theta, listed)
+            found["reached"] = _reached(problem, land, theta, listed, spells)
     except ValueError as refusal:
         found["no_stable"] = _reason(refusal)
     begin("optimal point")
@@ -104,10 +104,10 @@ def find_points(
     return Points(**found)
 
 
-def _reached(problem: Problem, land: Landscape, theta: Theta, listed: Any) -> np.ndarray | None:
+def _reached(problem: Problem, land: Landscape, theta: Theta, listed: Any, spells: int | None) -> np.ndarray | None:
     """The point that exact retraining from the start ends at, None where that is none of those listed."""
     try:
-        end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS, spells=None)))
+        end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS, spells=spells)))
     except ValueError:  # nothing to retrain to
         return None
     points = [land.flat(point.theta) for point in listed]

@@ -71,8 +71,8 @@ def _others(others: bool) -> str:
     return "; there are other equilibria, so the start decides" if others else ""
 
 
-def _proved(stateful: bool, found: bool, on_word: bool) -> str:
-    settled = ", where the data settle before each retraining" if stateful else ""
+def _proved(waits: bool, found: bool, on_word: bool) -> str:
+    settled = ", where the data settle before each retraining" if waits else ""
     lost = "" if found else "; the search did not find the point"
     word = " on the author's word" if on_word else ""
     return f"Retraining settles at the only stable point, whatever the start{settled}: this is proved{word}{lost}."
@@ -96,15 +96,28 @@ def _limits(eps_bar: float, limits: list[float] | None) -> str:
     return _number(eps_bar) + (f" ({_number(limits[0])} to {_number(limits[1])})" if limits else "")
 
 
-def _so(stateful: bool, proved: bool) -> str:
-    settled = ", where the data settle before each," if stateful else ""
+def _so(waits: bool, proved: bool) -> str:
+    settled = ", where the data settle before each," if waits else ""
     so = f"retraining{settled} contracts from every start, and there is one stable point only"
     return so if proved else f"{so}, if the numbers hold beyond where they were measured"
 
 
-def _in_data(mu: float, L_data: float, stateful: bool, proved: bool) -> str:
+def _in_data(mu: float, L_data: float, waits: bool, proved: bool) -> str:
     held = f"eps_bar < mu / L_data = {_number(mu)} / {_number(L_data)} = {_number(mu / L_data)}"
-    return f"eps_bar is not below mu / L, but retraining to the minimum needs less, {held}: {_so(stateful, proved)}."
+    return f"eps_bar is not below mu / L, but retraining to the minimum needs less, {held}: {_so(waits, proved)}."
+
+
+def _pace(spells: int) -> str:
+    return "a spell" if spells == 1 else f"every {spells} spells"
+
+
+def _memory(spells: int, rate: float | None) -> str:
+    said = f"People feel a model that trails the deployed one, with a retraining {_pace(spells)}"
+    if rate is None:
+        return f"{said}: the factor below is for model and felt models together."
+    return (
+        f"{said}: each leaves at most {_number(rate)} of an error of the model and the felt models, from every start."
+    )
 
 
 def _measured(mu_exact: bool, models: int, rows: int) -> str:
@@ -211,7 +224,7 @@ WORDS = Words(
         "sufficient.undecided": (
             "Whether eps_bar < mu / L cannot be told from these draws; more `samples` narrow the limits."
         ),
-        "sufficient.holds": lambda stateful, proved: f"eps_bar < mu / L ({_PAPER}): {_so(stateful, proved)}.",
+        "sufficient.holds": lambda waits, proved: f"eps_bar < mu / L ({_PAPER}): {_so(waits, proved)}.",
         "sufficient.holds-in-data": _in_data,
         "sufficient.fails": "eps_bar is not below mu / L: the theorems promise nothing.",
         "sufficient.not-necessary": (
@@ -223,8 +236,13 @@ WORDS = Words(
             "{pairs} pairs of models around the stable point, not for all models."
         ),
         "sufficient.settled-data": (
-            "The data remember past models: mu, L and eps_bar are for data that have settled under a model, the factor "
-            "below for one retraining a spell."
+            "The data remember past models: mu, L, eps_bar and the factor below are for data that have settled under "
+            "each model before the next."
+        ),
+        "sufficient.memory": _memory,
+        "sufficient.memory-unknown": lambda spells: (
+            "The data remember past models: mu, L and eps_bar are for data that have settled under a model. With a "
+            f"retraining {_pace(spells)} they promise nothing; the factor below is for model and memories together."
         ),
         "near.none": "{why:sentence}",
         "near.point": _stable,

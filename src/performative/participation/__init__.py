@@ -14,6 +14,7 @@ from performative.participation.latency import (
 )
 from performative.participation.local_work import LocalWork
 from performative.participation.power_of_choice import PowerOfChoice
+from performative.participation.retention import AbstractStaying, Patience, Retention
 from performative.participation.schemes import Full, SchemeOne, SchemeTwo
 from performative.participation.step_rules import AbstractSteps, AdaComm, UniformSteps
 from performative.participation.trace import Trace
@@ -23,6 +24,7 @@ __all__ = [
     "AbstractAvailability",
     "AbstractLatency",
     "AbstractParticipation",
+    "AbstractStaying",
     "AbstractSteps",
     "AdaComm",
     "Asynchronous",
@@ -35,7 +37,9 @@ __all__ = [
     "Full",
     "LocalWork",
     "LogNormal",
+    "Patience",
     "PowerOfChoice",
+    "Retention",
     "SchemeOne",
     "SchemeTwo",
     "Selection",

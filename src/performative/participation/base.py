@@ -112,6 +112,10 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """The memory with what is drawn before the first round."""
         return memory
 
+    def remembered(self, memory: Memory) -> dict[str, Float[Array, " N"]]:
+        """What the server remembers of each client that `Record(clients=...)` may ask for, by name."""
+        return {}
+
     def check(self, weights: np.ndarray) -> None:
         """Refuse what this scheme cannot serve; called once, before a run."""
 

@@ -89,6 +89,9 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
     def begin(self, key: PRNGKeyArray, selection: Selection, memory: tuple[Memory, PyTree]) -> tuple[Memory, PyTree]:
         return self.inner.begin(key, selection, memory[0]), memory[1]
 
+    def remembered(self, memory: tuple[Memory, PyTree]) -> dict[str, Float[Array, " N"]]:
+        return self.inner.remembered(memory[0])
+
     def check(self, weights: np.ndarray) -> None:
         self.inner.check(weights)
         listed = self.steps.listed()

@@ -9,12 +9,13 @@ from performative.populations.gaussian import Gaussian
 from performative.populations.market import Market
 from performative.populations.mixture import Mixture
 from performative.populations.outliers import Outliers
+from performative.populations.pools import Pools, Sluggish
 from performative.populations.pricing import Pricing
 from performative.populations.regression import Regression
 from performative.populations.reweighted import Reweighted
 from performative.populations.static import Static
 from performative.populations.strategic import Strategic
-from performative.populations.wrappers import Contaminated, Sluggish
+from performative.populations.wrappers import Contaminated
 
 __all__ = [
     "AbstractPopulation",
@@ -26,6 +27,7 @@ __all__ = [
     "Market",
     "Mixture",
     "Outliers",
+    "Pools",
     "Pricing",
     "Regression",
     "Reweighted",

@@ -75,6 +75,16 @@ class AbstractPopulation(AbstractPart, Generic[World]):
         """
         return None
 
+    def trails(self) -> "tuple[np.ndarray, AbstractPopulation] | None":
+        """Where its data remember felt models only: the speeds at which those follow the deployed one, and who feels.
+
+            felt <- felt + speed (theta - felt),      Z ~ a mixture, with fixed shares, of data under felt models
+
+        The population that feels must remember nothing itself for that to be all. None where the memory is another, or
+        not known. Of the whole population.
+        """
+        return None
+
     @property
     def path_of_level(self) -> Any:
         """The path along which the level of its data moves by itself; None where it does not."""

@@ -14,19 +14,7 @@ from performative.facts import Uncertified, declared
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.linear import Translation, mixed
 from performative.populations.nodes import in_turn
-from performative.types import (
-    ArrayLike,
-    Loss,
-    Noise,
-    Numbers,
-    RowNumbers,
-    Sample,
-    Scene,
-    Theta,
-    World,
-    is_concrete,
-    per_client,
-)
+from performative.types import Noise, Numbers, RowNumbers, Sample, Scene, Theta, World, per_client
 
 
 def check_inside(owner: str, **parts: object) -> None:
@@ -128,71 +116,3 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
         which = jnp.concatenate([jnp.full(clean.shape, 2.0), jnp.full(dirty.shape, -1.0)])
         weights = jnp.concatenate([(1 - self.fraction) * clean, self.fraction * dirty])
         return (which, *in_turn([inside, outside])), weights
-
-
-@hands_on("draw", "quadrature")
-class Sluggish(AbstractWrapper[tuple[Theta, World]]):
-    """People who take time: the data react to a model that trails the deployed one.
-
-        felt <- felt + speed_i (theta - felt),      Z_i ~ D_i(felt)
-
-    speed 1 is no memory at all. The points that retraining can settle at do not depend on the speed, but whether and
-    how fast it does so may. People of speed 0 stay for good with the first model that they met: what they end at is
-    not a matter of the deployed model, so that there are no stable or optimal points to name, and runs have no
-    performative risk.
-    Brown, Hod and Kalemaj 2022 call such worlds stateful.
-    """
-
-    references = ("brown2022stateful",)
-
-    inner: AbstractPopulation[World]
-    speed: Numbers = per_client()
-
-    def __check_init__(self) -> None:
-        check_inside("Sluggish", inner=self.inner)
-        check_finite("Sluggish", speed=self.speed)
-        check_rule("Sluggish", "must lie in [0, 1]", speed=self.speed)
-        _ = self.clients
-
-    def equal_rows(self) -> tuple[int, ...]:
-        return equal_rows_of(self.inner)
-
-    def translations(self) -> list[Translation] | None:
-        return declared(self.inner, "translations")
-
-    def init(self, scene: Scene) -> tuple[Theta, World]:
-        return scene.theta, self.inner.init(scene)
-
-    def deploy(self, world: tuple[Theta, World], scene: Scene) -> tuple[Theta, World]:
-        felt, inside = world
-        felt = jax.tree.map(lambda old, new: old + self.speed * (new - old), felt, scene.theta)
-        return felt, self.inner.deploy(inside, scene.meeting(felt))
-
-    def world_metrics(self, before: tuple[Theta, World], after: tuple[Theta, World]) -> dict[str, Array]:
-        return self.inner.world_metrics(before[1], after[1])
-
-    def settle(self, scene: Scene) -> tuple[Theta, World]:
-        never = self.speed <= 0
-        felt = jax.tree.map(lambda new: jnp.where(never, jnp.nan, new), scene.theta)
-        return felt, self.inner.settle(scene)
-
-    def sample(self, noise: Noise, world: tuple[Theta, World], theta: Theta) -> Sample:
-        felt, inside = world
-        return self.inner.sample(noise, inside, felt)
-
-    def group(self, noise: Noise, world: tuple[Theta, World], theta: Theta) -> Int[Array, ""] | None:
-        felt, inside = world
-        return self.inner.group(noise, inside, felt)
-
-    def quadrature_within(self, world: tuple[Theta, World], theta: Theta, count: int) -> tuple[Noise, Array]:
-        felt, inside = world
-        return self.inner.quadrature_within(inside, felt, count)
-
-    def stable_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
-        return self.inner.stable_point(loss, weights) if self._reacts() else None
-
-    def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
-        return self.inner.optimal_point(loss, weights) if self._reacts() else None
-
-    def _reacts(self) -> bool:
-        return not is_concrete(self.speed) or bool(np.all(np.asarray(self.speed) > 0))

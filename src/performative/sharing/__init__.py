@@ -2,9 +2,13 @@
 
 from performative.sharing.base import AbstractSharing, OneModel
 from performative.sharing.groups import Groups, LearntGroups
+from performative.sharing.partial import AbstractPartial
 from performative.sharing.personal import Ditto, Heads, Interpolated, PerClient, PFedMe
+from performative.sharing.rolling import Rolling
+from performative.sharing.widths import Widths
 
 __all__ = [
+    "AbstractPartial",
     "AbstractSharing",
     "Ditto",
     "Groups",
@@ -14,4 +18,6 @@ __all__ = [
     "OneModel",
     "PFedMe",
     "PerClient",
+    "Rolling",
+    "Widths",
 ]

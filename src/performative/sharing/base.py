@@ -3,16 +3,29 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative.facts import AbstractPart
-from performative.types import Loss, Theta
+from performative.types import Cohort, Loss, Theta
 
 # The mean loss of a model on a client's own data, as they are now.
 Measure = Callable[[Theta], Array]
+
+
+class Tally(eqx.Module):
+    """What the server remembers of the entries of what it keeps.
+
+    Args:
+        trained: how often each was trained, clients times rounds
+        carried: the weight p_i of all clients that ever train it; None where nobody asks
+    """
+
+    trained: PyTree
+    carried: PyTree = None
 
 
 class AbstractSharing(AbstractPart):
@@ -28,11 +41,13 @@ class AbstractSharing(AbstractPart):
         is_one: whether there is one model, which the server keeps and everybody trains and meets
         has_shared: whether what the server keeps is one model that everybody could use
         trains_one: whether a client trains one model, the one that its people meet
+        counts_entries: whether clients train different entries of what the server keeps, which `balance` then weighs
     """
 
     is_one: ClassVar[bool] = False
     has_shared: ClassVar[bool] = True
     trains_one: ClassVar[bool] = True
+    counts_entries: ClassVar[bool] = False
 
     def start(self, theta: Theta) -> PyTree:
         """What the server keeps at the start, when theta is the first model."""
@@ -41,6 +56,10 @@ class AbstractSharing(AbstractPart):
     def one(self, shared: PyTree) -> Theta:
         """Some one model of those that the server keeps."""
         return shared
+
+    def of(self, shared: PyTree, client: Int[Array, ""] | None, round: Int[Array, ""]) -> "AbstractSharing":
+        """The same as this client has it in this round."""
+        return self
 
     def keep(self, theta: Theta) -> PyTree:
         """What a client keeps for itself at the start; None where it keeps nothing."""
@@ -85,6 +104,20 @@ class AbstractSharing(AbstractPart):
     def send(self, moved: PyTree, shared: PyTree, own: PyTree, client: Int[Array, ""] | None) -> PyTree:
         """What the client adds to `shared`, where its training moved `local` by so much."""
         return moved
+
+    def tally(self, shared: PyTree, weights: Float[Array, " N"]) -> "Tally | None":
+        """Where the server counts how often each entry was trained; None where all are, always."""
+        return None
+
+    def balance(
+        self, sent: PyTree, shared: PyTree, cohort: Cohort, round: Int[Array, ""], tally: "Tally | None"
+    ) -> PyTree:
+        """What clients sent [K, ...], such that the sum with the cohort's weights is the move."""
+        return sent
+
+    def tallied(self, tally: "Tally | None", shared: PyTree, cohort: Cohort, round: Int[Array, ""]) -> "Tally | None":
+        """The counts after a round."""
+        return tally
 
     def kept(self, local: PyTree, own: PyTree) -> PyTree:
         """What the client keeps for itself after a round."""

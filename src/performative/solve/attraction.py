@@ -15,7 +15,7 @@ _FLAT = 1e-9
 _SMALL = 1e-3
 
 
-def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool | None]:
+def attraction(land: Landscape, x: np.ndarray, spells: int | None = 1) -> tuple[float, bool | None, bool | None]:
     """Contraction factor of retraining at an equilibrium, whether it attracts, whether gradient steps settle.
 
         d Phi = -H^{-1} C,   with a domain  -(I - D (I - s H))^{-1} D s C
@@ -23,9 +23,10 @@ def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool
     H = d^2 f / d theta_1^2, C = d/d theta_2 grad_1 f, D the derivative of the projection at x - s G(x), any s > 0.
     Directions that neither the loss nor the reaction notices (a constant added to all class scores) are left out.
     Where the loss is flat and the reaction is not (prices), Phi is not defined: the factor is NaN, and what counts is
-    whether small gradient steps settle. Where data remember past models, a retraining after each spell is a map of
-    model and worlds together, and the factor is its spectral radius. In a game retraining is that of all players at
-    once, each with the others' last models; where data remember past models, nothing is said.
+    whether small gradient steps settle. Where data remember past models, a retraining every so many `spells` is a map
+    of model and worlds together, and the factor is its spectral radius; None waits until the data have settled. In a
+    game retraining is that of all players at once, each with the others' last models; where data remember past models,
+    nothing is said.
     """
     d = land.size
     gradient, hessian = land.value(x, x)[1][:d], land.curvature(x, x)
@@ -49,17 +50,19 @@ def attraction(land: Landscape, x: np.ndarray) -> tuple[float, bool | None, bool
     if not unnoticed:
         return np.nan, settles, settles
     back = np.linalg.pinv(stays, rcond=_FLAT)
-    if land.players is not None or not remembers(land.problem, land.like):
+    if spells is None or land.players is not None or not remembers(land.problem, land.like):
         factor = float(np.max(np.abs(np.linalg.eigvals(back @ reaction)), initial=0.0))
         return factor, factor < 1.0, settles
-    factor, alone = _with_memory(land, x, back @ (s * D))
+    factor, alone = _with_memory(land, x, back @ (s * D), spells)
     if np.isnan(factor):
         return np.nan, None, None
     return factor, factor < 1.0, settles and alone < 1.0
 
 
-def _with_memory(land: Landscape, x: np.ndarray, response: np.ndarray) -> tuple[float, float]:
+def _with_memory(land: Landscape, x: np.ndarray, response: np.ndarray, spells: int) -> tuple[float, float]:
     """Spectral radius of (worlds, model) -> (deploy(worlds, model), best response), and of the worlds' part alone.
+
+        w_k = A w_{k-1} + B theta,      theta' = -response (G w_k + F theta),      k = spells
 
     The model answers a change r of its gradient by -response r. NaN where it could not be computed.
     """
@@ -67,28 +70,41 @@ def _with_memory(land: Landscape, x: np.ndarray, response: np.ndarray) -> tuple[
     d = land.size
 
     def joint(rows: np.ndarray) -> np.ndarray:
+        for _ in range(spells - 1):  # under the same model
+            rows = np.concatenate([apply(rows)[:, :n], rows[:, n:]], axis=1)
         after = apply(rows)
         return np.concatenate([after[:, :n], -after[:, n:] @ response.T], axis=1)
 
     def alone(rows: np.ndarray) -> np.ndarray:
         return apply(np.concatenate([rows, np.zeros((len(rows), d))], axis=1))[:, :n]
 
-    return _radius(joint, n + d), _radius(alone, n)
+    if n + d > DENSE:
+        return _radius(joint, n + d), _radius(alone, n)
+    once = apply(np.eye(n + d))
+    if not np.all(np.isfinite(once)):
+        return np.nan, np.nan
+    stays = np.concatenate([once[:, :n], np.eye(n + d)[:, n:]], axis=1)
+    after = np.linalg.matrix_power(stays, spells - 1) @ once
+    matrix = np.concatenate([after[:, :n], -after[:, n:] @ response.T], axis=1)
+    if not np.all(np.isfinite(matrix)):
+        return np.nan, np.nan
+    return _largest(matrix), _largest(once[:n, :n])
 
 
 def _radius(rows: Callable[[np.ndarray], np.ndarray], size: int) -> float:
-    """Spectral radius of a linear map of rows, by its matrix or, above DENSE rows, by Arnoldi's method."""
+    """Spectral radius of a linear map of rows, by Arnoldi's method."""
     from scipy.sparse import linalg
 
-    if size <= DENSE:
-        matrix = rows(np.eye(size))
-        return float(np.max(np.abs(np.linalg.eigvals(matrix)))) if np.all(np.isfinite(matrix)) else np.nan
     start = np.random.default_rng(0).standard_normal(size)
     operator = linalg.LinearOperator((size, size), lambda v: rows(v.reshape(1, -1))[0], dtype=np.float64)
     try:
         return float(np.abs(linalg.eigs(operator, k=1, v0=start, return_eigenvectors=False))[0])
     except linalg.ArpackError:
         return np.nan
+
+
+def _largest(matrix: np.ndarray) -> float:
+    return float(np.max(np.abs(np.linalg.eigvals(matrix)), initial=0.0))
 
 
 def _settles(land: Landscape, x: np.ndarray, gradient: np.ndarray, slope: np.ndarray, idle: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from performative._base.arguments import checked
+from performative._base.arguments import Count, checked
 from performative._base.messages import coded, warn
 from performative.facts import cites
 from performative.game import Game
@@ -45,6 +45,7 @@ def stable_point(
     *,
     samples: int | None = None,
     time: float | None = None,
+    spells: Count | None = 1,
 ) -> Theta | Solution:
     """theta_PS: a root of the decoupled gradient, in closed form where the population has one.
 
@@ -64,6 +65,8 @@ def stable_point(
         samples: draws a client, None for 2048. Expectations over tables, and of smooth losses over normal data of up to
             four dimensions, need none; elsewhere the point has the standard error `Solution.error`
         time: simulated time, where the population changes with it: the point that it would settle at if it stood still
+        spells: how often the world moves under each model, where the data remember past ones: whether a point attracts
+            may depend on it. None waits until the data have settled
 
     Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
     rule a stable point out; the point may then repel.
@@ -74,7 +77,7 @@ def stable_point(
         found = stable_game(problem, start, tolerance, samples)
     else:
         problem = problem if time is None else problem.at(time)
-        found = equilibria(problem, start=start, tolerance=tolerance, samples=samples)
+        found = equilibria(problem, start=start, tolerance=tolerance, samples=samples, spells=spells)
     attracting = [point for point in found if point.attracting is not False]
     best = (attracting or list(found))[0]
     if not attracting:
@@ -98,11 +101,13 @@ def equilibria(
     start: Theta = None,
     tolerance: float = TOLERANCE,
     samples: int | None = None,
+    spells: Count | None = 1,
 ) -> tuple[Solution, ...]:
     """The stable points that were found, nearest to `start` first, each with residual and attracting flag.
 
     Args:
         starts: Models to search from; None takes `start` and points scattered around it (or over the Box).
+        spells: as in `stable_point`
 
     In one dimension each change of sign of G between starts is followed up, so that a repelling point between two
     attracting ones is found. A list of what was found is no proof that there is nothing else. Large tables are
@@ -114,14 +119,14 @@ def equilibria(
         weights = np.asarray(problem.client_weights)
         closed = land.inside(problem.population.stable_point(problem.loss, weights))
         if closed is not None and problem.domain is None and starts is None:
-            return (_judge(land, view, closed, origin, "closed form", tolerance),)
+            return (_judge(land, view, closed, origin, "closed form", tolerance, spells),)
         if starts is None:
             points = [origin, *scatter(land, origin, _STARTS)] if land.dense else [origin]
         else:
             points = [survey(problem, theta, name="starts")[1] for theta in starts]
         if not points:
             raise ValueError("starts must hold at least one model; None picks some.")
-        found = [] if closed is None else [_judge(land, view, closed, origin, "closed form", tolerance)]
+        found = [] if closed is None else [_judge(land, view, closed, origin, "closed form", tolerance, spells)]
         known = [] if closed is None else [closed]
         least = (np.inf, origin)
         for x, residual in _search(land, view, points, found):
@@ -131,7 +136,7 @@ def equilibria(
             # Where H + C is singular up to rounding, the "root" lies at infinity.
             if not escaped(origin, x) and is_new(view, x, known):
                 known.append(x)
-                found.append(_judge(land, view, x, origin, "root of the decoupled gradient", tolerance))
+                found.append(_judge(land, view, x, origin, "root of the decoupled gradient", tolerance, spells))
         if not known:
             raise ValueError(coded("no-stable-point", _nothing(land, view, *least)))
         order = np.argsort([np.linalg.norm(x - origin) for x in known], kind="stable")
@@ -163,7 +168,9 @@ def _near_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -> li
     return ends or list(points)
 
 
-def _judge(land: Landscape, view: View, x: np.ndarray, origin: np.ndarray, method: str, tolerance: float) -> Solution:
+def _judge(
+    land: Landscape, view: View, x: np.ndarray, origin: np.ndarray, method: str, tolerance: float, spells: int | None
+) -> Solution:
     check_rest(land.problem, land.model(x), land.model(origin))
     residual = natural_residual(land, view, x)
     if residual > allowed(view, x, max(tolerance, 1e-6)):
@@ -172,7 +179,7 @@ def _judge(land: Landscape, view: View, x: np.ndarray, origin: np.ndarray, metho
             f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the "
             "population's stable_point, or give it `nodes` that are exact.",
         )
-    factor, attracting, settles = attraction(land, x)
+    factor, attracting, settles = attraction(land, x, spells)
     error = 0.0 if method == "closed form" else point_error(land, Landscape.equilibrium, x)
     return Solution(land.shaped(x), residual, method, view.value(x), error, factor, attracting, settles)
 

@@ -135,6 +135,7 @@ def _sharing(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
     def use(sharing: AbstractSharing, inputs: Inputs, own: PyTree) -> tuple[PyTree, PyTree]:
         client, _, theta = inputs
         shared = sharing.start(theta)
+        sharing = sharing.of(shared, client, jnp.ones((), jnp.int32))
         own = sharing.choose(shared, own, client, squared_norm)
         before = sharing.local(shared, own, client)
         stepped = jax.tree.map(lambda leaf: leaf + 0.1 * jnp.sin(leaf), before)

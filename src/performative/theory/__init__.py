@@ -17,6 +17,7 @@ from performative.theory.jin2023 import *  # noqa: F403
 from performative.theory.jin2024 import *  # noqa: F403
 from performative.theory.joshi2023 import *  # noqa: F403
 from performative.theory.li2024 import *  # noqa: F403
+from performative.theory.retention import RetentionPoint, TwoGroups
 from performative.theory.zheng2024 import *  # noqa: F403
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ __all__ = [
     "DriftError",
     "Moments",
     "Numbered",
+    "RetentionPoint",
+    "TwoGroups",
     "best_period",
     "best_step",
     "drift_error",
