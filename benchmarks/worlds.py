@@ -84,7 +84,8 @@ def million_own_models() -> dict:
         "ratio": own / seconds["OneModel all"],
         "client_steps_per_s": clients / own,
         "note": f"a round of all; {4 * d} bytes a client beside its data; of 1,000 clients "
-        f"{seconds['PerClient 1000'] / seconds['OneModel 1000']:.2f} times one model; on {jax.devices()[0].device_kind}",
+        f"{seconds['PerClient 1000'] / seconds['OneModel 1000']:.2f} times one model; "
+        f"on {jax.devices()[0].device_kind}",
     }
 
 

@@ -104,8 +104,8 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
         )
     if sharing.counts_entries and algorithm.participation.oldest(len(weights)):
         raise ValueError(
-            f"sharing={type(sharing).__name__} with {type(algorithm.participation).__name__}: which part of the model a "
-            "client carries is counted by the round, and its updates come from older ones; use rounds that end together."
+            f"sharing={type(sharing).__name__} with {type(algorithm.participation).__name__}: which part of the model "
+            "a client carries goes by the round, and updates come from older ones; use rounds that end together."
         )
     last = chain(algorithm.aggregator, AbstractAggregator)[-1]
     if sharing.counts_entries and not last.uses_sums_only:

@@ -56,8 +56,8 @@ class Experiment:
     def _solve(self, name: str) -> Any:
         from performative.solve import optimal_point, stable_point
 
-        solve: Any = {"stable": stable_point, "optimal": optimal_point}[name]
-        return solve(self.problem, start=self.options.get("theta"))
+        solvers: dict[str, Any] = {"stable": stable_point, "optimal": optimal_point}
+        return solvers[name](self.problem, start=self.options.get("theta"))
 
 
 def load_experiment(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Experiment:

@@ -94,6 +94,11 @@ class Retention(AbstractParticipation[tuple[Memory, Array]]):
                 f"Retention: inner is {type(inner).__name__}, which sets local steps; put it outside: "
                 "pf.LocalWork(pf.participation.Retention(...), steps)."
             )
+        if inner.keeps_time:
+            raise ValueError(
+                f"Retention: inner is {type(inner).__name__}, whose clients are at work when they leave; use rounds that "
+                "end together, such as pf.SchemeTwo(k)."
+            )
         if inner.first_k is not None:
             raise ValueError(
                 f"Retention: inner is {type(inner).__name__}, whose weights are known only when the first answers have "
