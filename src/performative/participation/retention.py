@@ -96,8 +96,8 @@ class Retention(AbstractParticipation[tuple[Memory, Array]]):
             )
         if inner.keeps_time:
             raise ValueError(
-                f"Retention: inner is {type(inner).__name__}, whose clients are at work when they leave; use rounds that "
-                "end together, such as pf.SchemeTwo(k)."
+                f"Retention: inner is {type(inner).__name__}, whose clients are at work when they leave; use rounds "
+                "that end together, such as pf.SchemeTwo(k)."
             )
         if inner.first_k is not None:
             raise ValueError(

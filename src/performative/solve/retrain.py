@@ -49,12 +49,12 @@ def repeated_risk_minimization(
 
     Args:
         spells: how often the world moves under each model. Only data that remember past models notice (`Sluggish`):
-        samples: draws a client where expectations have no exact rule, None for 2048
 
                 w_{k+1} = deploy(... deploy(w_k, theta_k) ..., theta_k),    theta_{k+1} = argmin_theta f(theta; w_{k+1})
 
             from w_0 = init(theta_0); None waits until the world is at rest. People of speed s, whose mean answer is
             m + eps felt: an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
+        samples: draws a client where expectations have no exact rule, None for 2048
     """
 
     def error(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int, x: np.ndarray) -> float:
