@@ -13,7 +13,7 @@ from performative.plan import Tracking
 from performative.populations import Drifting, Gaussian, Sluggish
 
 BATCHES = (1, 8, 64)
-LONG = 4000  # rounds of the recursion
+LONG = 1500  # rounds of the recursion
 
 
 def made(seed, size, sensitivity=None):
@@ -62,12 +62,15 @@ def by_retraining(parts, period, rows):
     return float(np.mean(np.sum(np.square(far), axis=1)) + np.trace(S))
 
 
-@pytest.mark.parametrize(("seed", "size"), [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3)])
+@pytest.mark.parametrize(
+    ("seed", "size"),
+    [(0, 1), (1, 1), (3, 2), *(pytest.param(*more, marks=pytest.mark.slow) for more in [(2, 1), (4, 3), (6, 2)])],
+)
 def test_the_choice_is_within_a_tenth_of_the_best_on_an_exact_grid(seed, size):
     problem, parts, cost = made(seed, size)
     found = pf.plan(problem, cost, 0.1, batches=BATCHES)
     assert isinstance(found, Tracking)
-    rates = np.geomspace(0.005, 4.0, 150)
+    rates = np.geomspace(0.02, 4.0, 120)
     best, best_retraining = math.inf, math.inf
     for n in BATCHES:
         time = cost.step + cost.sample * n + cost.communication
@@ -110,7 +113,7 @@ def test_a_run_reaches_what_was_predicted():
     cost = pf.Cost(step=[0.2, 0.5, 1.0], sample=0.05, communication=0.5)
     found = pf.plan(problem, cost, 0.1, theta=np.zeros(2), batches=(4, 16))
     history = pf.run(
-        problem, found.algorithm, found.rounds + 40, theta=np.zeros(2), clock=found.clock, repeats=400,
+        problem, found.algorithm, found.rounds + 40, theta=np.zeros(2), clock=found.clock, repeats=200,
         record=pf.Record(risks=False, consensus=False),
     )  # fmt: skip
     assert history["time"][0, 1] == pytest.approx(found.choice.round_time, rel=1e-6)

@@ -57,7 +57,7 @@ class Tracking:
     Attributes:
         accuracy: the root mean square of |theta - theta_PS| that was asked for, theta_PS the point of the time
         choice: the steps with the least error in the long run, as rounds begin
-        retraining: the best retraining to the minimum, None where that runs away
+        retraining: the best retraining to the minimum, None where that runs away or there is no minimum
         ranked: the best steps for each number of samples, the closest first
         algorithm, clock: ready for pf.run(problem, found.algorithm, found.rounds, clock=found.clock)
         since, speed: the time from which on the stable point moves in a straight line, and by how much a unit of time
@@ -114,7 +114,7 @@ class Tracking:
         """What retraining would do."""
         again = self.retraining
         if again is None:
-            return "Retraining to the minimum does not follow it: it runs away."
+            return "Retraining to the minimum does not follow it: there is none, or it runs away."
         found = math.sqrt(again.deployed)
         rows = f"{again.rows} row{'s' if again.rows > 1 else ''} a client"
         every = f"{again.period} units" if again.period > 1 else "unit"
