@@ -121,6 +121,15 @@ def test_a_run_reaches_what_was_predicted():
     assert abs(each.mean() - found.error**2) < 4 * each.std(ddof=1) / np.sqrt(len(each))
 
 
+def test_nobody_waits_for_clients_without_weight():
+    people = Drifting(Gaussian([0.0, 1.0, 2.0], 0.5, 1.0), Linear(0.1))
+    problem = pf.Problem(pf.losses.squared, people, weights=[0.5, 0.5, 0.0])
+    found = pf.plan(problem, pf.Cost(step=[1.0, 1.0, 5.0], communication=0.5), 0.5, batches=(4,))
+    history = pf.run(problem, found.algorithm, 2, theta=0.0, clock=found.clock, record=pf.Record(risks=False))
+    np.testing.assert_allclose(history["time"][0], found.choice.round_time * np.arange(3), rtol=1e-6)
+    assert found.choice.round_time == 1.5
+
+
 def test_the_line_may_begin_later():
     people = Gaussian([0.0, 2.0], 0.5, 1.0)
     late = pf.plan(pf.Problem(pf.losses.squared, Drifting(people, Linear(0.1) + Jump(30.0, 5.0))), pf.Cost(), 9.0)

@@ -70,7 +70,10 @@ def track(problem: Problem, cost: Cost, accuracy: float, theta: Theta, batches: 
     steps = sorted(_best_steps(line, times), key=lambda found: found.error.total)
     retraining = [found for n, time in times.items() if (found := retrain(line, n, time)) is not None]
     best, n = steps[0], steps[0].setting.batch
-    clock = Clock(np.asarray(cost.step) + np.asarray(cost.sample) * n, cost.communication)
+    # Nobody waits for clients without weight: see Cost.round_time.
+    counts = line.weights > 0
+    each = (np.asarray(cost.step) + np.asarray(cost.sample) * n, np.asarray(cost.communication))
+    clock = Clock(*(time if counts.all() else np.where(counts, time, 0.0) for time in each))
     return Tracking(
         accuracy, best, min(retraining, key=lambda found: found.error.total, default=None), tuple(steps),
         best.setting.algorithm(None, "step"), clock, line.since, float(np.linalg.norm(line.w)), _rounds(line, best),
