@@ -50,7 +50,7 @@ from performative.participation import (
     SchemeOne,
     SchemeTwo,
 )
-from performative.plan import Cost, Plan, plan
+from performative.plan import Cost, Plan, Tracking, plan
 from performative.privacy import Privacy
 from performative.privacy import attack as _attack  # noqa: F401  so that pf.privacy.attack is there
 from performative.problem import Problem
@@ -123,6 +123,7 @@ __all__ = [
     "Scoreboard",
     "Shuffled",
     "Solution",
+    "Tracking",
     "Uniform",
     "Verdict",
     "Whole",

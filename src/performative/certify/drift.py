@@ -61,7 +61,7 @@ def outlook(problem: Problem, land: Landscape, stable: np.ndarray | None, known:
     On a straight line w is constant, so that u tends to -(I - M)^-1 w and -(eta J)^-1 w. On another path, with the
     squared loss, |u| is at most sup |w| / (1 - |M|) once the start is forgotten.
     """
-    if not known or known.get("still") or stable is None or not _is_linear(problem, land):
+    if not known or known.get("still") or stable is None or not is_linear(problem, land):
         return known
     J, H = land.equilibrium().slope(stable), land.own_curvature(stable, stable)
     if J is None or np.linalg.cond(J) > 1e12:
@@ -94,7 +94,7 @@ def _paths(population: AbstractPopulation) -> list[AbstractPath | None]:
     return found
 
 
-def _is_linear(problem: Problem, land: Landscape) -> bool:
+def is_linear(problem: Problem, land: Landscape) -> bool:
     """Whether one path moves the level of data that follow the model linearly and at once, with a linear gradient."""
     people = problem.population
     if people.path_of_level is None or problem.domain is not None or not people.moves_level_alone:

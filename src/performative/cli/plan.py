@@ -20,6 +20,7 @@ def plan(
     """Choose local steps, clients a round, batch and rate for the least time to an accuracy.
 
     [plan] holds accuracy and cost = { step, sample, communication, latency }, times in a unit of your own.
+    Where the data drift: the step and the batch that follow them most closely, and the best retraining.
     """
     with reporting(as_json) as reporter:
         from performative.config.planning import load_plan

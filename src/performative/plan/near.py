@@ -82,27 +82,17 @@ def look_around(problem: Problem, theta: Theta = None) -> Near:
 
     Where the edge of the domain holds the point, the linear model is that of the directions that are left.
     """
-    wild = [part for part in chain(problem.population, AbstractPopulation) if part.infinite_variance]
-    if wild:
-        text = (
-            f"plan: samples of {type(wild[0]).__name__} have no variance here: no setting has a root mean square "
-            "error to plan for. Plan for the clean population, or compare a few settings with pf.sweep."
-        )
-        raise ValueError(coded("no-variance", text))
+    check_variance(problem)
     with jax.enable_x64(True):
         land, start = survey(problem, theta)
-        if land.size > _LARGEST:
-            raise ValueError(
-                f"plan: the model has {land.size} parameters; planning takes matrices of second derivatives, up to "
-                f"{_LARGEST}. Compare a few settings with pf.sweep and pf.compare instead."
-            )
+        check_size(land)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformativeWarning)  # a point that repels: `kappa` says so
             stable = stable_point(problem, start=theta)
         x = land.flat(stable)
         gradient = land.equilibrium().gradient(x)
-        pull, H, J, noise, sizes = (np.asarray(part) for part in _derivatives(land, jnp.asarray(x)))
-        at_start = np.asarray(_derivatives(land, jnp.asarray(start))[4])
+        pull, H, J, noise, sizes = (np.asarray(part) for part in derivatives(land, jnp.asarray(x)))
+        at_start = np.asarray(derivatives(land, jnp.asarray(start))[4])
         held, free, bend = _directions(land, x, gradient)
         remembered = remembers(land.problem, land.like)
     away = np.asarray(start) - x
@@ -116,6 +106,26 @@ def look_around(problem: Problem, theta: Theta = None) -> Near:
         free.T @ (J - H) @ free, free.T @ noise @ free, np.concatenate([sizes.ravel(), at_start.ravel()]),
         float(np.linalg.norm(away)), float(max(steepest, 1.0 / travel if travel > 0 else 0.0)), travel, remembered,
     )  # fmt: skip
+
+
+def check_variance(problem: Problem) -> None:
+    """Refuse people whose samples have no variance."""
+    wild = [part for part in chain(problem.population, AbstractPopulation) if part.infinite_variance]
+    if wild:
+        text = (
+            f"plan: samples of {type(wild[0]).__name__} have no variance here: no setting has a root mean square "
+            "error to plan for. Plan for the clean population, or compare a few settings with pf.sweep."
+        )
+        raise ValueError(coded("no-variance", text))
+
+
+def check_size(land: Landscape) -> None:
+    """Refuse models that are too large for matrices of second derivatives by client."""
+    if land.size > _LARGEST:
+        raise ValueError(
+            f"plan: the model has {land.size} parameters; planning takes matrices of second derivatives, up to "
+            f"{_LARGEST}. Compare a few settings with pf.sweep and pf.compare instead."
+        )
 
 
 def _noticed(free: np.ndarray, pull: np.ndarray, *matrices: np.ndarray) -> np.ndarray:
@@ -148,7 +158,8 @@ def _directions(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> tuple[n
 
 
 @eqx.filter_jit
-def _derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
+def derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
+    """At x: the clients' pulls [N, d], H and H + C [N, d, d], one sample's covariance, and sizes of gradients."""
     problem, shape = land.problem, ravel_pytree(land.like)[1]
     rows, shared = split_clients(problem.population)
 

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from performative._base.arguments import Count, Positive, checked
-from performative._base.messages import coded
 from performative.facts import relying
 from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.cost import Cost
+from performative.plan.following import Tracking
 from performative.plan.near import Near, look_around
 from performative.plan.outcome import Option, Plan, one_of_each
 from performative.plan.pilots import Trial, last_exit, pilot
 from performative.plan.private import private_options
 from performative.plan.recursion import errors, has_moments, is_exact
 from performative.plan.settings import LocalMaps, rounds_to
+from performative.plan.tracking import track
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.types import Theta
@@ -46,7 +47,7 @@ def plan(
     batches: Sequence[Count] = BATCHES,
     pilots: bool = True,
     seed: int = 0,
-) -> Plan:
+) -> Plan | Tracking:
     """The setting of P-FedAvg that comes within `accuracy` of the stable point in the least time.
 
     Args:
@@ -63,6 +64,12 @@ def plan(
     All settings are ranked by the moments of the problem's linear model at the stable point; the best of different
     kinds are then followed exactly (places that follow the model linearly, with the squared loss or prices) or in pilot
     runs, and the fastest is chosen. Far from the stable point the ranking is as good as the linear model is.
+
+    Where the data drift (`pf.populations.Drifting`) no setting ends at a point, and the answer is a `Tracking`: the
+    constant step and the batch that follow the moving stable point most closely, E = 1 and everyone taking part, and
+    the best retraining beside it. Only where that is known exactly: a level that moves in a straight line in the end,
+    with the squared loss or prices, no memory and no domain. `accuracy` is then that of the long run, as rounds begin,
+    and times of `cost` are in the units of the path.
     """
     if deploy not in ("step", "round"):
         raise ValueError(f'plan: deploy must be "step" or "round"; got {deploy!r}.')
@@ -70,12 +77,8 @@ def plan(
         raise ValueError("plan: local_steps and batches must each hold at least one number to choose from.")
     cost.check(problem.clients)
     if problem.population.reads_time:
-        text = (
-            "plan: the data change by themselves, so that no setting ends at a point. For a straight line "
-            "pf.theory.best_step and pf.theory.best_period choose step and retraining period; plan(problem.at(time), "
-            "...) plans for the data of one time."
-        )
-        raise ValueError(coded("target-moves", text))
+        _check_tracked(privacy, clip, local_steps)
+        return track(problem, cost, accuracy, theta, batches)
     near = look_around(problem, theta)
     if not near.kappa > 0:
         raise ValueError(
@@ -108,6 +111,19 @@ def plan(
         ranked[0].setting.algorithm(cost.latency, deploy), cost, near.clients,
         reached=None if trial is None else trial.error, notes=(*word, *_notes(near, method, trial, untried)),
     )  # fmt: skip
+
+
+def _check_tracked(privacy: Privacy | None, clip: float | None, local_steps: Sequence[int]) -> None:
+    """Refuse what is not known of data that drift."""
+    if privacy is not None or clip is not None:
+        raise ValueError(
+            "plan: privacy= and clip= are not planned where the data drift: following them never ends, nor would the "
+            "spending. plan(problem.at(time), ..., privacy=...) plans for the data of one time."
+        )
+    if 1 not in local_steps:
+        raise ValueError(
+            f"plan: where the data drift, E = 1 alone is planned, and local_steps = {tuple(local_steps)} leaves it out."
+        )
 
 
 def _notes(near: Near, method: str, trial: Trial | None, untried: int) -> tuple[str, ...]:
