@@ -84,8 +84,9 @@ def distinct(key: PRNGKeyArray, k: int, count: Array | int, capacity: int | None
         return jax.random.randint(key, (1,), 0, count, jnp.int32)
     limit = count if capacity is None else capacity
     known = isinstance(count, int)
-    # A number that is nearly used up would be redrawn for long, so at least half must stay free.
-    rejects = k <= _PAIRS and 2 * k <= limit if known else limit > _SMALL and k * 8 <= limit
+    # A number that is nearly used up would be redrawn for long, so at least half must stay free; more where clashes are
+    # found by sorting.
+    rejects = 2 * k <= limit if known and k <= _PAIRS else limit > _SMALL and k * 8 <= limit
     if not rejects:
         turn = jax.random.permutation(key, jnp.arange(limit, dtype=jnp.int32))
         if known and count == limit:
