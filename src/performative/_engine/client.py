@@ -77,10 +77,8 @@ def client_round(
         return masked_mean(jax.vmap(loss, in_axes=(None, 0))(model, z), real)
 
     own = sharing.choose(shared, memory.own, client, measure)
-    begin, seen = sharing.local(shared, own, client), memory.seen
-    if seen is not None:
-        seen = deploy.next(seen, own, broadcast.round)
-    met = sharing.meet(sharing.local(broadcast.deployed, own if seen is None else seen, client))
+    begin = sharing.local(shared, own, client)
+    met, seen = met_model(algorithm, broadcast, own, memory.seen, client)
     if not deploy.each_step:
         world = population.deploy(world, Scene(met, loss, broadcast.time))
 
@@ -158,6 +156,16 @@ def client_round(
     return Upload(
         sent, done, extra, counted, effective_step(algorithm, broadcast, done), mean_loss, drift
     ), after_memory
+
+
+def met_model(
+    algorithm: Algorithm, broadcast: Broadcast, own: PyTree, seen: PyTree, client: Int[Array, ""] | None
+) -> tuple[Theta, PyTree]:
+    """The model that a client's people meet in a round, and `seen` from then on."""
+    if seen is not None:
+        seen = algorithm.deploy.next(seen, own, broadcast.round)
+    local = algorithm.sharing.local(broadcast.deployed, own if seen is None else seen, client)
+    return algorithm.sharing.meet(local), seen
 
 
 def draw_for_client(

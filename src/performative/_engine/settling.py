@@ -29,10 +29,10 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
         R(eta) = sum_i p_i R_i(eta),   R_i what tau_i such steps make of theta;   rho(R(eta)) < 1
 
     0 where no rate does, as where data follow the model faster than it learns; None where that cannot be told: other
-    estimators, aggregators or channels, work that differs from round to round, or too many parameters. Batches are
-    not looked at: small ones need smaller rates.
+    estimators, aggregators, channels or sharing, work that differs from round to round, or too many parameters.
+    Batches are not looked at: small ones need smaller rates.
     """
-    plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel)
+    plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel, algorithm.sharing)
     work = algorithm.participation
     # None where they are not the same in every round, or who takes part depends on the model.
     steps = None if work.measures_losses else work.steps_of(problem.clients, algorithm.local_steps)

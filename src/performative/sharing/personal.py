@@ -89,7 +89,6 @@ class Both(NamedTuple):
 class _TwoModels(AbstractSharing):
     """The client trains the shared model and one of its own, on the same data."""
 
-    ignores_data = True
     trains_one = False
 
     def keep(self, theta: Theta) -> Theta:
@@ -135,6 +134,7 @@ class Ditto(_TwoModels):
     """
 
     references = ("li2021ditto",)
+    ignores_data = True
 
     strength: Numbers = number(default=1.0)
 
@@ -159,6 +159,7 @@ class PFedMe(_TwoModels):
     """
 
     references = ("dinh2020personalized",)
+    ignores_data = True
 
     strength: Numbers = number(default=1.0)
 
@@ -187,6 +188,7 @@ class Interpolated(_TwoModels):
     """
 
     references = ("deng2020adaptive",)
+    ignores_data = True
 
     share: Numbers = number(default=0.5)
 
