@@ -72,6 +72,7 @@ from performative.recipes import (
 from performative.record import Metric, Record
 from performative.scoreboard import Scoreboard, scoreboard
 from performative.solve import (
+    SharedPoint,
     Solution,
     equilibria,
     optimal_point,
@@ -111,6 +112,7 @@ __all__ = [
     "SchemeOne",
     "SchemeTwo",
     "Scoreboard",
+    "SharedPoint",
     "Shuffled",
     "Solution",
     "Uniform",

@@ -11,6 +11,7 @@ from performative._base.arguments import checked
 from performative._base.messages import coded, warn
 from performative.facts import cites
 from performative.problem import Problem
+from performative.sharing import AbstractSharing
 from performative.solve.attraction import attraction
 from performative.solve.landscape import Landscape, View, survey
 from performative.solve.roots import (
@@ -26,6 +27,7 @@ from performative.solve.roots import (
     walk,
 )
 from performative.solve.sampling import check_samples, point_error, tell_error
+from performative.solve.sharing import SharedPoint, shared_point
 from performative.solve.solution import Solution
 from performative.solve.worlds import check_rest
 from performative.types import Theta
@@ -43,7 +45,8 @@ def stable_point(
     *,
     samples: int | None = None,
     time: float | None = None,
-) -> Theta | Solution:
+    sharing: AbstractSharing | None = None,
+) -> Theta | Solution | SharedPoint:
     """theta_PS: a root of the decoupled gradient, in closed form where the population has one.
 
         G(theta) = grad_1 f(theta; theta) = 0,      with a domain  theta = P(theta - G(theta))
@@ -58,11 +61,17 @@ def stable_point(
         samples: draws a client, None for 2048. Expectations over tables, and of smooth losses over normal data of up to
             four dimensions, need none; elsewhere the point has the standard error `Solution.error`
         time: simulated time, where the population changes with it: the point that it would settle at if it stood still
+        sharing: who shares a model with whom, as in an algorithm. Other than one model for all it gives a
+            `SharedPoint`: where a round moves neither what the server keeps nor what clients keep, in the mean of all
+            samples. It is the one that Newton's method finds from `start`; neither other points, nor whether it
+            attracts, nor the error of draws are told
 
     Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
     rule a stable point out; the point may then repel.
     """
     problem = problem if time is None else problem.at(time)
+    if sharing is not None and not sharing.is_one:
+        return shared_point(problem, sharing, start, tolerance, check_samples(samples))
     found = equilibria(problem, start=start, tolerance=tolerance, samples=samples)
     attracting = [point for point in found if point.attracting is not False]
     best = (attracting or list(found))[0]
