@@ -74,6 +74,7 @@ from performative.record import Metric, Record
 from performative.scoreboard import Scoreboard, scoreboard
 from performative.solve import (
     Outlook,
+    SharedPoint,
     Solution,
     Verdict,
     equilibria,
@@ -121,6 +122,7 @@ __all__ = [
     "SchemeOne",
     "SchemeTwo",
     "Scoreboard",
+    "SharedPoint",
     "Shuffled",
     "Solution",
     "Tracking",

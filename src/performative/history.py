@@ -42,7 +42,7 @@ class History:
         cohorts: with `Record(cohorts=True)` who took part: "client", "weight" and "steps", [repeats, records, rows]; an
             empty row has client -1
         models: the models that clients' people meet at the end, [repeats, N, ...] per leaf, where clients have models
-            of their own (`sharing`); None where all share one
+            of their own (`sharing`); None where all share one, and in a live federation, where clients keep them
         trained: how often each entry of the model was trained, clients times rounds, [repeats, ...] per leaf, where
             clients carry parts of it (`pf.sharing.Rolling`); None where all train everything
     """

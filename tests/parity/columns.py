@@ -12,7 +12,7 @@ from performative.facts import chain
 CLIENTS = 7
 # Cohorts large enough for rules that outvote some clients, and a model that is one number.
 NAMES = scope(CLIENTS, rows=6, features=1, cohort=5)
-SLOTS = ("estimator", "aggregator", "participation", "channel", "batch", "deploy")
+SLOTS = ("estimator", "aggregator", "participation", "channel", "batch", "deploy", "sharing")
 
 
 def fits(example: Example) -> bool:

@@ -10,7 +10,7 @@ import performative as pf
 PART_EXAMPLES = {
     "pf.sharing.OneModel": "",
     "pf.sharing.PerClient": "",
-    "pf.sharing.Heads": "mask=np.array([True, False, False])",
+    "pf.sharing.Heads": ("mask=True", "mask=np.array([True, False, False])"),
     "pf.sharing.Ditto": "strength=0.5",
     "pf.sharing.PFedMe": "strength=0.5",
     "pf.sharing.Interpolated": "share=0.3",

@@ -14,10 +14,11 @@ from performative._engine.compute import ALL_AT_ONCE, Compute
 from performative._engine.keys import ClientKeys
 from performative._engine.unroll import unrolled
 from performative.algorithm import Algorithm
+from performative.deploy import Deployment
 from performative.populations import AbstractPopulation
 from performative.populations.base import collect
 from performative.problem import Problem
-from performative.sharing.base import blank_local
+from performative.sharing.base import AbstractSharing, blank_local
 from performative.types import Broadcast, ClientMemory, Draws, Local, Scene, Theta, Upload, masked_mean
 
 # Random numbers of one client's step from which on it pays to write them down.
@@ -78,10 +79,8 @@ def client_round(
         return masked_mean(jax.vmap(loss, in_axes=(None, 0))(model, z), real)
 
     own = sharing.choose(shared, memory.own, client, measure)
-    begin, seen = sharing.local(shared, own, client), memory.seen
-    if seen is not None:
-        seen = deploy.next(seen, own, broadcast.round)
-    met = sharing.meet(sharing.local(broadcast.deployed, own if seen is None else seen, client))
+    begin = sharing.local(shared, own, client)
+    met, seen = met_model(sharing, deploy, broadcast, own, memory.seen, client)
     models = broadcast.models
     player = None if models is None or client is None else sharing.player(client)
     if not deploy.each_step:
@@ -161,6 +160,17 @@ def client_round(
     return Upload(
         sent, done, extra, counted, effective_step(algorithm, broadcast, done), mean_loss, drift
     ), after_memory
+
+
+def met_model(
+    sharing: AbstractSharing, deploy: Deployment, broadcast: Broadcast, own: PyTree, seen: PyTree,
+    client: Int[Array, ""] | None,
+) -> tuple[Theta, PyTree]:  # fmt: skip
+    """The model that a client's people meet in a round, and `seen` from then on."""
+    if seen is not None:
+        seen = deploy.next(seen, own, broadcast.round)
+    local = sharing.local(broadcast.deployed, own if seen is None else seen, client)
+    return sharing.meet(local), seen
 
 
 def draw_for_client(

@@ -7,16 +7,23 @@ import jax
 from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import client_axes
-from performative._engine.client import client_round
+from performative._engine.client import client_round, met_model
 from performative._engine.records import make_row
 from performative._engine.round import close_round, open_round
 from performative._engine.setup import Setup
 from performative.populations import AbstractPopulation
-from performative.types import Broadcast, Unchecked
+from performative.types import Broadcast, ClientMemory, Theta, Unchecked
 
 open_one = eqx.filter_jit(open_round)
 close_one = eqx.filter_jit(close_round)
 row_one = eqx.filter_jit(make_row)
+
+
+@eqx.filter_jit
+def met_one(setup: Setup, broadcast: Broadcast, memory: ClientMemory, client: Unchecked[Array]) -> Theta:
+    """The model that this client's people meet, where no data decide which one that is."""
+    algorithm = setup.algorithm
+    return met_model(algorithm.sharing, algorithm.deploy, broadcast, memory.own, memory.seen, client)[0]
 
 
 def client_slice(population: AbstractPopulation, row: Unchecked[Array]) -> AbstractPopulation:

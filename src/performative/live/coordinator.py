@@ -181,7 +181,8 @@ def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:
     """Make an earlier model the current one; the next round deploys it under a new version. Returns that round.
 
-    Rounds go on counting: nothing that happened is taken out of the records. Memories of clients and aggregator stay.
+    Rounds go on counting: nothing that happened is taken out of the records. Memories of clients and aggregator stay,
+    and so do models of clients' own.
     """
     with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
         ready = federation.ready
@@ -189,7 +190,7 @@ def rollback(federation: Federation, folder: str | os.PathLike[str], version: in
         began_with = store.begin(ready.identity)
         live, chunks, seconds = _load(ready, store, began_with["version"])
         at = int(live.state.round)
-        theta = jax.tree.map(jnp.asarray, read_model(folder, version, ready.start))
+        theta = jax.tree.map(jnp.asarray, read_model(folder, version, ready.shared))
         # It is in the world's hands from the next round on, whatever the rule of deployment says.
         live = dataclasses.replace(live, state=dataclasses.replace(live.state, theta=theta, deployed=theta))
         notes = {"done": len(chunks), "round": at, "seconds": seconds, "run": began_with["run"]}

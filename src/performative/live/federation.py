@@ -35,6 +35,8 @@ from performative.record import Record
 from performative.types import Broadcast, ClientMemory, Cohort, State, Upload
 
 NOTHING = ClientMemory(None, None, None, None)
+# A model longer than this times (1 + |start|) has diverged, as in `pf.run`.
+LIMIT = 1e8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Federation:
         size: an answer of more bytes is refused; None for twice what an honest one has
         source: source(client) -> pf.live.Live, on the client's own machine: where its model goes and its rows come
             from. None where the problem's population makes the data
-        before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed
+        before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed. Not
+            where clients have models of their own, which the server does not see
         record: pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model; no
             risks are measured: the server has no data
     """
@@ -105,10 +108,16 @@ class Federation:
             )
         if self.algorithm.deploy.lag:
             raise ValueError("deploy=pf.Late(rounds): a live federation deploys models as they are made; use pf.run.")
-        if not self.algorithm.sharing.is_one:
+        if self.algorithm.sharing.counts_entries:
             raise ValueError(
-                f"sharing={type(self.algorithm.sharing).__name__}: a live federation has one model for all so far; use "
-                "pf.sharing.OneModel(), or pf.run for a simulation."
+                f"sharing={type(self.algorithm.sharing).__name__}: models in parts are simulated only; use pf.run, or "
+                "a sharing such as pf.sharing.Heads."
+            )
+        if self.source is not None and not declared(self.algorithm.sharing, "ignores_data"):
+            raise ValueError(
+                f"sharing={type(self.algorithm.sharing).__name__}: which model a client's people meet follows from "
+                "their data, and real rows come only once they have met one; use a sharing that does not look at data, "
+                "such as pf.sharing.Groups, or leave source out to simulate."
             )
         if self.algorithm.absent == "reacts":
             raise ValueError(
@@ -150,14 +159,20 @@ class Ready:
         )
         compute, _ = choose_compute(setup, self.start, 1, half=federation.dtype == "bfloat16")
         self.setup: Setup = dataclasses.replace(setup, compute=compute, guarded=federation.privacy is not None)
-        levels = levels_at_start(self.setup, self.start)
-        self.first = {name: np.asarray(value)[None] for name, value in levels.items()}  # of one repeat
         self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
         if federation.privacy is not None and federation.privacy.noise == "secure":
             check_grid(problem, algorithm, self.start)
         state: State = init_state(self.setup, self.start, count_participation=True)
         self.memory_like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients)
+        if federation.before_deploy is not None and has_numbers(self.memory_like.own):
+            raise ValueError(
+                f"before_deploy with sharing={type(algorithm.sharing).__name__}: clients deploy models of their own, "
+                "which the server never sees and cannot hold back; leave it out, or use pf.sharing.OneModel()."
+            )
         self.state = dataclasses.replace(state, clients=NOTHING)
+        self.shared = state.theta  # what the server keeps at the start
+        levels = levels_at_start(self.setup, self.shared)
+        self.first = {name: np.asarray(value)[None] for name, value in levels.items()}  # of one repeat
         facts = {
             "numerics": NUMERICS,
             "problem": describe(problem),
@@ -184,7 +199,19 @@ class Ready:
         cohort, broadcast = self.asked_like
         one = jax.ShapeDtypeStruct((), jnp.int32)
         steps = None if cohort.steps is None else one
-        return eqx.filter_eval_shape(one_client, self.setup, broadcast, self.memory_like, self.keys, one, steps)[0]
+        like = eqx.filter_eval_shape(one_client, self.setup, broadcast, self.memory_like, self.keys, one, steps)[0]
+        sharing, estimator = self.setup.algorithm.sharing, self.setup.algorithm.estimator
+        if not sharing.is_one and jax.tree.leaves(like.extra):
+            raise ValueError(
+                f"sharing={type(sharing).__name__} with {type(estimator).__name__}: it sends the server more than an "
+                "update, made of models that stay with the client; use pf.sharing.OneModel(), or another estimator."
+            )
+        return like
+
+
+def has_numbers(own: Any) -> bool:
+    """Whether what a client keeps for itself holds a model, and not only which one of the server's it uses."""
+    return any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(own))
 
 
 def adds_private_noise(algorithm: Algorithm) -> bool:

@@ -17,20 +17,26 @@ from performative._engine.keys import RunKeys
 from performative._engine.prepare import on_device
 from performative._engine.secrets import client_secrets
 from performative._engine.setup import Setup
-from performative._engine.steps import client_slice, one_client
+from performative._engine.steps import client_slice, met_one, one_client
 from performative.live.budget import OwnLedger
-from performative.live.federation import Federation, Ready, adds_private_noise
-from performative.live.memory import Answered, MemoryStore, recall, secret_keys_of
+from performative.live.federation import LIMIT, Federation, Ready, adds_private_noise, has_numbers
+from performative.live.memory import Answered, MemoryStore, own_version, recall, secret_keys_of
 from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import observe
-from performative.live.telling import RequestRefused, log_failure
+from performative.live.telling import RequestRefused, Sayable, log_failure
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
-from performative.types import Broadcast, ClientMemory, Theta
+from performative.types import Broadcast, ClientMemory, Theta, squared_norm
+
+
+class OwnModelDiverged(Sayable, ArithmeticError):
+    """Nobody else could see it: what the client sends may be sound."""
+
+    sentence = "the client's own model has diverged; its memory stays at its last sound round"
 
 
 @eqx.filter_jit
 def first_memory(setup: Setup, theta: Theta, row: Any) -> ClientMemory:
-    """A client's memory before its first round."""
+    """A client's memory before its first round; theta is what the server keeps then."""
     mine = client_slice(setup.problem.population, row)
     return init_client(setup.problem, setup.algorithm, mine, theta, client=row)
 
@@ -72,7 +78,7 @@ class Member:
                 if last.round == asked["round"] and last.request == mark:
                     return last.reply
                 self._check_once(last, asked)
-            first = first_memory(ready.setup, ready.start, jnp.asarray(self.client, jnp.int32))
+            first = first_memory(ready.setup, ready.shared, jnp.asarray(self.client, jnp.int32))
             memory, lost = recall(last, asked["accepted"], first)
             if last is not None and self.private:
                 # Rows that were used are used, whether or not the server took the answer.
@@ -80,6 +86,7 @@ class Member:
             # Before the work: an answer that a kill cuts off was charged all the same.
             charged = 0 if self.ledger is None else self.ledger.charge(self.store.charged())
             upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory), mark)
+            self._check_own(ready, after)
             # Rows that arrived may be counted in longer whole numbers than those that stood for them.
             upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)
             about = {
@@ -95,6 +102,14 @@ class Member:
             answered = Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply, charged)
             self.store.save(answered)
             return reply
+
+    def _check_own(self, ready: Ready, after: ClientMemory) -> None:
+        """Refuse to go on with a model of one's own that is not finite, or beyond all measure."""
+        if has_numbers(after.own):
+            length = float(jnp.sqrt(squared_norm(after.own)))
+            most = LIMIT * (1 + float(jnp.sqrt(squared_norm(ready.start))))
+            if not length <= most:
+                raise OwnModelDiverged(f"this client's own model is {length:.3g} long; at most {most:.3g} makes sense.")
 
     def _check_once(self, last: Answered, asked: dict[str, Any]) -> None:
         """Refuse a request that came too late, and a second one for the same round where answers are private."""
@@ -128,8 +143,9 @@ class Member:
         broadcast = jax.tree.map(jnp.asarray, broadcast)
         setup, row = ready.setup, jnp.asarray(self.client, jnp.int32)
         if self.source is not None:
-            self.source.deploy(Deployed(asked["version"], jax.tree.map(np.asarray, broadcast.deployed), asked["round"]))
-            arrived = self.source.sample(asked["version"])
+            deployed = self._deployed(ready, asked, broadcast, memory)
+            self.source.deploy(deployed)
+            arrived = self.source.sample(deployed.version)
             rows = observe(arrived, classes=setup.problem.population.group_count)
             placed = on_device(rows, setup.weights.dtype)
             problem = dataclasses.replace(setup.problem, population=placed, weights=None)
@@ -141,6 +157,17 @@ class Member:
             secrets = client_secrets(self.federation.algorithm, ready.start)
         keys, client = self._keys(ready, asked["run"], mark), jnp.asarray(self.client, jnp.int32)
         return one_client(setup, broadcast, memory, keys, client, steps, secrets, row)
+
+    def _deployed(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: PyTree) -> Deployed:
+        """What this client's people meet. A model of its own has a number of its own: the server's do not tell them
+        apart."""
+        version, at = asked["version"], asked["round"]
+        if ready.setup.algorithm.sharing.is_one:
+            return Deployed(version, jax.tree.map(np.asarray, broadcast.deployed), at)
+        met = met_one(ready.setup, broadcast, memory, jnp.asarray(self.client, jnp.int32))
+        theta = jax.tree.map(np.asarray, met)
+        print_of = Deployed(version, theta, at).fingerprint
+        return Deployed(own_version(self.store.folder, print_of, version), theta, at)
 
     def _keys(self, ready: Ready, run: str, mark: str) -> RunKeys:
         """The run's keys, as in `pf.run`; where noise protects people, keys that only this client knows.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from performative.live.wire import Malformed, decode, encode, flatten, unflatten
 
 _FILE = "memory.bin"
 _SEED = "secret.seed"
+_PUBLISHED = "published.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +95,18 @@ def secret_keys_of(folder: Path, *purpose: str) -> RunKeys:
         raise ValueError(f"{path} must hold the 32 bytes that were written there; it holds {len(secret)}.")
     words = hashlib.sha256(b"\0".join([secret, *(word.encode() for word in purpose)])).digest()[:8]
     return run_keys(jax.random.wrap_key_data(jnp.asarray(np.frombuffer(words, np.uint32)), impl="threefry2x32"))
+
+
+def own_version(folder: Path, fingerprint: str, least: int) -> int:
+    """The number under which a client publishes a model of its own: that of the last one where it is the same, else the
+    next, and at least `least`. It is written down before the model goes out, so that no kill uses a number twice."""
+    path = folder / _PUBLISHED
+    last = json.loads(path.read_text()) if path.exists() else None
+    if last is not None and last["fingerprint"] == fingerprint:
+        return int(last["version"])
+    version = least if last is None else max(least, int(last["version"]) + 1)
+    write_whole(path, json.dumps({"version": version, "fingerprint": fingerprint}).encode(), private=True)
+    return version
 
 
 def recall(last: Answered | None, accepted: int, first: Any) -> tuple[Any, bool]:

@@ -15,7 +15,7 @@ from performative._engine.records import Report
 from performative._engine.secrets import client_secrets, secret_keys
 from performative._engine.steps import close_one, open_one, row_one
 from performative._engine.totals import as_total
-from performative.live.federation import NOTHING, Federation, Ready, adds_private_noise, shares_noise
+from performative.live.federation import LIMIT, NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
 from performative.live.screen import Screen, length_of
@@ -24,8 +24,6 @@ from performative.live.transport import AbstractTransport
 from performative.live.wire import digest, encode, flatten
 from performative.types import Broadcast, Cohort, State, Theta, Upload, squared_norm
 
-# A model longer than this times (1 + |start|) has diverged, as in `pf.run`.
-_LIMIT = 1e8
 # Of what a client says went wrong, so much is written down.
 _LONGEST_REASON = 500
 # Where the user sets no limit: the longest update, in units of 1 + |theta|, and in units of the round's median.
@@ -219,7 +217,7 @@ def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, share
     if privacy is not None and privacy.noise == "secure":
         drawn, scale = client_secrets(federation.algorithm, ready.start).channel, scale / GRID
     else:
-        drawn = channel.draw(secret_keys(1)[0], ready.start)
+        drawn = channel.draw(secret_keys(1)[0], ready.shared)
     more = jax.tree.map(lambda leaf, noise: leaf.at[row].add(scale * noise.astype(leaf.dtype)), upload.delta, drawn)
     return eqx.tree_at(lambda u: u.delta, upload, more)
 
@@ -248,7 +246,7 @@ def _why_idle(gathered: Gathered, quorum: int) -> str:
 def _beyond(ready: Ready, after: State) -> str | None:
     """Why the new model cannot be used at all, None where it can."""
     length = float(jnp.sqrt(squared_norm(after.theta)))
-    most = _LIMIT * (1 + float(jnp.sqrt(squared_norm(ready.start))))
+    most = LIMIT * (1 + float(jnp.sqrt(squared_norm(ready.shared))))
     return None if length <= most else f"the new model is {length:.3g} long; at most {most:.3g} makes sense"
 
 

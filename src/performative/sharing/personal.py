@@ -90,7 +90,6 @@ class Both(NamedTuple):
 class _TwoModels(AbstractSharing):
     """The client trains the shared model and one of its own, on the same data."""
 
-    ignores_data = True
     trains_one = False
 
     def keep(self, theta: Theta) -> Theta:
@@ -136,6 +135,7 @@ class Ditto(_TwoModels):
     """
 
     references = ("li2021ditto",)
+    ignores_data = True
 
     strength: Numbers = number(default=1.0)
 
@@ -160,6 +160,7 @@ class PFedMe(_TwoModels):
     """
 
     references = ("dinh2020personalized",)
+    ignores_data = True
 
     strength: Numbers = number(default=1.0)
 
@@ -188,6 +189,7 @@ class Interpolated(_TwoModels):
     """
 
     references = ("deng2020adaptive",)
+    ignores_data = True
 
     share: Numbers = number(default=0.5)
 

@@ -4,11 +4,13 @@ from performative.solve.games import nash_point, player_risks, social_point
 from performative.solve.optimal import optimal_point
 from performative.solve.outlook import Outlook, play_outlook
 from performative.solve.retrain import repeated_gradient_descent, repeated_risk_minimization
+from performative.solve.sharing import SharedPoint
 from performative.solve.solution import Solution
 from performative.solve.stable import equilibria, stable_point
 from performative.solve.verdict import Verdict, play_verdict
 
 __all__ = [
-    "Outlook", "Solution", "Verdict", "equilibria", "nash_point", "optimal_point", "play_outlook", "play_verdict",
-    "player_risks", "repeated_gradient_descent", "repeated_risk_minimization", "social_point", "stable_point",
+    "Outlook", "SharedPoint", "Solution", "Verdict", "equilibria", "nash_point", "optimal_point", "play_outlook",
+    "play_verdict", "player_risks", "repeated_gradient_descent", "repeated_risk_minimization", "social_point",
+    "stable_point",
 ]  # fmt: skip

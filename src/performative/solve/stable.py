@@ -12,6 +12,7 @@ from performative._base.messages import coded, warn
 from performative.facts import cites
 from performative.game import Game
 from performative.problem import Problem
+from performative.sharing import AbstractSharing
 from performative.solve.attraction import attraction
 from performative.solve.games import stable_game
 from performative.solve.landscape import Landscape, View, survey
@@ -28,6 +29,7 @@ from performative.solve.roots import (
     walk,
 )
 from performative.solve.sampling import check_samples, point_error, tell_error
+from performative.solve.sharing import SharedPoint, shared_point
 from performative.solve.solution import Solution
 from performative.solve.worlds import check_rest
 from performative.types import Theta
@@ -46,7 +48,8 @@ def stable_point(
     samples: int | None = None,
     time: float | None = None,
     spells: Count | None = 1,
-) -> Theta | Solution:
+    sharing: AbstractSharing | None = None,
+) -> Theta | Solution | SharedPoint:
     """theta_PS: a root of the decoupled gradient, in closed form where the population has one.
 
         G(theta) = grad_1 f(theta; theta) = 0,      with a domain  theta = P(theta - G(theta))
@@ -67,6 +70,10 @@ def stable_point(
         time: simulated time, where the population changes with it: the point that it would settle at if it stood still
         spells: how often the world moves under each model, where the data remember past ones: whether a point attracts
             may depend on it. None waits until the data have settled
+        sharing: who shares a model with whom, as in an algorithm. Other than one model for all it gives a
+            `SharedPoint`: where a round moves neither what the server keeps nor what clients keep, in the mean of all
+            samples. It is the one that Newton's method finds from `start`; neither other points, nor whether it
+            attracts, nor the error of draws are told
 
     Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
     rule a stable point out; the point may then repel.
@@ -74,9 +81,13 @@ def stable_point(
     if isinstance(problem, Game):
         if time is not None:
             raise ValueError("stable_point: of a game that changes with time ask about pf.Game(problem.at(time), ...).")
+        if sharing is not None:
+            raise ValueError("stable_point: a game says by its players who shares a model; leave out sharing.")
         found = stable_game(problem, start, tolerance, samples)
     else:
         problem = problem if time is None else problem.at(time)
+        if sharing is not None and not sharing.is_one:
+            return shared_point(problem, sharing, start, tolerance, check_samples(samples))
         found = equilibria(problem, start=start, tolerance=tolerance, samples=samples, spells=spells)
     attracting = [point for point in found if point.attracting is not False]
     best = (attracting or list(found))[0]
