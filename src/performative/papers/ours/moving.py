@@ -33,7 +33,8 @@ def following(
     nearest = min(rates, key=lambda rate: abs(np.log(rate / best)))
     still = moving(0.0)
     trained = np.asarray(pf.repeated_risk_minimization(still, start, retrainings)).reshape(-1)
-    lag = abs(trained[-1] - float(pf.stable_point(still, time=float(len(trained) - 1))))
+    point: Any = pf.stable_point(still, time=float(len(trained) - 1))
+    lag = abs(trained[-1] - float(point))
     numbers: dict[str, Any] = {
         "worst_ratio_to_closed_form": max(ratios, key=lambda ratio: abs(ratio[0] - 1) / ratio[1]),
         "best_step": best,
@@ -43,11 +44,11 @@ def following(
         "retraining_lag_over_closed_form": lag / (velocity / c**2),
     }
     few = np.arange(min(rounds, 400) + 1)
-    point = start + velocity / c * few
+    line = start + velocity / c * few
     steps = {f"step {rate:g}": models(runs[rate])[0][: len(few)] for rate in (min(rates), nearest, max(rates))}
     by_rate = {
         "runs": [squares[rate][0] for rate in rates], "closed form": list(exact.values()),
         "lag alone": [pf.theory.drift_error(velocity, eps, noise, rate).lag for rate in rates],
     }  # fmt: skip
     drawn = lay_out({name: (np.asarray(rates), values) for name, values in by_rate.items()})
-    return Outcome(numbers, {"by_rate": drawn, "way": over(few, steps | {"stable point": point})})
+    return Outcome(numbers, {"by_rate": drawn, "way": over(few, steps | {"stable point": line})})
