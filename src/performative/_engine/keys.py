@@ -6,6 +6,7 @@ for many clients is one pass over their counters, and does not depend on who els
 rounds are cut into chunks.
 """
 
+import functools
 import math
 
 import equinox as eqx
@@ -26,6 +27,7 @@ _PARITY = 0x1BD11BDA
 _DERIVED = 0x5851F42D
 
 
+@functools.partial(jax.jit, inline=True)  # traced once: it is long, and each client's round asks for it several times
 def _cipher(k0: Array, k1: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
     """Two words for a key and a counter. Written out, so that it becomes part of whatever uses the numbers."""
     schedule = (k0, k1, k0 ^ k1 ^ jnp.uint32(_PARITY))
