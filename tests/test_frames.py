@@ -51,6 +51,7 @@ def test_strength_by_client():
         problem(strength={"north": 1.0, "south": 2.0})
 
 
+@pytest.mark.slow
 def test_a_fitted_model_starts_with_the_same_scores():
     raw = FRAME[["income", "cards"]]
     model = LogisticRegression(C=10.0).fit((raw - raw.mean()) / raw.std(), FRAME["default"])
@@ -65,6 +66,7 @@ def test_a_fitted_model_starts_with_the_same_scores():
     np.testing.assert_allclose(history.theta[0, 0], theta)
 
 
+@pytest.mark.slow
 def test_training_on_a_frame_comes_near_the_exact_stable_point():
     made = problem(strength=0.5, penalty=0.1)
     stable = pf.stable_point(made)

@@ -177,6 +177,7 @@ def test_an_effect_smaller_than_the_noise_is_not_detectable():
     assert "NOT detectable" in str(board) and "(cannot tell)" in str(board)
 
 
+@pytest.mark.slow
 def test_one_repeat_cannot_tell_and_what_a_run_warns_of_is_noted():
     dice = pf.dicesgd(0.1, clip=0.1, memory_clip=1e-3, noise_multiplier=0.0)
     board = quick(problem_of(*people(0)), {"once": dice}, repeats=1)

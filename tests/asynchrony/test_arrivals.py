@@ -70,7 +70,7 @@ def test_weights_fall_with_age_and_old_updates_are_dropped() -> None:
         np.testing.assert_array_equal(history.cohorts["client"][0, 1:, 0], np.where(kept, np.array(clients)[:, 0], -1))
 
 
-@pytest.mark.parametrize("places", [5, 1024, 5000])
+@pytest.mark.parametrize("places", [5000, *(pytest.param(count, marks=pytest.mark.slow) for count in (5, 1024))])
 def test_the_first_places_are_those_that_finish_first(places: int) -> None:
     flight, rng = nobody_yet(places, places, in_order=True), np.random.default_rng(0)
     everywhere = jnp.arange(places, dtype=jnp.int32)

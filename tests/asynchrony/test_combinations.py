@@ -20,7 +20,7 @@ METHODS = {
 }
 
 
-FAST = ("plain", "lazy, late")
+FAST = ("lazy, late",)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     np.testing.assert_array_equal(whole.theta, rest.theta)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_its_runs() -> None:
     settings = [{"participation.staleness": power} for power in (0.0, 0.5, 1.0)]
     swept = pf.sweep(PROBLEM, METHODS["plain"], settings, rounds=20, theta=3.0)

@@ -125,6 +125,7 @@ def test_audit_of_clients():
     assert len(findings) == 4 and all(found.unit == "client" and not found.alarm for found in findings)
 
 
+@pytest.mark.slow
 def test_audit_where_nothing_is_claimed():
     findings = attack.estimate_epsilon(None, pf.p_fedavg(0.1), rows=10, rounds=30, repeats=200)
     assert findings[0].lower > 2 and math.isinf(findings[0].claimed) and not findings[0].alarm

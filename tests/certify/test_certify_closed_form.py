@@ -131,6 +131,7 @@ def test_an_optimal_point_that_derivatives_do_not_see_is_not_named():
     assert c.optimal is None and np.isnan(c.relative_cost)
 
 
+@pytest.mark.slow
 def test_a_lower_minimum_elsewhere_is_told():
     """Two wells; the stable point lies in the one that is less deep."""
     c = certify(pf.Problem(two_wells, Gaussian([1.0], [0.1], 1.0)), theta=0.9, samples=256)
@@ -181,6 +182,7 @@ def test_worlds_with_a_memory_are_judged_together_with_the_model_or_once_settled
     assert "have settled under each model" in words(waits) and "where the data settle" in waits.verdict
 
 
+@pytest.mark.slow
 def test_a_model_may_be_a_tree():
     problem = pf.Problem(pf.losses.squared, Tree(np.array([0.2, 0.6])))
     c = certify(problem, theta={"a": 0.0, "b": 0.0}, samples=256)

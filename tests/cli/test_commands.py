@@ -55,6 +55,7 @@ def test_groups_of_unequal_size_can_stand_in_a_file(tmp_path):
     assert load_experiment(path).algorithm.participation.groups.tolist() == [0, 1, 1]
 
 
+@pytest.mark.slow
 def test_plan_prints_its_choice_and_names_slips(tmp_path):
     path = tmp_path / "plan.toml"
     costs = "cost = { communication = 20, latency = { name = 'Exponential', mean = 2.0 } }"

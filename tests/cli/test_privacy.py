@@ -61,6 +61,7 @@ def test_a_file_is_told_what_it_promises(tmp_path):
     assert told["delta"] == 1e-4 and told["epsilon"] > 0
 
 
+@pytest.mark.slow
 def test_a_run_from_a_file_keeps_the_books(tmp_path):
     everyone = 'batch = { name = "Uniform", n = 1000 }'  # has a closed form, which is quick
     result = invoke("run", write(tmp_path, PRIVACY + "epsilon = 8.0\n", more=everyone), "--json")

@@ -111,6 +111,7 @@ def test_only_fednova_goes_to_the_stable_point_with_the_rate():
     assert fedavg_after > 0.9 * fedavg_before
 
 
+@pytest.mark.slow
 def test_unequal_work_makes_fedavg_diverge_where_fednova_settles():
     eps, tau, eta, rounds = np.asarray([1.6, 0.6, 0.6, 0.6]), np.asarray([5, 1, 1, 1]), 0.05, 60
     p, mean = np.full(4, 0.25), np.asarray([1.0, 0.0, 2.0, -1.0])

@@ -162,6 +162,7 @@ def _fetch_in_child(folder, marks, start):
         places.read(data.Place(Path(folder), "cached"), file)
 
 
+@pytest.mark.slow
 def test_processes_that_ask_at_once_download_once(tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()

@@ -19,6 +19,7 @@ def gaussian(eps, **options):
     return pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0], eps, 0.1), **options)
 
 
+@pytest.mark.slow
 def test_a_batch_beyond_every_table():
     says = r"Fixed\(8\) draws 8 rows a step with replacement, from tables of at most 7 rows.*\[batch-exceeds-table\]"
     with pytest.warns(UserWarning, match=says) as said:

@@ -113,6 +113,7 @@ def test_history_saves_and_loads(tmp_path):
         history["loss"]
 
 
+@pytest.mark.slow
 def test_models_with_any_keys_are_saved(tmp_path):
     """A slash parts the names of a NetCDF file, a dot those of nested keys."""
 

@@ -108,6 +108,7 @@ def test_labels_reach_plots_and_reports(whole):
     assert "moved" in found["Running totals"] and "square" in found["Other levels"]
 
 
+@pytest.mark.slow
 def test_the_live_federation_records_them_too():
     algorithm = pf.p_fedavg(rate=0.1, local_steps=2, participation=pf.SchemeTwo(3), deploy="round")
     record = pf.Record(risks=False, metrics=METRICS, clients=("loss", "samples"), cohorts=True)
@@ -216,6 +217,7 @@ def private(record=None, callbacks=(), **promise):
     return pf.run(TABLE, PRIVATE, 4, theta=0.0, record=record, callbacks=callbacks, privacy=pf.Privacy(1e-5, **promise))
 
 
+@pytest.mark.slow
 def test_with_privacy_a_metric_sees_published_models_only():
     seen = private(pf.Record(risks=False, metrics={"square": square}))
     assert seen.meta["privacy"]["epsilon"] == private().meta["privacy"]["epsilon"] != "infinite"
@@ -253,6 +255,7 @@ def test_what_looks_further_voids_the_guarantee_by_name(record, why):
         private(record, epsilon=1.0)
 
 
+@pytest.mark.slow
 def test_callbacks_of_a_private_run_are_told_of_models_only():
     told = []
     private(pf.Record(risks=2, metrics={"square": square}), [told.append])

@@ -189,6 +189,7 @@ def test_the_smallest_client_must_serve_the_batch():
         np.testing.assert_allclose(history.theta[0, :, 0], 0.9 ** np.arange(5), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*run-diverged")
 def test_divergence_stops_a_run_without_risks_too_and_at_the_same_record():
     runaway = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEANS, 3.0, 1.0))

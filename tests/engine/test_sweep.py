@@ -128,6 +128,7 @@ def test_compare_refuses_what_diverged():
         pf.compare({"settled": settled, "lost": lost})
 
 
+@pytest.mark.slow
 def test_settings_that_are_no_grid():
     other = pf.fedavg(rate=0.1, local_steps=2)
     settings = [{"participation.k": 3}, {"algorithm": other}, {"participation.k": 3, "rounds": 4, "rate.scale": 1.0}]

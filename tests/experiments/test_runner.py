@@ -149,6 +149,7 @@ def test_what_is_damaged_is_done_again(walk, text):
     assert runner.reproduce("ours/walk", out=walk)["new"] and calls == [40, 40]
 
 
+@pytest.mark.slow
 def test_a_lost_figure_is_drawn_again(walk):
     runner.reproduce("ours/walk", out=walk)
     picture = walk / "ours" / "walk" / "figure.png"
@@ -156,6 +157,7 @@ def test_a_lost_figure_is_drawn_again(walk):
     assert not runner.reproduce("ours/walk", out=walk)["new"] and picture.is_file() and calls == [40]
 
 
+@pytest.mark.slow
 def test_a_full_row_of_the_release_goes_before_a_quick_one(walk):
     runner.reproduce("ours/walk", out=walk)
     ledger.write(ledger.read(walk), ledger.SHIPPED)
@@ -258,6 +260,7 @@ def test_bad_files_are_refused_with_the_place(tmp_path):
             catalog.read(file, "ours/bad")
 
 
+@pytest.mark.slow
 def test_curves_keep_few_points_and_their_places():
     import performative as pf
 

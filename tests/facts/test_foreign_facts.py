@@ -120,6 +120,7 @@ def test_numbers_alone_say_whose_word_they_are():
         spent(2.0, 10, DELTA, batch=without_facts(Handful(5)), rows=50)
 
 
+@pytest.mark.slow
 def test_runs_ledgers_reports_and_the_terminal_tell_it(tmp_path):
     history = pf.run(
         PEOPLE,
@@ -139,6 +140,7 @@ def test_runs_ledgers_reports_and_the_terminal_tell_it(tmp_path):
     assert word(Capped, "bound") in page
 
 
+@pytest.mark.slow
 def test_attacks_believe_what_parts_say_and_try_it():
     target = read_target(ROWS, 50, None)
     assert target.exact and target.law == WithoutReplacement(5, 50) and (target.clip, target.noise) == (1.0, 2.0)

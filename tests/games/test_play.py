@@ -150,6 +150,7 @@ def test_the_period_is_told():
     assert pf.play_verdict(still).kind == "unknown" and "kept their models" in pf.play_verdict(still).reason
 
 
+@pytest.mark.slow
 def test_runs_do_what_was_foretold():
     """Turning play in one program: two that settle or diverge, and one on the edge, which cycles."""
     algorithm = pf.p_fedavg(0.3)

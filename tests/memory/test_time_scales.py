@@ -55,6 +55,7 @@ def test_full_retraining_shrinks_an_error_by_the_closed_form(eps, speed, spells)
     np.testing.assert_allclose(pf.equilibria(problem, spells=None)[0].contraction, abs(eps), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("eps", "speed", "spells"), [(0.5, 0.3, 3), (-0.8, 0.6, 2)])
 def test_so_does_a_run_that_deploys_every_k_rounds(eps, speed, spells):
     algorithm = pf.p_fedavg(1.0, deploy=pf.Every(spells))  # without noise a step of length 1 is a full retraining
@@ -77,6 +78,7 @@ def test_two_pools_are_the_linear_recursion(spells):
     np.testing.assert_allclose(found.theta, P @ MEAN / (1 - P @ EPS), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_run_follows_the_recursion_of_two_pools():
     repeats, batch, rounds = 300, 20, 4
     history = pf.run(
@@ -90,6 +92,7 @@ def test_a_run_follows_the_recursion_of_two_pools():
         assert abs(seen.mean() - theta) < 4.5 * seen.std() / np.sqrt(repeats)
 
 
+@pytest.mark.slow
 def test_one_pool_is_sluggish_to_the_bit():
     inner = Gaussian(MEAN, EPS, 1.0)
     runs = [
@@ -114,6 +117,7 @@ def test_certify_settles_or_runs_away_as_the_joint_matrix_does():
     assert {attracts for attracts, _ in seen} == {True, False} and any(proved for _, proved in seen)
 
 
+@pytest.mark.slow
 def test_waiting_can_settle_what_retraining_at_once_runs_away_from():
     share, speed = np.array([[1.0, 0.0]] * 2), np.array([[1.0, 1.0], [0.1, 0.1]])
     problem = pf.Problem(pf.losses.squared, Pools(Gaussian([1.0, 1.0], [3.0, -3.0], 1.0), share, speed))

@@ -35,6 +35,7 @@ def test_scaled_objectives_have_the_same_points_and_larger_gradients():
     np.testing.assert_allclose(larger(model), 3 * P * np.asarray(plain(model)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_scheme_two_on_scaled_objectives_steps_by_n_p():
     """Everyone drawn, no noise: the mean of models after E steps of eta N p_i along grad f_i, by hand."""
     start, eta, E = 5.0, 0.05, 3
@@ -67,6 +68,7 @@ def gaussian(**more):
     return Study(25, 10.0, 0.9, 0.1, 0, local_steps=5, **how | more)
 
 
+@pytest.mark.slow
 def test_what_settles_elsewhere_does_not_fall():
     s = gaussian(rounds=400, repeats=4)
     runs = s.sweep({"on": {"deploy": "step"}, "off": {"deploy": pf.fedavg(rate=0.1).deploy}})
@@ -96,6 +98,7 @@ def test_a_bound_is_exceeded_or_loose():
     assert kept < 1 < broken
 
 
+@pytest.mark.slow
 def test_a_game_knows_leader_and_followers():
     found = strategic(clients=2, rows=10, strength=[0.3, 0.6], penalty=0.5, moves=30, seed=1).numbers
     assert found["dynamics_off"] < 1e-6 and found["leader_off"] < 1e-6

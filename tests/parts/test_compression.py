@@ -156,6 +156,7 @@ def average(channel):
     return history, np.asarray(history.theta)[0, 100:].mean(axis=0)
 
 
+@pytest.mark.slow
 def test_feedback_keeps_the_stable_point_and_forgetting_does_not():
     # With feedback the sum of moves differs from the sum of mean updates only by what is still owed: averaged over
     # rounds, the model is at the stable point. Entries that are never the largest never move without it.

@@ -281,6 +281,7 @@ def test_server_optimizers_by_hand():
     np.testing.assert_allclose(fed(optax.trace(0.8), moves), known["momentum"], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_numbers_of_optimizers_can_be_swept():
     algorithm = pf.p_fedavg(
         0.1, estimator=Preconditioned(Minibatch(), DAMPED), aggregator=ServerOpt(Nova(), Adam()), local_steps=2

@@ -172,6 +172,7 @@ def test_a_run_trains_on_classes_as_often_as_their_weights_say(deploy):
     np.testing.assert_allclose(history["tv_distance"][0], [np.nan, *expected], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_tv_distance_is_the_mean_over_clients():
     algorithm = pf.p_fedavg(rate=0.5, local_steps=2, batch=pf.Fixed(4), deploy="round")
     problem = pf.Problem(LOSS, reweighted([4.0, 1.0]))

@@ -66,6 +66,7 @@ def test_the_choice_is_within_a_quarter_of_the_best_on_a_grid(communication, acc
     assert plan.time <= 1.25 * best, (plan.time, best)
 
 
+@pytest.mark.slow
 def test_the_prediction_is_what_a_run_does():
     cost = pf.Cost(communication=20.0)
     plan = pf.plan(PROBLEM, cost, 0.1, theta=0.0, batches=(4,))
@@ -170,6 +171,7 @@ def test_the_longest_step_is_the_edge_of_stability():
         assert (moments.mse[-1] < 10 * moments.mse[200]) == settles, part
 
 
+@pytest.mark.slow
 def test_stragglers_make_the_server_go_on_without_them():
     """A hundred equal clients: the last of them takes five times as long as the median one."""
     alike = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.full(100, 2.0), np.full(100, 0.5), 1.0))
@@ -249,6 +251,7 @@ def test_the_first_to_answer_may_have_long_work():
     assert abs(predicted - spread.mean()) < 5 * spread.std() * np.sqrt(1 / 400 + 1 / 512)
 
 
+@pytest.mark.slow
 def test_the_edge_of_a_domain_is_tried_in_pilot_runs():
     edge = pf.Problem(PROBLEM.loss, PROBLEM.population, domain=pf.Box(-1.0, 1.0))
     plan = pf.plan(edge, pf.Cost(), 0.3, theta=0.0, local_steps=(1,), batches=(8,))

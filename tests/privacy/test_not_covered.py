@@ -74,6 +74,7 @@ def test_scales_that_do_not_fit_are_refused(standardize, says):
         problem(standardize=standardize)
 
 
+@pytest.mark.slow
 def test_a_run_warns_and_writes_it_down():
     asked = {"rounds": 3, "record": pf.Record(risks=False), "privacy": pf.Privacy(1e-5)}
     with pytest.warns(PerformativeWarning, match=r"epsilon does not cover that features are scaled.*privacy-not-cov"):
@@ -84,6 +85,7 @@ def test_a_run_warns_and_writes_it_down():
     assert quiet["epsilon"][0, -1] == history["epsilon"][0, -1]
 
 
+@pytest.mark.slow
 def test_a_fitted_model_as_a_start_is_told():
     model = LogisticRegression(max_iter=500).fit(FRAME[["income", "cards"]], FRAME["default"])
     told = guarantee(problem(standardize=KNOWN), PRIVATE, theta=model).not_covered

@@ -240,6 +240,7 @@ def test_the_catalog_is_read_as_it_is():
         assert [panel["data"] for panel in panels] == [panel.data for panel in catalog.find(name).panels]
 
 
+@pytest.mark.slow
 def test_much_data_is_thinned_further(tmp_path, experiments, monkeypatch):
     folder = made_results.results(tmp_path / "results", experiments, count=2, points=1000)
     _, plots, _ = read(pf.report.write(folder, tmp_path / "gallery.html"))

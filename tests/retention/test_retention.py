@@ -82,6 +82,7 @@ def test_one_factor_near_the_end_is_what_a_run_shows():
     np.testing.assert_allclose(gaps[-1] / gaps[-2], point.contraction, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_pay_keeps_a_group_that_would_go():
     start, model = np.array([1.0, 0.7]), 0.0
     unpaid, paid = (groups(sensitivity=0.0, pay=pay).ends(start, model) for pay in (0.0, [0.0, 1.5]))
@@ -106,6 +107,7 @@ def test_a_client_with_too_few_people_goes_for_good_and_where_all_have_gone_the_
     assert history.theta[0, -1] == history.theta[0, -2] == history.theta[0, -3]
 
 
+@pytest.mark.slow
 def test_with_sampled_clients_weights_are_unbiased_for_those_who_are_left():
     p, left = np.array([0.4, 0.3, 0.2, 0.1]), np.array([1.0, 0.5, 0.1, 2.0])
     people = pf.populations.Gaussian(np.arange(4.0), 0.0, 1.0)
@@ -119,6 +121,7 @@ def test_with_sampled_clients_weights_are_unbiased_for_those_who_are_left():
         assert np.all(np.abs(weight.mean(axis=0) - p * left / (p @ left)) < error)
 
 
+@pytest.mark.slow
 def test_people_of_clients_that_sit_out_have_seen_nothing_new():
     people = pf.populations.Gaussian(np.arange(4.0), 0.0, 1.0)
     history = run(
@@ -130,6 +133,7 @@ def test_people_of_clients_that_sit_out_have_seen_nothing_new():
     assert np.all(before[~absent[2:]] != after[~absent[2:]])
 
 
+@pytest.mark.slow
 def test_combinations_and_what_is_not_promised():
     stays = Retention(pf.SchemeTwo(1), STAY, JOIN)
     assert run(pf.LocalWork(stays, [2, 1]), 2, rate=0.1).clients["left"].shape == (1, 3, 2)

@@ -96,6 +96,7 @@ def test_without_a_pull_it_is_local_training_to_the_bit(quiet):
     np.testing.assert_allclose(own["performative_risk"], alone["performative_risk"], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_models_are_kept_in_the_file(quiet, tmp_path):
     history = settle(quiet, pf.sharing.PerClient())
     np.testing.assert_allclose(history.models[0], MEAN / (1 - EPS), atol=1e-5)
@@ -117,6 +118,7 @@ def test_each_group_has_its_own_stable_point(quiet):
         np.testing.assert_allclose(history.final[0, place], point, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_groups_are_found():
     mean = np.array([0.0, 0.2, 9.8, 10.0])
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(mean, np.full(4, 0.3), np.full(4, 0.01)))

@@ -53,6 +53,7 @@ def test_an_error_shrinks_by_what_speed_and_reaction_leave_of_it():
     np.testing.assert_allclose(waiting, solve.repeated_risk_minimization(gaussian(), 5.0, 4), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_different_speeds_can_make_retraining_run_away_from_a_point_that_attracts_without_memory():
     def problem(speed):
         return pf.Problem(pf.losses.squared, Sluggish(Gaussian([1.0, 1.0], [3.0, -3.0], 1.0), speed))
@@ -129,6 +130,7 @@ def rest(level, theta, pull=0.8, speed=0.4, twist=0.1):
     return w
 
 
+@pytest.mark.slow
 def test_a_memory_without_settle_is_followed_to_its_limit():
     levels = np.array([0.2, 0.9])
     problem = pf.Problem(pf.losses.squared, Habits(levels))

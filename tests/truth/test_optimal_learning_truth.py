@@ -109,6 +109,7 @@ def test_learners_reach_the_optimum(name, kind, tally):
     assert abs(way) < 0.05 + 4 * error
 
 
+@pytest.mark.slow
 def test_one_reaction_for_all_is_checked_against_the_clients_own(tally):
     """alike=True: is it right? It is for clients that react alike, and for prices. Or the run does not know."""
     kinds = [gaussian(seed, alike=bool(seed % 2)) for seed in range(40)], [pricing(seed) for seed in range(16)]
