@@ -73,7 +73,7 @@ def million_own_models() -> dict:
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(random.standard_normal((clients, d)), 0.3, 1.0))
     seconds: dict[str, float] = {}
     for sharing in (pf.sharing.OneModel(), pf.sharing.PerClient()):
-        for label, participation, rounds in (("1000", pf.SchemeTwo(1000), 2000), ("all", pf.Full(), 20)):
+        for label, participation, rounds in (("1000", pf.SchemeTwo(1000), 300), ("all", pf.Full(), 5)):
             algorithm = pf.p_fedavg(0.1, participation=participation, sharing=sharing)
             runs = [pf.run(problem, algorithm, rounds, record=LAST, **QUIET).meta["seconds"] for _ in range(3)]
             seconds[f"{type(sharing).__name__} {label}"] = min(runs[1:]) / rounds

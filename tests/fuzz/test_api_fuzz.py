@@ -23,9 +23,9 @@ QUICK = {"calls": 500, "analyses": 60, "files": 12, "uses": 8, "runs": 8, "sweep
 LONG = {"calls": 20_000, "analyses": 3000, "files": 1000, "uses": 1500, "runs": 1500, "sweeps": 500, "whole_runs": 60}
 # What only we make: results, records of results, and hooks that are called by position.
 MADE_BY_US = {
-    "History", "Certificate", "Plan", "Tracking", "Scoreboard", "SharedPoint", "Solution", "Outlook", "Verdict", "Finding",
-    "Images", "StrategicTables", "Guarantee", "Spending", "certified_rows", "protection", "Selection", "weighted_sum",
-    "batch_gradient", "count_samples",
+    "History", "Certificate", "Plan", "Tracking", "Scoreboard", "SharedPoint", "Solution", "Outlook", "Verdict",
+    "Finding", "Images", "StrategicTables", "Guarantee", "Spending", "certified_rows", "protection", "Selection",
+    "weighted_sum", "batch_gradient", "count_samples",
     "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Contraction", "DriftError", "Extremes", "Floor", "GaussianPoints",
     "LocalSteps", "Moments", "Numbered", "RetentionPoint", "Theorem",

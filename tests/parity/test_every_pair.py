@@ -60,8 +60,9 @@ def too_few(aggregator, participation):
     return False
 
 
-# What may not go with a model of clients' own: estimators of one reaction, servers that send more, models of long ago.
-REFUSABLE = ("estimator", "aggregator", "deploy")
+# What may not go with models of clients' own or in parts: estimators of one reaction, servers that send more, models of
+# long ago, updates of old models.
+REFUSABLE = ("estimator", "aggregator", "deploy", "participation")
 
 
 @functools.cache
