@@ -7,12 +7,11 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from performative._base.checks import is_one_of
+from performative._base.checks import check_counts, is_one_of
 from performative._base.client_axis import join_clients
 from performative._base.describe import shown
 from performative.algorithm import Algorithm
 from performative.participation import AbstractParticipation, Turns
-from performative.participation.base import check_draws
 from performative.participation.turns import read_players
 from performative.problem import Problem
 from performative.sharing import AbstractSharing, Groups, PerClient
@@ -75,7 +74,7 @@ class Game(eqx.Module):
             raise ValueError(f"Game: {name} is made for {made_for} players, but the game has {self.count}.")
         if not is_one_of(self.play, "simultaneous", "alternating", "random"):
             raise ValueError(f'Game: play must be "simultaneous", "alternating" or "random"; got {self.play!r}.')
-        check_draws("Game: movers", self.movers)
+        check_counts(movers=self.movers)
         if self.movers > self.count:
             raise ValueError(f"Game: movers={self.movers} of {self.count} players cannot move at a time.")
         if np.any(self.totals <= 0):

@@ -133,9 +133,12 @@ def test_what_cannot_work_is_refused() -> None:
         pf.Asynchronous(1, staleness=-0.5)
     with pytest.raises(ValueError, match="latency must be a distribution"):
         pf.Asynchronous(1, latency=3.0)
-    with pytest.raises(ValueError, match="limit"):
-        pf.Asynchronous(1, limit=-1)
-    with pytest.raises(ValueError, match="at most 4 clients"):
+    for name, count in (("buffer", 0), ("concurrency", 0), ("limit", 0), ("limit", -1), ("buffer", 1.5)):
+        with pytest.raises(ValueError, match=rf"^{name} must be a whole number >= 1; got {count}"):
+            pf.Asynchronous(**{"buffer": 1} | {name: count})
+    with pytest.raises(ValueError, match="concurrency=9, but there are only 4 clients"):
+        pf.run(problem, pf.p_fedavg(0.1, participation=pf.Asynchronous(1, 9)), rounds=2)
+    with pytest.raises(ValueError, match="buffer=5, but there are only 4 clients"):
         pf.run(problem, pf.p_fedavg(0.1, participation=pf.Asynchronous(5)), rounds=2)
     with pytest.raises(ValueError, match="one a client"):
         part = pf.Asynchronous(2, latency=pf.participation.Exponential([1.0, 2.0]))

@@ -104,6 +104,24 @@ SLOW = {
         {"rounds": 40, "record": pf.Record(risks=2, limit=1e3)},
     ),
     "box": lambda: (pf.Problem(pf.losses.squared, gaussian(11), domain=pf.Box(-1.0, 1.0)), pf.p_fedavg(**LOCAL), {}),
+    "drifting": lambda: (
+        pf.Problem(pf.losses.squared, pf.populations.Drifting(gaussian(11), pf.paths.Linear(0.1))),
+        pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(3)), {},
+    ),
+    "asynchronous": lambda: (
+        sluggish(11),
+        pf.p_fedavg(**LOCAL, participation=pf.Asynchronous(3, 7, pf.participation.Exponential(1.0), staleness=0.5)), {},
+    ),
+    "late": lambda: (strategic(11), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(3), deploy=pf.Late(2)), {}),
+    "own models": lambda: (
+        strategic(11), pf.p_fedavg(**LOCAL, participation=pf.SchemeTwo(3), sharing=pf.sharing.Ditto(1.0)), {}
+    ),
+    "models in parts": lambda: (strategic(11), pf.p_fedavg(**LOCAL, sharing=pf.sharing.Rolling(0.5)), {}),
+    "leaving": lambda: (
+        strategic(11),
+        pf.p_fedavg(**LOCAL, participation=pf.participation.Retention(pf.SchemeTwo(4), pf.participation.Patience(0.7))),
+        {},
+    ),
     "convolutions": lambda: network(pf.Full()),
     "convolutions of some": lambda: network(pf.SchemeTwo(5), clients_at_once=1),
 }  # fmt: skip
@@ -118,7 +136,9 @@ def gap(first, second):
     a, b = first.to_xarray(), second.to_xarray()
     if set(a) != set(b):
         return float("inf")
-    apart = [np.abs(a[n].values - b[n].values) / (1 + np.abs(a[n].values)) for n in a]
+    if not all(np.array_equal(np.isnan(a[n].values), np.isnan(b[n].values)) for n in a):
+        return float("inf")
+    apart = [np.nan_to_num(np.abs(a[n].values - b[n].values) / (1 + np.abs(a[n].values))) for n in a]
     return max(float(np.max(gaps, initial=0.0)) for gaps in apart)
 
 

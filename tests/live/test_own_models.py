@@ -192,8 +192,8 @@ def test_refusals():
         federation(algorithm=learnt, source=lambda client: None)
     ditto = pf.p_fedavg(0.1, sharing=pf.sharing.Ditto(), deploy="round")
     with pytest.raises(ValueError, match="before_deploy with sharing=Ditto: clients deploy models of their own"):
-        federation(algorithm=ditto, before_deploy=lambda theta, report: True).ready  # noqa: B018
+        federation(algorithm=ditto, before_deploy=lambda theta, report: True).ready  # noqa: B018  reading it is what refuses
     # What a window has seen is sent for servers that pool it: moments of the client's own models.
     made = federation(algorithm=pf.pofl(0.1, 15, batch=pf.Fixed(4), sharing=pf.sharing.PerClient()))
     with made.precision(), pytest.raises(ValueError, match="PerClient with Performative: it sends the server more"):
-        made.ready.upload_like  # noqa: B018
+        made.ready.upload_like  # noqa: B018  reading it is what refuses

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from performative._base.checks import check_finite
-from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative._base.checks import check_counts, check_finite
+from performative.participation.base import AbstractParticipation, Selection
 from performative.participation.in_flight import InFlight, nobody_yet, replaced
 from performative.participation.latency import AbstractLatency
 from performative.types import Cohort, Numbers, Unchecked, as_whole, is_concrete, number
@@ -36,9 +36,10 @@ class Asynchronous(AbstractParticipation[InFlight]):
             such as pf.participation.Exponential(mean), or a `Trace`; None for nothing
         staleness: the power a in w(s) = (1 + s)^-a, or a list of weights w(0), w(1), ..., of which the last serves all
             older updates
-        limit: older updates are dropped; None for 8 times the mean age C / B. So many past models are kept
+        limit: updates older than so many moves (1 or more) are dropped; None for 8 times the mean age C / B. As many
+            past models are kept
 
-    Costs O(B sqrt(C)) a round at most, whatever N is. Times are numbers of the run's precision: in float32 the order
+    Costs O(B sqrt(C)) a round, whatever N is. Times are numbers of the run's precision: in float32 the order
     of arrivals is lost some 10 million latencies after the start.
     """
 
@@ -55,23 +56,18 @@ class Asynchronous(AbstractParticipation[InFlight]):
     limit: int | None = eqx.field(static=True, converter=as_whole, default=None)
 
     def __check_init__(self) -> None:
-        check_draws("Asynchronous", self.buffer)
-        if self.concurrency is not None:
-            check_draws("Asynchronous", self.concurrency)
-            if self.concurrency < self.buffer:
-                raise ValueError(
-                    f"Asynchronous: a buffer of {self.buffer} is never full with {self.concurrency} clients at work; "
-                    "give concurrency >= buffer."
-                )
+        counts = {"buffer": self.buffer, "concurrency": self.concurrency, "limit": self.limit}
+        check_counts(**{name: count for name, count in counts.items() if count is not None or name == "buffer"})
+        if self.concurrency is not None and self.concurrency < self.buffer:
+            raise ValueError(
+                f"Asynchronous: a buffer of {self.buffer} is never full with {self.concurrency} clients at work; "
+                "give concurrency >= buffer."
+            )
         if self.latency is not None and not isinstance(self.latency, AbstractLatency):
             raise ValueError(
                 "Asynchronous: latency must be a distribution such as pf.participation.Exponential(mean); "
                 f"got {self.latency!r}."
             )
-        if self.limit is not None and not (
-            isinstance(self.limit, int) and not isinstance(self.limit, bool) and self.limit >= 0
-        ):
-            raise ValueError(f"Asynchronous(limit={self.limit!r}) needs a whole number of rounds >= 0.")
         check_finite("Asynchronous", staleness=self.staleness)
         if np.ndim(self.staleness) > 1 or np.size(self.staleness) == 0:
             raise ValueError(
@@ -95,9 +91,9 @@ class Asynchronous(AbstractParticipation[InFlight]):
         return self.buffer
 
     def check(self, weights: np.ndarray) -> None:
-        check_draws("Asynchronous", self.working(len(weights)), len(weights))
-        if self.buffer > len(weights):
-            raise ValueError(f"Asynchronous(buffer={self.buffer}) needs at most {len(weights)} clients, all there are.")
+        for name in ("buffer", "concurrency"):
+            if (count := getattr(self, name)) is not None and count > len(weights):
+                raise ValueError(f"Asynchronous: {name}={count}, but there are only {len(weights)} clients.")
         if self.latency is not None:
             self.latency.check("Asynchronous", len(weights))
 
@@ -124,7 +120,7 @@ class Asynchronous(AbstractParticipation[InFlight]):
         working = self.working(clients)
         key_who, key_time = jax.random.split(key)
         if self.buffer == working:
-            places, when = jnp.arange(working, dtype=jnp.int32), self._last(memory, working)
+            places, when = jnp.arange(working, dtype=jnp.int32), jnp.max(memory.finish.reshape(-1)[:working])
         else:
             times, places = memory.first(self.buffer)
             when = times[-1]
@@ -139,9 +135,6 @@ class Asynchronous(AbstractParticipation[InFlight]):
         fresh = age <= self.oldest(clients)
         ids, weight = jnp.where(fresh, ids, clients), jnp.where(fresh, weight, 0)
         return Cohort(ids, weight, fresh, elapsed=elapsed, age=age), memory
-
-    def _last(self, flight: InFlight, working: int) -> Array:
-        return jnp.max(flight.finish.reshape(-1)[:working])
 
     def _finish(self, key: PRNGKeyArray, selection: Selection, ids: Int[Array, " B"], now: Any) -> Float[Array, " B"]:
         clients, start = selection.weights.shape[0], jnp.broadcast_to(now, ids.shape)

@@ -10,9 +10,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative._base.sampling import distinct
 
-# Up to so many places one look at all of them is as fast as a look at the earliest of each block.
-_FEW = 1024
-
 
 class InFlight(eqx.Module):
     """C places, each with a client at work. Places lie in blocks, of which the earliest finish is kept.
@@ -59,7 +56,7 @@ class InFlight(eqx.Module):
 
 def nobody_yet(places: int, clients: int, in_order: bool = False) -> InFlight:
     """Before anybody has started; with `in_order` the client at place c is c."""
-    width = places if places <= _FEW else math.isqrt(places)
+    width = math.isqrt(places)
     blocks, dtype = -(-places // width), jnp.result_type(float)
     finish = jnp.full((blocks * width,), jnp.inf, dtype).at[:places].set(0).reshape(blocks, width)
     order = None if in_order else jnp.arange(clients, dtype=jnp.int32)

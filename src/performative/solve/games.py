@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative._base.arguments import checked
-from performative._base.messages import coded, warn
+from performative._base.messages import coded
 from performative._engine.risk import client_risks
 from performative.facts import cites
 from performative.game import Game
@@ -19,7 +19,7 @@ from performative.solve.attraction import attraction
 from performative.solve.landscape import Landscape
 from performative.solve.optimal import local_minima
 from performative.solve.roots import TOLERANCE, allowed, escaped, faded, find_root, is_new, natural_residual, scatter
-from performative.solve.sampling import check_samples, point_error, tell_error
+from performative.solve.sampling import check_samples, choose, point_error, tell_error
 from performative.solve.seats import survey_game
 from performative.solve.solution import Solution
 from performative.types import Theta
@@ -66,7 +66,7 @@ def nash_point(
 
     Narang et al. 2023.
     """
-    return _choose("nash_point", nash_game(game, start, tolerance, samples), report)
+    return choose("nash_point", "simultaneous best responses", nash_game(game, start, tolerance, samples), report)
 
 
 def nash_game(game: Game, start: Theta, tolerance: float, samples: int | None) -> tuple[Solution, ...]:
@@ -139,22 +139,6 @@ def _judge(land: Landscape, x: np.ndarray, method: str) -> Solution:
     error = point_error(land, Landscape.equilibrium, x)
     residual = natural_residual(land, view, x)
     return Solution(land.shaped(x), residual, method, view.value(x), error, factor, attracting, settles)
-
-
-def _choose(name: str, found: tuple[Solution, ...], report: bool) -> Any:
-    """The first that attracts, else the first, with a warning."""
-    attracting = [point for point in found if point.attracting is not False]
-    best = (attracting or list(found))[0]
-    if not attracting:
-        warn(
-            "repelling-point",
-            f"{name}: the point found repels simultaneous best responses (contraction factor {best.contraction:.4g}); "
-            f"small gradient steps {'do settle there' if best.settles else 'run away from it, too'}.",
-        )
-    if not report:
-        tell_error(f"{name}: the point", best.error, best.theta)
-        return best.theta
-    return dataclasses.replace(best, others=tuple(point for point in found if point is not best))
 
 
 def _who_gains(land: Landscape, game: Game, x: np.ndarray) -> str:

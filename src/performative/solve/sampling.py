@@ -1,7 +1,8 @@
 """How far a point may be off because expectations are taken over a finite rule: draws, or a quadrature."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from performative._engine.risk import NODES, count_nodes
 from performative.populations.nodes import BATCHES, Count
 from performative.solve.landscape import Landscape, View
 from performative.solve.roots import natural_map, natural_slope, safe_step
+from performative.solve.solution import Solution
 from performative.types import Theta
 
 # An error of more than this share of the point is told with the point, asked or not.
@@ -71,3 +73,19 @@ def check_samples(samples: int | None) -> int:
     if samples < 2:
         raise ValueError(f"samples must be a whole number of draws a client, 2 or more; got {samples!r}.")
     return samples
+
+
+def choose(name: str, play: str, found: Sequence[Solution], report: bool) -> Any:
+    """The first point that attracts `play`, or may; else the first, with a warning. Whole, or its model alone."""
+    attracting = [point for point in found if point.attracting is not False]
+    best = (attracting or list(found))[0]
+    if not attracting:
+        warn(
+            "repelling-point",
+            f"{name}: the point found repels {play} (contraction factor {best.contraction:.4g}); "
+            f"small gradient steps {'do settle there' if best.settles else 'run away from it, too'}.",
+        )
+    if not report:
+        tell_error(f"{name}: the point", best.error, best.theta)
+        return best.theta
+    return dataclasses.replace(best, others=tuple(point for point in found if point is not best))

@@ -1,6 +1,5 @@
 """Performatively stable points: where retraining settles."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from performative.solve.roots import (
     scatter,
     walk,
 )
-from performative.solve.sampling import check_samples, point_error, tell_error
+from performative.solve.sampling import check_samples, choose, point_error
 from performative.solve.sharing import SharedPoint, shared_point
 from performative.solve.solution import Solution
 from performative.solve.worlds import check_rest
@@ -89,18 +88,7 @@ def stable_point(
         if sharing is not None and not sharing.is_one:
             return shared_point(problem, sharing, start, tolerance, check_samples(samples))
         found = equilibria(problem, start=start, tolerance=tolerance, samples=samples, spells=spells)
-    attracting = [point for point in found if point.attracting is not False]
-    best = (attracting or list(found))[0]
-    if not attracting:
-        warn(
-            "repelling-point",
-            f"stable_point: the point found repels retraining (contraction factor {best.contraction:.4g}); "
-            f"small gradient steps {'do settle there' if best.settles else 'run away from it, too'}.",
-        )
-    if not report:
-        tell_error("stable_point: the point", best.error, best.theta)
-        return best.theta
-    return dataclasses.replace(best, others=tuple(point for point in found if point is not best))
+    return choose("stable_point", "retraining", found, report)
 
 
 @cites("perdomo2020performative")
