@@ -38,8 +38,14 @@ def begin_server(setup: Setup, state: State, keys: RunKeys) -> Any:
 
 def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, PyTree]:
     """The server chooses the cohort and says what it has to say."""
-    algorithm, server = setup.algorithm, keys.of_server(state.round)
-    cohort, chosen = algorithm.participation.select(server, known(setup, state), state.server.participation)
+    server = keys.of_server(state.round)
+    cohort, chosen = setup.algorithm.participation.select(server, known(setup, state), state.server.participation)
+    return cohort, make_broadcast(setup, state, cohort), chosen
+
+
+def make_broadcast(setup: Setup, state: State, cohort: Cohort) -> Broadcast:
+    """What the server says to a cohort."""
+    algorithm = setup.algorithm
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     if algorithm.deploy.lag:
         deployed = _late(state, algorithm.deploy.lag)
@@ -58,7 +64,7 @@ def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broad
         at = state.round % setup.remembered_rounds
         past = jax.tree.map(lambda rows, new: rows.at[at].set(new), state.past, broadcast.sent())
         broadcast = dataclasses.replace(broadcast, past=past)
-    return cohort, broadcast, chosen
+    return broadcast
 
 
 def _late(state: State, lag: int) -> Any:

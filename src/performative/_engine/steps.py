@@ -7,10 +7,11 @@ import jax
 from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import client_axes
-from performative._engine.client import client_round, met_model
+from performative._engine.client import client_round
 from performative._engine.records import make_row
 from performative._engine.round import close_round, open_round
 from performative._engine.setup import Setup
+from performative._engine.training import met_model
 from performative.populations import AbstractPopulation
 from performative.types import Broadcast, ClientMemory, Theta, Unchecked
 

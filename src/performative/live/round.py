@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from performative._base.noise import GRID
-from performative._engine.client import effective_step
 from performative._engine.cohorts import leave_out
 from performative._engine.records import Report
 from performative._engine.secrets import client_secrets, secret_keys
 from performative._engine.steps import close_one, open_one, row_one
 from performative._engine.totals import as_total
+from performative._engine.training import effective_step
 from performative.live.federation import LIMIT, NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
