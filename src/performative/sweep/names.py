@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,3 +75,42 @@ def label_of(value: Any) -> Any:
     if isinstance(value, (np.integer, np.floating)):
         return value.item()
     return value if isinstance(value, (int, float, str)) else str(describe(value))
+
+
+def read_settings(over: Any) -> list[dict[str, Any]]:
+    """One {name: value} a setting: as they were listed, or all combinations."""
+    if isinstance(over, Mapping):
+        if any(isinstance(v, str) or not hasattr(v, "__len__") for v in over.values()):
+            raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
+        if not over or any(len(values) == 0 for values in over.values()):
+            raise ValueError("over needs at least one name with at least one value.")
+        names = [one for name in over for one in (name if isinstance(name, tuple) else (name,))]
+        if twice := sorted({str(name) for name in names if names.count(name) > 1}):
+            raise ValueError(f"over: {', '.join(twice)} is set twice; give each name once.")
+        columns = [[_named(name, value) for value in values] for name, values in over.items()]
+        return [dict(pair for one in row for pair in one) for row in itertools.product(*columns)]
+    if not isinstance(over, Sequence) or not over or not all(isinstance(one, Mapping) and one for one in over):
+        raise ValueError(
+            "over must map names to lists of values, such as {'rate': [0.1, 0.2]}, or list settings, such as "
+            f"[{{'rate': 0.1, 'local_steps': 5}}]; got {over!r}."
+        )
+    return [dict(one) for one in over]
+
+
+def _named(name: Any, value: Any) -> list[tuple[str, Any]]:
+    """What one value of `over` sets: several names at once where the name is a tuple."""
+    if not isinstance(name, tuple):
+        return [(name, value)]
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(name):
+        raise ValueError(f"over: {name!r} needs {len(name)} values at a time; got {value!r}.")
+    return list(zip(name, value, strict=True))
+
+
+def values_of(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """What each name was given, without repetition."""
+    values: dict[str, list[Any]] = {}
+    for name, value in (pair for setting in settings for pair in setting.items()):
+        known = values.setdefault(name, [])
+        if not any(value is one or np.array_equal(value, one) for one in known):
+            known.append(value)
+    return values

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +36,7 @@ from performative.game import Game
 from performative.history import History
 from performative.problem import Problem
 from performative.record import RISK_POINTS, Record
-from performative.sweep.names import set_by_name
+from performative.sweep.names import read_settings, set_by_name, values_of
 from performative.sweep.result import Sweep
 from performative.types import Theta
 
@@ -71,7 +70,7 @@ def sweep(
     was killed goes on where it was, in each of its programs.
     """
     check_counts(rounds=rounds, repeats=repeats)
-    settings = _read_settings(over)
+    settings = read_settings(over)
     lengths = [setting.get("rounds", rounds) for setting in settings]
     for length in lengths:
         check_counts(rounds=length)
@@ -152,7 +151,7 @@ def _sweep(
                 fixed, start, watch, length, driven.chunks, driven.state, meta, driven.first, place, driven.models
             )
             histories[i] = judge(history)
-    return Sweep(_values(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
+    return Sweep(values_of(settings), settings, [histories[i] for i in range(len(settings))], len(groups))
 
 
 def _identity(
@@ -170,45 +169,6 @@ def _identity(
         "dtype": options.dtype,
         "clock": describe(options.clock),
     }
-
-
-def _read_settings(over: Any) -> list[dict[str, Any]]:
-    """One {name: value} a setting: as they were listed, or all combinations."""
-    if isinstance(over, Mapping):
-        if any(isinstance(v, str) or not hasattr(v, "__len__") for v in over.values()):
-            raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
-        if not over or any(len(values) == 0 for values in over.values()):
-            raise ValueError("over needs at least one name with at least one value.")
-        names = [one for name in over for one in (name if isinstance(name, tuple) else (name,))]
-        if twice := sorted({str(name) for name in names if names.count(name) > 1}):
-            raise ValueError(f"over: {', '.join(twice)} is set twice; give each name once.")
-        columns = [[_named(name, value) for value in values] for name, values in over.items()]
-        return [dict(pair for one in row for pair in one) for row in itertools.product(*columns)]
-    if not isinstance(over, Sequence) or not over or not all(isinstance(one, Mapping) and one for one in over):
-        raise ValueError(
-            "over must map names to lists of values, such as {'rate': [0.1, 0.2]}, or list settings, such as "
-            f"[{{'rate': 0.1, 'local_steps': 5}}]; got {over!r}."
-        )
-    return [dict(one) for one in over]
-
-
-def _named(name: Any, value: Any) -> list[tuple[str, Any]]:
-    """What one value of `over` sets: several names at once where the name is a tuple."""
-    if not isinstance(name, tuple):
-        return [(name, value)]
-    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(name):
-        raise ValueError(f"over: {name!r} needs {len(name)} values at a time; got {value!r}.")
-    return list(zip(name, value, strict=True))
-
-
-def _values(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """What each name was given, without repetition."""
-    values: dict[str, list[Any]] = {}
-    for name, value in (pair for setting in settings for pair in setting.items()):
-        known = values.setdefault(name, [])
-        if not any(value is one or np.array_equal(value, one) for one in known):
-            known.append(value)
-    return values
 
 
 def _same_program(ready: list[Setup], lengths: list[int]) -> list[list[int]]:

@@ -1,0 +1,190 @@
+"""A client's round as a random affine map, from the engine's own pieces: start, step by step, finish.
+
+    g = (1, s, r_i, y),      y <- A(u) g   at each step,      A(u) = mean + deviation,   u the sample's randomness
+
+s is what all clients share, r_i what is kept of client i, y what its steps carry. Samples of a step are averaged, so
+that the deviation of a batch is that of one sample, over its size.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from performative._base.client_axis import put_rows
+from performative._engine.round import close_round, make_broadcast
+from performative._engine.setup import Setup
+from performative._engine.steps import client_slice
+from performative._engine.training import Training
+from performative.moments.layout import Layout, flat_like
+from performative.types import Cohort, Draws, State, Upload
+
+
+class Rules(eqx.Module):
+    """Randomness of one client as nodes and weights: of one sample, and of what its channel draws.
+
+    `spread` is the variance of a batch's mean over that of one sample.
+    """
+
+    data: PyTree
+    weight: Float[Array, " J"]
+    channel: PyTree
+    channel_weight: Float[Array, " L"]
+    spread: Float[Array, ""]
+
+    def sample(self, j: Array | int) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[j], self.data)
+
+    def drawn(self, j: Array | int) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[j], self.channel)
+
+
+class TrainingMap(eqx.Module):
+    """What client i sends and remembers after its round, from c = (1, s, r_i).
+
+        y_0 = start c,      y' = (step + deviation) g   at each step,      sent = (finish + deviation) g
+
+    Deviations are of the nodes of one sample, and of what the channel draws; `weight` holds those of a batch's mean.
+    """
+
+    start: Float[Array, "y c"]
+    step: Float[Array, "E y g"]
+    deviation: Float[Array, "E J y g"]
+    weight: Float[Array, " J"]
+    finish: Float[Array, "o g"]
+    sent_deviation: Float[Array, "L o g"]
+    sent_weight: Float[Array, " L"]
+
+
+def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[TrainingMap, PyTree, Array]:
+    """Linearized at (s, r): exactly, where it is affine. And what is sent there, as it is and as a vector."""
+    some = rules.sample(0)
+    start = affine(lambda s, r: run.start(some, s, r)[0], s0, r0)
+    y0, still = run.start(some, s0, r0)
+
+    def one_step(carry: tuple[Array, PyTree], e: Array) -> tuple[tuple[Array, PyTree], tuple[Array, Array]]:
+        y0, still = carry
+
+        def node(j: Array) -> Array:
+            return affine(lambda *g: run.step(e, rules.sample(j), still, *g)[0], s0, r0, y0)
+
+        nodes = jax.vmap(node)(jnp.arange(len(rules.weight)))
+        mean = jnp.tensordot(rules.weight, nodes, 1)
+        after = run.step(e, some, still, s0, r0, y0)[1]
+        return (mean @ extended(s0, r0, y0), after), (mean, nodes - mean)
+
+    each_step = jnp.arange(run.setup.algorithm.steps, dtype=jnp.int32)
+    (y0, still), (step, deviation) = jax.lax.scan(one_step, (y0, still), each_step)
+
+    def sent(j: Array) -> Array:
+        return affine(lambda *g: run.finish(some, rules.drawn(j), still, *g)[0], s0, r0, y0)
+
+    each = jax.vmap(sent)(jnp.arange(len(rules.channel_weight)))
+    finish = jnp.tensordot(rules.channel_weight, each, 1)
+    form = run.finish(some, rules.drawn(0), still, s0, r0, y0)[1]
+    made_of = TrainingMap(
+        start, step, deviation, rules.weight * rules.spread, finish, each - finish,
+        rules.channel_weight,
+    )  # fmt: skip
+    return made_of, form, finish @ extended(s0, r0, y0)
+
+
+def effect_map(run: "OneClient", s0: Array, r0: Array, o0: Array, form: PyTree) -> tuple[Array, Array]:
+    """What the server makes of (1, s, r_i, sent): with z and with a, [2, c, c + o]; and of (1, s, r_i) without it."""
+    absent = affine(lambda *g: run.close(form, 0.0, False, *g), s0, r0, o0)
+    present, weighed = (affine(lambda *g, a=a: run.close(form, a, True, *g), s0, r0, o0) for a in (0.0, 1.0))
+    return jnp.stack([present - absent, weighed - present]), absent[:, : 1 + len(s0) + len(r0)]
+
+
+class OneClient:
+    """One client's round in pieces, each a function of vectors: s, r, what steps carry, what is sent."""
+
+    def __init__(self, setup: Setup, layout: Layout, rest: State, R: Array, client: Array, steps: Array | None):
+        self.setup, self.layout, self.rest, self.R, self.client, self.steps = setup, layout, rest, R, client, steps
+
+    def state(self, s: Array, r: Array) -> State:
+        return self.layout.join(s, self.R.at[self.client].set(r), self.rest)
+
+    def cohort(self, weight: Array | float, here: bool = True) -> Cohort:
+        """This client alone, or nobody."""
+        ids = jnp.where(here, self.client, self.setup.weights.shape[0])[None].astype(jnp.int32)
+        steps = None if self.steps is None else self.steps[None]
+        return Cohort(ids, jnp.asarray([weight], self.setup.weights.dtype), jnp.asarray([here]), steps)
+
+    def training(self, s: Array, r: Array, data: PyTree, channel: PyTree = None) -> Training:
+        setup, E, state = self.setup, self.setup.algorithm.steps, self.state(s, r)
+        rows = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (E, 1, *leaf.shape)), data)
+        return Training(
+            setup.problem, setup.algorithm, client_slice(setup.problem.population, self.client),
+            make_broadcast(setup, state, self.cohort(1.0)), jax.tree.map(lambda leaf: leaf[self.client], state.clients),
+            Draws((rows, None), None, channel), self.steps, self.client, setup.compute, False,
+            setup.clock.step(self.client),
+        )  # fmt: skip
+
+    def start(self, data: PyTree, s: Array, r: Array) -> tuple[Array, PyTree]:
+        """y before the first step, and the whole numbers beside it."""
+        carry = self.training(s, r, data).start
+        return flat_like(carry).split(carry)
+
+    def step(
+        self, e: Int[Array, ""], data: PyTree, still: PyTree, s: Array, r: Array, y: Array
+    ) -> tuple[Array, PyTree]:
+        """y after step e."""
+        training = self.training(s, r, data)
+        carry = flat_like(training.start).join(y, still)
+        after, _ = training.step(carry, jax.tree.map(lambda leaf: leaf[e], training.inputs))
+        return flat_like(after).split(after)
+
+    def finish(
+        self, data: PyTree, channel: PyTree, still: PyTree, s: Array, r: Array, y: Array
+    ) -> tuple[Array, PyTree]:
+        """What is sent and remembered as a vector, and as it is."""
+        training = self.training(s, r, data, channel)
+        upload, memory = training.finish(flat_like(training.start).join(y, still), {})
+        told = (upload.delta, upload.extra, memory)
+        return flat_like(told).split(told)[0], (upload, memory)
+
+    def close(self, form: Any, weight: float, here: bool, s: Array, r: Array, o: Array) -> Array:
+        """s and r after the round of this client, or of nobody, with a constant 1 before: (1, s, r)."""
+        state, rows = self.state(s, r), jax.tree.map(lambda leaf: leaf[None], form)
+        after = close_with(self.setup, state, self.cohort(weight, here), rows, o[None])
+        s, R, _ = self.layout.split(after)
+        return extended(s, R[self.client])
+
+
+def close_with(setup: Setup, state: State, cohort: Cohort, forms: PyTree, sent: Float[Array, "K o"]) -> State:
+    """The state after the server has what was sent: vectors for the uploads and memories of this form."""
+
+    def filled(form: Any, o: Array) -> tuple[Upload, Any]:
+        upload, memory = form
+        told = (upload.delta, upload.extra, memory)
+        flat = flat_like(told)
+        delta, extra, memory = flat.join(o, flat.split(told)[1])
+        return eqx.tree_at(lambda u: (u.delta, u.extra), upload, (delta, extra), is_leaf=lambda x: x is None), memory
+
+    upload, memory = jax.vmap(filled)(forms, sent)
+    clients = put_rows(state.clients, cohort.ids, memory)
+    broadcast = make_broadcast(setup, state, cohort)
+    return close_round(setup, state, cohort, broadcast, upload, clients, state.server.participation)[0]
+
+
+def extended(*vectors: Array) -> Array:
+    """(1, vectors ...)."""
+    return jnp.concatenate([jnp.ones(1), *vectors])
+
+
+def affine(function: Callable[..., Array], *at: Array) -> Array:
+    """The matrix [value - slope at, slope] that stands for `function` on (1, arguments ...), linearized at `at`."""
+    sizes = [len(part) for part in at]
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))][:-1]
+    x = jnp.concatenate(at)
+
+    def whole(x: Array) -> Array:
+        return function(*jnp.split(x, ends))
+
+    value, push = jax.linearize(whole, x)
+    slope = jax.vmap(push, out_axes=1)(jnp.eye(len(x))) if len(x) else jnp.zeros((len(value), 0))
+    return jnp.concatenate([(value - slope @ x)[:, None], slope], axis=1)

@@ -1,0 +1,201 @@
+"""A problem and an algorithm as a machine that moves means and covariances, made from the engine's own round."""
+
+import dataclasses
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from performative._engine.clock import Clock
+from performative._engine.ready import make_ready
+from performative._engine.setup import Setup
+from performative._engine.steps import client_slice
+from performative.algorithm import Algorithm
+from performative.moments.client import OneClient, Rules, effect_map, training_map
+from performative.moments.facts import Chances, batch_spread, check_covered, check_size, read_chances
+from performative.moments.layout import Layout, find_layout, follow
+from performative.moments.listed import Cohorts, ListedRound, closings, list_all
+from performative.moments.probes import adds_up, check_affine, check_mean
+from performative.moments.recursion import AbstractRound, Law, RoundMap
+from performative.populations.nodes import Polynomial
+from performative.problem import Problem
+from performative.record import Record
+from performative.types import State, Theta
+
+# Numbers of a sample may enter a step squared, and its covariance then by their fourth power.
+_DEGREE = Polynomial(5)
+# Beyond, rounding hides what is looked for.
+_FAR = 1e8
+
+
+class Machine(eqx.Module):
+    """What moves the law of (1, s, R) from round to round.
+
+    Args:
+        first: the state at the start, with zeros in the place of s and R; still: what is not random of later ones
+        at: s and R around which rounds are linearized: anywhere, where they are affine
+        chances: moments of cohorts and steps
+        spread: variance of a batch's mean over that of one sample, [N]
+        listed: every cohort of P rounds, where clients do not add up
+    """
+
+    setup: Setup
+    layout: Layout
+    first: State
+    still: list[Array]
+    start: tuple[Array, Array]
+    at: tuple[Array, Array]
+    chances: Chances
+    spread: Float[Array, " N"]
+    listed: Cohorts | None
+    period: int = eqx.field(static=True)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it knows."""
+        return len(self.still[0]) - 1
+
+    @property
+    def common(self) -> int:
+        """C, the length of (1, s)."""
+        return 1 + len(self.start[0])
+
+    @property
+    def size(self) -> int:
+        """D, the length of (1, s, R)."""
+        return self.common + self.start[1].size
+
+    def numbers(self) -> int:
+        """How many numbers a round's map takes."""
+        made = jax.eval_shape(self.round, jnp.zeros((), jnp.int32))
+        return sum(leaf.size for leaf in jax.tree.leaves(made))
+
+    def begin(self) -> Law:
+        """All is certain before the first round."""
+        s, R = self.start
+        x = jnp.concatenate([jnp.ones(1), s, R.ravel()])
+        return Law(x, jnp.zeros((len(x), len(x))))
+
+    def rest(self, round: Int[Array, ""]) -> State:
+        """The state at the start of a round, without what is random."""
+        leaves, structure = jax.tree.flatten(self.first)
+        still = iter(jax.tree.map(lambda leaf: leaf[round], self.still))
+        random = (*self.layout.shared, *self.layout.rows)
+        return jax.tree.unflatten(structure, [leaf if k in random else next(still) for k, leaf in enumerate(leaves)])
+
+    def rules(self, rest: State, client: Int[Array, ""]) -> Rules:
+        """A client's randomness as nodes."""
+        state, algorithm = self.layout.join(*self.at, rest), self.setup.algorithm
+        population = client_slice(self.setup.problem.population, client)
+        mine = jax.tree.map(lambda leaf: leaf[client], state.clients)
+        sharing = algorithm.sharing.of(state.theta, client, state.round)
+        met = sharing.meet(sharing.local(state.theta, mine.own, client))
+        data, weight = population.quadrature_within(mine.world, met, _DEGREE)
+        channel = algorithm.channel.quadrature(state.theta)
+        assert channel is not None
+        return Rules(data, weight.astype(jnp.float64), *channel, self.spread[client])
+
+    def round(self, round: Int[Array, ""]) -> AbstractRound:
+        """What this round does."""
+        rest, clients = self.rest(round), jnp.arange(self.layout.clients, dtype=jnp.int32)
+        (s0, R0), steps, C = self.at, self.chances.steps, self.common
+        k = round % len(self.chances.mean)
+
+        def one(client: Array, steps: Array | None) -> Any:
+            run = OneClient(self.setup, self.layout, rest, R0, client, steps)
+            made, form, sent = training_map(run, s0, R0[client], self.rules(rest, client))
+            if self.listed is not None:
+                return made, form, sent
+            return made, *effect_map(run, s0, R0[client], sent, form)
+
+        if steps is None:
+            several = jax.vmap(lambda i: one(i, None))(clients)
+            made, *rest_of = jax.tree.map(lambda leaf: leaf[:, None], several)
+        else:
+            made, *rest_of = jax.vmap(lambda i: jax.vmap(lambda tau: one(i, tau))(steps))(clients)
+        if self.listed is not None:
+            cohorts = jax.tree.map(lambda leaf: leaf[k], self.listed)
+            closed = closings(self.setup, self.layout, rest, self.at, cohorts, steps, *rest_of)
+            return ListedRound(made, cohorts, *closed, C, self.layout.width)
+        effect, absent = rest_of
+        covariance = None if self.chances.covariance is None else self.chances.covariance[k]
+        return RoundMap(
+            absent[0, 0, :C, :C], absent[:, 0, C:], made, effect, self.chances.work, self.chances.mean[k],
+            self.chances.own[k], covariance,
+        )  # fmt: skip
+
+    def check_around(self, laws: Law) -> None:
+        """Refuse rounds that bend where the law lies: a clip may, far from the start."""
+        rng, last = np.random.default_rng(3), len(laws.mean) - 1
+        for r in {last // 2, last}:
+            spread = np.sqrt(np.maximum(np.diagonal(laws.covariance[r]), 0.0))[1:]
+            x, y = (laws.mean[r][1:] + 2.0 * spread * rng.standard_normal(len(spread)) for _ in range(2))
+            if np.all(np.isfinite(x)) and np.all(np.isfinite(y)) and np.abs(x).max() < _FAR:
+                rest = self.rest(jnp.asarray(min(r, self.rounds)))
+                check_affine(self.setup, self.layout, rest, jnp.asarray(x), jnp.asarray(y))
+
+    def names(self) -> tuple[str, ...]:
+        """What each number of (s, R) is."""
+        leaves = jax.tree_util.tree_leaves_with_path(self.first)
+
+        def told(k: int, rows: bool) -> list[str]:
+            path, leaf = leaves[k]
+            shape = leaf.shape[1:] if rows else leaf.shape
+            return [jax.tree_util.keystr(path).lstrip(".") + str(list(at)) * bool(at) for at in np.ndindex(*shape)]
+
+        shared = [name for k in self.layout.shared for name in told(k, False)]
+        rows = [name for k in self.layout.rows for name in told(k, True)]
+        return (*shared, *(f"client {i}: {name}" for i in range(self.layout.clients) for name in rows))
+
+
+def build(problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int) -> tuple[Machine, Any, Any]:
+    """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`."""
+    check_covered(problem, algorithm)
+    setup, start, stable = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
+    setup = dataclasses.replace(setup, metrics={})
+    chances = read_chances(setup)
+    again, period = _turns(setup, chances)
+    layout, states = find_layout(setup, start, max(rounds, again + period))
+    machine = _assemble(setup, layout, states, chances, start, period)
+    check_size(layout, machine.size)
+    x, rng = jnp.concatenate([machine.start[0], machine.start[1].ravel()]), np.random.default_rng(2)
+    size = 1.0 + jnp.max(jnp.abs(x))
+    one, other = (x + size * jnp.asarray(rng.standard_normal(len(x))) for _ in range(2))
+    # The first round is often another one: nothing is remembered yet.
+    rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
+    for rest in rests:
+        check_affine(setup, layout, rest, one, other)
+    check_mean(setup, start)
+    if not all(adds_up(setup, layout, rest, one) for rest in rests):
+        machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
+    return machine, start, stable
+
+
+def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: Theta) -> Machine:
+    """The same machine with other numbers in problem and algorithm: what was tried of that one holds for it."""
+    setup, start, _ = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
+    setup, layout = dataclasses.replace(setup, metrics={}), machine.layout
+    chances = read_chances(setup)
+    states = follow(setup, start, jnp.asarray(0), machine.rounds)
+    made = _assemble(setup, layout, states, chances, start, machine.period)
+    if machine.listed is not None:
+        made = dataclasses.replace(made, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
+    return made
+
+
+def _turns(setup: Setup, chances: Chances) -> tuple[int, int]:
+    """Rounds until all that depends on their number has begun to repeat, and after how many it does."""
+    turns = len(chances.mean), max(setup.algorithm.deploy.period, 1), max(setup.remembered_rounds, 1)
+    return sum(turns), math.lcm(*turns)
+
+
+def _assemble(setup: Setup, layout: Layout, states: State, chances: Chances, start: Theta, period: int) -> Machine:
+    s, R, first = layout.split(jax.tree.map(lambda leaf: leaf[0], states))
+    random = (*layout.shared, *layout.rows)
+    still = [leaf for k, leaf in enumerate(jax.tree.leaves(states)) if k not in random]
+    spread = jnp.asarray(batch_spread(setup, start), jnp.float64)
+    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, None, period)
