@@ -37,8 +37,8 @@ OF_SLOT = {
 ALSO = {
     "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Market Regression Mixture Classes "
     "Outliers Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative "
-    "Filtered Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse Quantized "
-    "Available Pools",
+    "Filtered Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse RandomK "
+    "Quantized Available Pools",
     "saves": "Shuffled Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
     "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm Pools",
     "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Market Regression Mixture Classes Outliers "

@@ -227,6 +227,7 @@ CHANNELS = st.one_of(
     pick("pf.channels.Plain()"), pick("pf.channels.Plain()"),
     call("pf.channels.ClippedNoise", clip=NUMBERS, noise_multiplier=NUMBERS),
     call("pf.channels.Sparse", some=("feedback",), k=("1", "5", "0.5"), feedback=("True", "False")),
+    call("pf.channels.RandomK", some=("scale",), k=("1", "5", "0.5"), scale=("True", "False")),
     call("pf.channels.Quantized", some=("feedback",), bits=("!2", "4", "8"), feedback=("True", "False")),
     *others("channel"),
 )  # fmt: skip

@@ -30,6 +30,7 @@ EXACT = {
 CLOSE = {
     "FedNova": pf.fednova(**EIGHTH, participation=pf.participation.LocalWork(pf.SchemeTwo(3), [1, 2, 3, 2, 1])),
     "Sparse": pf.p_fedavg(**EIGHTH, channel=pf.channels.Sparse(2), participation=pf.SchemeTwo(3)),
+    "RandomK": pf.p_fedavg(**EIGHTH, channel=pf.channels.RandomK(2), participation=pf.SchemeTwo(3)),
     "Quantized": pf.p_fedavg(**EIGHTH, channel=pf.channels.Quantized(4), deploy=pf.Every(2)),
     "whoever is there": pf.p_fedavg(**EIGHTH, participation=pf.participation.Available(0.4)),
     "FedExP": pf.fedexp(**EIGHTH, cap=3.0),

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import performative as pf
 from performative.batches import Whole
-from performative.channels import Quantized, Sparse
+from performative.channels import Quantized, RandomK, Sparse
 from performative.testing.uses import compiled
 from performative.types import Broadcast
 
 PART_EXAMPLES = {
     "pf.channels.Sparse": ("k=1", "k=2"),
+    "pf.channels.RandomK": ("k=1", "k=2, scale=False"),
     "pf.channels.Quantized": "bits=4",
 }
 
@@ -81,6 +83,45 @@ def test_without_feedback_the_rest_is_forgotten():
     assert Sparse(1, feedback=False).init(THETA) is None
 
 
+@pytest.mark.parametrize(("k", "entries"), [(1, 1), (3, 3), (50, 7), (0.3, 3)])
+def test_random_entries_are_sent_larger(k, entries):
+    deltas = np.arange(1.0, 1 + 20 * SIZE).reshape(20, SIZE)
+    message, _, bits = messages(RandomK(k), deltas)
+    places = message != 0
+    np.testing.assert_array_equal(places.sum(axis=1), entries)
+    np.testing.assert_allclose(message[places], (deltas * SIZE / entries)[places], rtol=1e-6)
+    np.testing.assert_array_equal(bits, entries * (32 + 3))
+    assert entries == SIZE or len(np.unique(places, axis=0)) > 3
+    plain, _, _ = messages(RandomK(k, scale=False), deltas)
+    np.testing.assert_array_equal(plain, np.where(places, deltas, 0))
+    assert RandomK(k).init(THETA) is None
+
+
+def test_every_set_of_random_entries_is_equally_likely():
+    """35 sets of 3, 20,000 draws: a chi-square test at 1e-3."""
+    draws = jax.vmap(lambda key: RandomK(3).draw(key, THETA))(jax.random.split(jax.random.key(1), 20_000))
+    sets = np.sort(np.argsort(np.asarray(draws), axis=1)[:, :3], axis=1)
+    _, counts = np.unique(sets, axis=0, return_counts=True)
+    assert len(counts) == 35
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("k", [1, 3, 7, 0.5])
+def test_random_entries_are_unbiased_with_the_stated_variance(k):
+    channel, tree = RandomK(k), unflat(jnp.zeros(SIZE))
+    nodes, weights = channel.quadrature(tree)
+    delta = np.random.default_rng(0).normal(size=SIZE)
+    row = unflat(jnp.asarray(delta))
+    broadcast = Broadcast(row, row, {}, jnp.zeros((), jnp.int32), 1)
+    got = np.asarray(jax.vmap(lambda u: flat(channel.send(u, row, broadcast, None)[0]))(nodes))
+    assert float(weights.sum()) == pytest.approx(1.0, abs=1e-14)
+    np.testing.assert_allclose(weights @ got, delta, atol=1e-14)
+    entries = int(channel.entries(tree))
+    variance = weights @ np.sum((got - delta) ** 2, axis=1)
+    assert variance == pytest.approx((SIZE / entries - 1) * np.sum(delta**2), abs=1e-12)
+
+
 @FEW
 @given(SEEDS, st.sampled_from([2, 3, 4, 8, 16]), st.sampled_from([1e-20, 1.0, 1e20]))
 def test_quantized_entries_lie_on_few_levels_close_by(seed, bits, size):
@@ -126,7 +167,7 @@ def test_what_quantized_leaves_over_stays_small(seed, bits):
     np.testing.assert_allclose(np.cumsum(message, axis=0) + left, np.cumsum(deltas, axis=0), atol=1e-5)
 
 
-@pytest.mark.parametrize("channel", [Sparse(2), Quantized(4)], ids=["Sparse", "Quantized"])
+@pytest.mark.parametrize("channel", [Sparse(2), RandomK(2), Quantized(4)], ids=["Sparse", "RandomK", "Quantized"])
 def test_a_broken_update_is_passed_on_and_leaves_the_memory_alone(channel):
     deltas = np.random.default_rng(0).normal(size=(4, SIZE))
     deltas[2, 4] = np.nan
@@ -184,6 +225,8 @@ def test_quantized_updates_keep_the_stable_point(feedback):
         (lambda: Sparse(2.5), "got 2.5"),
         (lambda: Sparse(True), "got True"),
         (lambda: Sparse(float("nan")), "got nan"),
+        (lambda: RandomK(0), "RandomK: k must be a whole number of entries >= 1, or a fraction"),
+        (lambda: RandomK(1.5), "got 1.5"),
         (lambda: Quantized(1), "bits must be a whole number from 2 to 16; got 1"),
         (lambda: Quantized(17), "got 17"),
         (lambda: Quantized(4.5), "got 4.5"),

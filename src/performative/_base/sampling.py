@@ -1,5 +1,7 @@
 """Exact draws of clients and rows whose cost grows with what is drawn, not with what there is to draw from."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -145,3 +147,11 @@ def first_of(key: PRNGKeyArray, values: Float[Array, " N"], k: int) -> tuple[Flo
     begin = jax.random.randint(key, (), 0, clients, jnp.int32)
     smallest, at = jax.lax.top_k(-jnp.roll(values, -begin), k)
     return -smallest, (at.astype(jnp.int32) + begin) % clients
+
+
+def ways(count: int, k: int) -> float:
+    """How many sets of k there are; infinity where that is more than a number can hold."""
+    if not 0 <= k <= count:
+        return 0.0
+    log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+    return math.inf if log > 700 else float(math.comb(count, k))

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import Generic
 
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from performative.facts import AbstractPart, Bound
 from performative.types import Broadcast, Memory, Noise, Theta
@@ -27,6 +27,13 @@ class AbstractChannel(AbstractPart, Generic[Memory]):
 
     def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
         """Randomness of one message; None where none is needed, and then it costs nothing."""
+        return None
+
+    def quadrature(self, theta: Theta) -> tuple[Noise, Float[Array, " n"]] | None:
+        """What `draw` gives as a rule: nodes with a leading axis n, and weights. None where none is known.
+
+        Sums over it are the expectations of functions that are quadratic in what is drawn.
+        """
         return None
 
     @abstractmethod

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from performative._base.clipping import check_noise, clip_factor, clip_tree
-from performative._base.noise import add_noise, draw_noise, grid_step
+from performative._base.noise import add_noise, draw_noise, grid_step, normal_rule
 from performative.channels.base import AbstractChannel
 from performative.facts import Bound
 from performative.types import Broadcast, Noise, Numbers, Theta, number
@@ -35,6 +35,9 @@ class ClippedNoise(AbstractChannel[None]):
 
     def draw(self, key: PRNGKeyArray, theta: Theta) -> Noise:
         return draw_noise(key, theta)
+
+    def quadrature(self, theta: Theta) -> tuple[Noise, Array]:
+        return normal_rule(theta)
 
     def send(self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: None) -> tuple[Theta, None]:
         deviation = jnp.asarray(self.noise_multiplier * self.clip) / jnp.sqrt(float(broadcast.clients))

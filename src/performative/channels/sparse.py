@@ -37,6 +37,33 @@ def start_memory(theta: Theta, feedback: bool) -> Theta | None:
     return jax.tree.map(jnp.zeros_like, theta) if feedback else None
 
 
+def read_entries(owner: str, k: Unchecked[float]) -> Numbers:
+    """A whole number of entries, or a fraction of them; the rest is refused."""
+    check_number(owner, k=k)
+    whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k >= 1
+    if is_concrete(k) and not (whole or 0 < k < 1):
+        raise ValueError(
+            f"{owner}: k must be a whole number of entries >= 1, or a fraction above 0 and below 1; got {k!r}."
+        )
+    return as_numbers(k)
+
+
+def count_entries(k: Numbers, delta: PyTree) -> Array:
+    """How many entries of such an update are sent: k, or that part of them, rounded up."""
+    size, k = size_of(delta), jnp.asarray(k)
+    # 0.1 * 30 is 3.0000000000000004 to a computer, which is not 4 entries.
+    part = jnp.ceil(k * size * (1 - 4 * jnp.finfo(k.dtype).eps))
+    return jnp.clip(jnp.where(k < 1, part, jnp.floor(k)), 1, size).astype(jnp.int32)
+
+
+def count_bits(entries: Array, delta: PyTree) -> Array:
+    """Of so many values and their places, at ceil(log2 d) bits a place."""
+    width = 8 * jnp.result_type(*jax.tree.leaves(delta)).itemsize
+    place = math.ceil(math.log2(max(size_of(delta), 2)))
+    # Floating: a large model has more bits than a 32-bit number counts.
+    return entries.astype(jnp.result_type(float)) * (width + place)
+
+
 class Sparse(AbstractChannel[Theta | None]):
     """The k entries of largest magnitude, over all leaves; the rest is kept back and added to the next update.
 
@@ -59,13 +86,7 @@ class Sparse(AbstractChannel[Theta | None]):
     feedback: bool = eqx.field(static=True)
 
     def __init__(self, k: Unchecked[float], feedback: bool = True):
-        check_number("Sparse", k=k)
-        whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k >= 1
-        if is_concrete(k) and not (whole or 0 < k < 1):
-            raise ValueError(
-                f"Sparse: k must be a whole number of entries >= 1, or a fraction above 0 and below 1; got {k!r}."
-            )
-        self.k, self.feedback = as_numbers(k), feedback
+        self.k, self.feedback = read_entries("Sparse", k), feedback
 
     def __check_init__(self) -> None:
         check_flags("Sparse", feedback=self.feedback)
@@ -75,10 +96,7 @@ class Sparse(AbstractChannel[Theta | None]):
 
     def entries(self, delta: PyTree) -> Array:
         """How many entries of such an update are sent."""
-        size, k = size_of(delta), jnp.asarray(self.k)
-        # 0.1 * 30 is 3.0000000000000004 to a computer, which is not 4 entries.
-        part = jnp.ceil(k * size * (1 - 4 * jnp.finfo(k.dtype).eps))
-        return jnp.clip(jnp.where(k < 1, part, jnp.floor(k)), 1, size).astype(jnp.int32)
+        return count_entries(self.k, delta)
 
     def send(
         self, noise: Noise, delta: Theta, broadcast: Broadcast, memory: Theta | None
@@ -90,7 +108,4 @@ class Sparse(AbstractChannel[Theta | None]):
         return settle(wanted, unravel(jnp.where(kept, flat, 0)), delta, memory)
 
     def totals(self, delta: Theta) -> dict[str, Array]:
-        width = 8 * jnp.result_type(*jax.tree.leaves(delta)).itemsize
-        place = math.ceil(math.log2(max(size_of(delta), 2)))
-        # Floating: a large model has more bits than a 32-bit number counts.
-        return {"bits_sent": self.entries(delta).astype(jnp.result_type(float)) * (width + place)}
+        return {"bits_sent": count_bits(self.entries(delta), delta)}

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.checks import check_counts, check_number, check_rule
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, check_inner
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, check_inner, inner_quadrature
 from performative.facts import Uncertified, chain
 from performative.populations.base import AbstractPopulation
 from performative.theory.zheng2024.size import sample_size_terms
@@ -62,6 +62,7 @@ class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
     """
 
     references = ("zheng2024profl",)
+    quadrature = inner_quadrature
 
     inner: AbstractEstimator[Memory]
     tolerance: Numbers = number()

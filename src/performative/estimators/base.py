@@ -61,6 +61,13 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
         """Randomness with leading axis `steps`; None where none is needed, and then it costs nothing."""
         return None
 
+    def quadrature(self, theta: Theta) -> tuple[Noise, Float[Array, " n"]] | None:
+        """What `draw` gives for one step, as a rule: nodes with a leading axis n (and none of steps), and weights.
+
+        Sums over it are the expectations of functions that are quadratic in what is drawn. None where none is known.
+        """
+        return None
+
     @abstractmethod
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate[Memory]:
         """The direction at the local model theta."""
@@ -104,6 +111,11 @@ class AbstractWrapper(AbstractEstimator[Memory]):
     """An estimator around another one, whose memory and randomness it hands on unless it says otherwise."""
 
     inner: eqx.AbstractVar[AbstractEstimator]
+
+
+def inner_quadrature(wrapper: AbstractWrapper, theta: Theta) -> tuple[Noise, Float[Array, " n"]] | None:
+    """`quadrature` of a wrapper that draws what its `inner` does. A class declares it itself."""
+    return declared(wrapper.inner, "quadrature", theta)
 
 
 def check_inner(wrapper: AbstractWrapper) -> None:

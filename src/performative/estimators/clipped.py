@@ -7,7 +7,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from performative._base.checks import check_counts
 from performative._base.clipping import check_noise, clip_tree, clipped_sum
-from performative._base.noise import add_noise, draw_noise, grid_step
+from performative._base.noise import add_noise, draw_noise, grid_step, normal_rule
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.facts import Bound
@@ -89,6 +89,9 @@ class Clipped(AbstractPrivate[None]):
 
     def bound(self) -> Bound:
         return Bound(self.clip, self.noise_multiplier, owner="Clipped")
+
+    def quadrature(self, theta: Theta) -> tuple[Noise, Array]:
+        return normal_rule(theta)
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: None) -> Estimate[None]:
         release = self.release(noise, theta, batch, local)

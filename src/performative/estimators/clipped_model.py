@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from performative._base.checks import check_number
+from performative._base.noise import draws_nothing
 from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import count_samples
 from performative.types import Batch, Estimate, Local, Noise, Numbers, Theta, masked_mean, number, squared_norm
@@ -20,6 +21,7 @@ class ClippedModel(AbstractEstimator[None]):
 
     references = ("drusvyatskiy2023stochastic",)
     sends_update_only = True
+    quadrature = draws_nothing
 
     lower: Numbers = number(default=0.0)
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, check_inner
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, check_inner, inner_quadrature
 from performative.estimators.preconditioned import Preconditioned, all_finite
 from performative.facts import chain
 from performative.populations.base import AbstractPopulation
@@ -36,6 +36,7 @@ class ControlVariate(AbstractWrapper[Control[Memory]]):
     """
 
     references = ("karimireddy2020scaffold",)
+    quadrature = inner_quadrature
 
     inner: AbstractEstimator[Memory]
 

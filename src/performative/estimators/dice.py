@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from performative._base.client_axis import client_axes
 from performative._base.clipping import check_noise, clip_factor, safe_norm
 from performative._base.messages import coded, warn
+from performative._base.noise import normal_rule
 from performative.estimators.base import Problem
 from performative.estimators.clipped import AbstractPrivate
 from performative.facts import Bound
@@ -55,6 +56,9 @@ class Dice(AbstractPrivate[DiceMemory]):
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> DiceMemory:
         return DiceMemory(jax.tree.map(jnp.zeros_like, theta), jnp.zeros((), jnp.int32))
+
+    def quadrature(self, theta: Theta) -> tuple[Noise, Array]:
+        return normal_rule(theta)
 
     def estimate(
         self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: DiceMemory

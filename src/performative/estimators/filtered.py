@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from performative._base.checks import check_counts, check_number, check_rule, is_one_of
 from performative.batches import AbstractBatch
 from performative.estimators.adaptive_size import AdaptiveSize
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem, check_inner
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, Problem, check_inner, inner_quadrature
 from performative.estimators.minibatch import count_samples
 from performative.facts import Uncertified
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, masked_mean, number, whole
@@ -48,6 +48,7 @@ class Filtered(AbstractWrapper[Memory]):
 
     references = ("zheng2024profl",)
     sends_update_only = True
+    quadrature = inner_quadrature
 
     inner: AbstractEstimator[Memory]
     sparse: Numbers = number(default=0.02)

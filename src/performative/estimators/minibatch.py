@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from performative._base.noise import draws_nothing
 from performative.estimators.base import AbstractEstimator
 from performative.types import Batch, Estimate, Local, Loss, Noise, Theta, masked_mean
 
@@ -40,6 +41,7 @@ class Minibatch(AbstractEstimator[None]):
     references = ()
     is_plain = True
     sends_update_only = True
+    quadrature = draws_nothing
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: None) -> Estimate[None]:
         return Estimate(batch_gradient(local.loss, theta, batch), memory, {"samples": count_samples(batch)})

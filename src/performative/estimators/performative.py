@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from performative._base.checks import check_counts, check_flags, check_number, is_one_of
 from performative._base.messages import warn
+from performative._base.noise import draws_nothing
 from performative._base.reaction import Experience, Moments, Sighting, Window
 from performative._deprecated import old_keywords
 from performative.batches import AbstractBatch
@@ -74,6 +75,7 @@ class Performative(AbstractEstimator[Watch | None]):
 
     learns_reaction = True
     references = ("izzo2021learn", "zheng2024profl")
+    quadrature = draws_nothing
 
     window: int | None = eqx.field(static=True)
     # The argument is called `estimate`, which is also the slot's verb: a sweep finds it by this name.

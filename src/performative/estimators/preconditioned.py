@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from performative._base.checks import check_flags
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of, check_inner
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of, check_inner, inner_quadrature
 from performative.facts import Bound
 from performative.optimizers import AbstractOptimizer, as_optimizer
 from performative.populations.base import AbstractPopulation
@@ -39,6 +39,7 @@ class Preconditioned(AbstractWrapper[Optimized[Memory]]):
 
     references = ("wang2021local",)
     sends_update_only = True
+    quadrature = inner_quadrature
 
     inner: AbstractEstimator[Memory]
     tx: AbstractOptimizer = eqx.field(converter=as_optimizer)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from performative._base.checks import check_number, check_rule
-from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of, check_inner
+from performative.estimators.base import AbstractEstimator, AbstractWrapper, bound_of, check_inner, inner_quadrature
 from performative.facts import Bound
 from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, Theta, number
 
@@ -20,6 +20,7 @@ class Prox(AbstractWrapper[Memory]):
 
     references = ("li2020fedprox",)
     sends_update_only = True
+    quadrature = inner_quadrature
 
     inner: AbstractEstimator[Memory]
     mu: Numbers = number()

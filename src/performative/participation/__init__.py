@@ -12,6 +12,7 @@ from performative.participation.latency import (
     LogNormal,
     UniformLatency,
 )
+from performative.participation.law import CohortMoments
 from performative.participation.local_work import LocalWork
 from performative.participation.power_of_choice import PowerOfChoice
 from performative.participation.retention import AbstractStaying, Patience, Retention
@@ -29,6 +30,7 @@ __all__ = [
     "AdaComm",
     "Asynchronous",
     "Available",
+    "CohortMoments",
     "ConstantLatency",
     "Cyclic",
     "DayNight",

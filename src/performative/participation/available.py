@@ -1,5 +1,6 @@
 """Clients that are there at some times and not at others."""
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -11,8 +12,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative._base.checks import check_finite, check_one_a_client, is_one_of
 from performative._base.sampling import first_of
-from performative.facts import AbstractPart
+from performative.facts import AbstractPart, declared
+from performative.participation.available_law import all_cohorts, count_cohorts, unbiased_moments
 from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.participation.law import CohortMoments, Cohorts, certain_steps
 from performative.types import ArrayLike, Cohort, Numbers, as_numbers, as_whole, is_concrete, number
 
 
@@ -22,6 +25,10 @@ class AbstractAvailability(AbstractPart):
     @abstractmethod
     def at(self, round: Int[Array, ""]) -> Float[Array, "..."]:
         """q_i of this round: a number, or one a client."""
+
+    def repeats_after(self) -> int | None:
+        """After how many rounds the pattern repeats; None where not known."""
+        return None
 
 
 class DayNight(AbstractAvailability):
@@ -52,6 +59,13 @@ class DayNight(AbstractAvailability):
         long, short = (round // 4096 * 4096).astype(dtype), (round % 4096).astype(dtype)
         hour = jnp.mod(jnp.mod(long, self.period) + short + self.phase, self.period)
         return jnp.where(hour < self.period / 2, self.high, self.low)
+
+    def repeats_after(self) -> int | None:
+        if not is_concrete(self.period):
+            return None
+        periods = np.unique(np.asarray(self.period))
+        # A day of 2.5 rounds is not looked at: its parts may lie on either side of a rounding.
+        return math.lcm(*map(int, periods)) if np.all(periods % 1 == 0) else None
 
 
 def _check_chance(owner: str, **chances: Numbers) -> None:
@@ -110,6 +124,38 @@ class Available(AbstractParticipation[None]):
             check_draws("Available", self.k, len(weights))
         for leaf in jax.tree.leaves(self.probability):
             check_one_a_client("Available: ", len(weights), probability=leaf)
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
+        q = self._chances(weights, round)
+        if q is None or self.weigh != "unbiased":
+            return self.enumerated_moments(weights, round)
+        return unbiased_moments(np.asarray(weights, np.float64), q, self.k)
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
+        q = self._chances(weights, round)
+        p = np.asarray(weights, np.float64)
+        return None if q is None else all_cohorts(p, q, self.k, self.weigh == "unbiased")
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float | None:
+        q = self._chances(weights, round)
+        return None if q is None else count_cohorts(q, self.k, self.weigh == "unbiased")
+
+    def _chances(self, weights: np.ndarray, round: int) -> np.ndarray | None:
+        """q_i of that round, [N]; None while they are traced."""
+        if not is_concrete(self.probability):
+            return None
+        self.check(weights)
+        pattern = self.probability
+        with jax.enable_x64(True):
+            q = pattern.at(jnp.asarray(round, jnp.int32)) if isinstance(pattern, AbstractAvailability) else pattern
+        return np.broadcast_to(np.asarray(q, np.float64), (len(weights),))
+
+    def repeats_after(self, clients: int) -> int | None:
+        pattern = self.probability
+        return declared(pattern, "repeats_after") if isinstance(pattern, AbstractAvailability) else 1
+
+    def step_law(self, clients: int, default: int) -> np.ndarray:
+        return certain_steps(clients, default)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         p, clients = selection.weights, selection.weights.shape[0]

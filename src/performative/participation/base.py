@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from performative.draws import Law
 from performative.facts import AbstractPart
+from performative.participation.law import MOST_COHORTS, CohortMoments, Cohorts, certain_steps, moments_of
 from performative.types import Cohort, Memory, Theta, Upload
 
 
@@ -40,6 +41,39 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """By which law of `performative.draws` a cohort is drawn, whatever clients hold: each at most once, and with a
         weight in proportion to p_i. None where that is not so, or not known."""
         return None
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
+        """First and second moments of who takes part in that round and of the weights a_i; None where not known.
+
+        They hold whatever clients hold and whatever happened before. `weights` are p_i, [N].
+        """
+        return None
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
+        """Every cohort that can come about in that round: its probability, its clients (each once, without spare rows)
+        and their weights a_i. None where they are not known. `cohort_count` says how many come."""
+        return None
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float | None:
+        """How many `cohorts` gives at most, without going through them; None where they are not known."""
+        return None
+
+    def enumerated_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
+        """`cohort_moments` by going through all `cohorts`; None above 20,000 of them."""
+        count = self.cohort_count(weights, round)
+        cohorts = self.cohorts(weights, round) if count is not None and count <= MOST_COHORTS else None
+        return None if cohorts is None else moments_of(cohorts, len(weights))
+
+    def repeats_after(self, clients: int) -> int | None:
+        """After how many rounds the law of a cohort repeats, 1 where all rounds are alike; None where not known."""
+        return None
+
+    def step_law(self, clients: int, default: int) -> np.ndarray | None:
+        """P(tau_i = e + 1), [N, E], given what the algorithm asks for; None where not known.
+
+        tau_i is drawn for each client and round by itself, whoever takes part.
+        """
+        return certain_steps(clients, default)
 
     def without_work(self) -> "AbstractParticipation":
         """Who takes part, whatever work they do."""

@@ -8,9 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from performative._base.sampling import distinct
+from performative._base.sampling import distinct, ways
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import ArrayLike, Cohort, Unchecked, as_whole
+from performative.participation.law import (
+    CohortMoments,
+    Cohorts,
+    certain_steps,
+    empty_pairs,
+    scaled_moments,
+    subset_pairs,
+    subsets,
+)
+from performative.types import ArrayLike, Cohort, Unchecked, as_whole, is_concrete
 
 Groups = Unchecked[int | ArrayLike | Sequence[ArrayLike]]
 
@@ -99,6 +108,39 @@ class Cyclic(AbstractParticipation[None]):
         sizes = np.bincount(member).astype(np.int32)
         begins = (np.cumsum(sizes) - sizes).astype(np.int32)
         return order, (np.asarray(weights, np.float64) / total[member])[order], begins, sizes
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
+        turn = self._turn(weights, round)
+        if turn is None:
+            return None
+        ids, k, scale = turn
+        together = empty_pairs(len(weights))
+        together[np.ix_(ids, ids)] = subset_pairs(len(ids), k)
+        return scaled_moments(together, scale)
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
+        turn = self._turn(weights, round)
+        return None if turn is None else subsets(*turn)
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float | None:
+        turn = self._turn(weights, round)
+        return None if turn is None else ways(len(turn[0]), turn[1])
+
+    def _turn(self, weights: np.ndarray, round: int) -> tuple[np.ndarray, int, np.ndarray] | None:
+        """The clients of the group whose turn it is, how many are drawn, and a_i for those who are."""
+        if not is_concrete(self.groups):
+            return None
+        self.check(weights)
+        p = np.asarray(weights, np.float64)
+        ids = np.flatnonzero(self._membership(len(p)) == round % self.count)
+        k = len(ids) if self.k is None else self.k
+        return ids, k, p / p[ids].sum() * (len(ids) / k)
+
+    def repeats_after(self, clients: int) -> int:
+        return self.count
+
+    def step_law(self, clients: int, default: int) -> np.ndarray:
+        return certain_steps(clients, default)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         order, share, begins, sizes = selection.tables

@@ -6,9 +6,11 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from performative._base.sampling import first_of
+from performative.facts import declared
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.latency import AbstractLatency
-from performative.participation.schemes import Full
+from performative.participation.law import CohortMoments, Cohorts, certain_steps
+from performative.participation.schemes import Full, SchemeTwo
 from performative.types import Cohort, as_whole
 
 
@@ -49,6 +51,28 @@ class FirstK(AbstractParticipation[None]):
 
     def size(self, clients: int) -> int:
         return self.k
+
+    def _alike(self) -> SchemeTwo | None:
+        """The scheme by which the first K come, where all clients are equally fast; None where they are not."""
+        return SchemeTwo(self.k) if declared(self.latency, "exchangeable") else None
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
+        alike = self._alike()
+        return None if alike is None else alike.cohort_moments(weights, round)
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
+        alike = self._alike()
+        return None if alike is None else alike.cohorts(weights, round)
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float | None:
+        alike = self._alike()
+        return None if alike is None else alike.cohort_count(weights, round)
+
+    def repeats_after(self, clients: int) -> int:
+        return 1
+
+    def step_law(self, clients: int, default: int) -> np.ndarray:
+        return certain_steps(clients, default)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         clients = selection.weights.shape[0]

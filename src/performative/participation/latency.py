@@ -19,6 +19,10 @@ class AbstractLatency(AbstractPart):
     def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
         """The time that each client takes this round."""
 
+    def exchangeable(self) -> bool:
+        """Whether each client's time is drawn by itself, all from one law, and no two are equal."""
+        return False
+
     def check(self, owner: str, clients: int) -> None:
         """Refuse parameters of another number of clients; called once, before a run."""
         check_one_a_client(f"{owner}: {type(self).__name__}.", clients, **vars(self))
@@ -61,6 +65,11 @@ def _at(value: Numbers, ids: Int[Array, " K"]) -> Array:
     return jnp.take(value, ids, mode="clip") if np.ndim(value) else jnp.asarray(value)
 
 
+def _alike(*values: Numbers) -> bool:
+    """Whether all clients have the same ones."""
+    return is_concrete(values) and all(np.ptp(np.asarray(value)) == 0 for value in values)
+
+
 class Exponential(AbstractDrawn):
     """Exponential waiting times with the given mean."""
 
@@ -71,6 +80,9 @@ class Exponential(AbstractDrawn):
 
     def __check_init__(self) -> None:
         _check_positive("Exponential", mean=self.mean)
+
+    def exchangeable(self) -> bool:
+        return _alike(self.mean)
 
     def of(self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int) -> Float[Array, " K"]:
         return _at(self.mean, ids) * jax.random.exponential(key, ids.shape, jnp.result_type(float))
@@ -89,6 +101,9 @@ class LogNormal(AbstractDrawn):
         _check_positive("LogNormal", median=self.median)
         check_finite("LogNormal", spread=self.spread)
 
+    def exchangeable(self) -> bool:
+        return _alike(self.median, self.spread) and bool(np.all(np.asarray(self.spread) != 0))
+
     def of(self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int) -> Float[Array, " K"]:
         normal = jax.random.normal(key, ids.shape, jnp.result_type(float))
         return _at(self.median, ids) * jnp.exp(_at(self.spread, ids) * normal)
@@ -104,6 +119,9 @@ class UniformLatency(AbstractDrawn):
 
     def __check_init__(self) -> None:
         _check_positive("UniformLatency", longest=self.longest)
+
+    def exchangeable(self) -> bool:
+        return _alike(self.longest)
 
     def of(self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int) -> Float[Array, " K"]:
         return _at(self.longest, ids) * jax.random.uniform(key, ids.shape, jnp.result_type(float))

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from performative.draws import Law
 from performative.facts import declared
 from performative.participation.base import AbstractParticipation, Selection
+from performative.participation.law import CohortMoments, Cohorts
 from performative.participation.step_rules import AbstractSteps, as_steps
 from performative.types import ArrayLike, Cohort, Memory, Upload
 
@@ -52,6 +53,21 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
 
     def sampling(self, clients: int) -> Law | None:
         return declared(self.inner, "sampling", clients)
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
+        return declared(self.inner, "cohort_moments", weights, round)
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
+        return declared(self.inner, "cohorts", weights, round)
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float | None:
+        return declared(self.inner, "cohort_count", weights, round)
+
+    def repeats_after(self, clients: int) -> int | None:
+        return declared(self.inner, "repeats_after", clients)
+
+    def step_law(self, clients: int, default: int) -> np.ndarray | None:
+        return declared(self.steps, "law", clients)
 
     def oldest(self, clients: int) -> int:
         return self.inner.oldest(clients)

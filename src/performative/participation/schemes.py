@@ -5,9 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates
+from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates, ways
 from performative.draws import Everyone, WithoutReplacement
 from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.participation.law import (
+    CohortMoments,
+    Cohorts,
+    certain_steps,
+    multinomial_moments,
+    multisets,
+    scaled_moments,
+    subset_pairs,
+    subsets,
+)
 from performative.types import Cohort, whole
 
 
@@ -23,6 +33,21 @@ class Full(AbstractParticipation[None]):
 
     def sampling(self, clients: int) -> Everyone:
         return Everyone()
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments:
+        return scaled_moments(subset_pairs(len(weights), len(weights)), np.asarray(weights, np.float64))
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts:
+        return subsets(range(len(weights)), len(weights), np.asarray(weights, np.float64))
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float:
+        return 1.0
+
+    def repeats_after(self, clients: int) -> int:
+        return 1
+
+    def step_law(self, clients: int, default: int) -> np.ndarray:
+        return certain_steps(clients, default)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         weights = selection.weights
@@ -51,6 +76,21 @@ class SchemeOne(AbstractParticipation[None]):
 
     def tables(self, weights: np.ndarray) -> PyTree:
         return None if np.ptp(weights) == 0 else alias_table(weights)
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments:
+        return multinomial_moments(_shares(weights), self.k)
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts:
+        return multisets(_shares(weights), self.k)
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float:
+        return ways(int(np.sum(np.asarray(weights) > 0)) + self.k - 1, self.k)
+
+    def repeats_after(self, clients: int) -> int:
+        return 1
+
+    def step_law(self, clients: int, default: int) -> np.ndarray:
+        return certain_steps(clients, default)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         clients = selection.weights.shape[0]
@@ -90,7 +130,34 @@ class SchemeTwo(AbstractParticipation[None]):
     def sampling(self, clients: int) -> WithoutReplacement:
         return WithoutReplacement(min(self.k, clients), clients)
 
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments:
+        self.check(weights)
+        return scaled_moments(subset_pairs(len(weights), self.k), self._scale(weights))
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts:
+        self.check(weights)
+        return subsets(range(len(weights)), self.k, self._scale(weights))
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float:
+        return ways(len(weights), self.k)
+
+    def _scale(self, weights: np.ndarray) -> np.ndarray:
+        """a_i of those who are drawn."""
+        return np.asarray(weights, np.float64) * (len(weights) / self.k)
+
+    def repeats_after(self, clients: int) -> int:
+        return 1
+
+    def step_law(self, clients: int, default: int) -> np.ndarray:
+        return certain_steps(clients, default)
+
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         clients = selection.weights.shape[0]
         ids = distinct(key, self.k, clients).astype(jnp.int32)
         return Cohort(ids, selection.weights[ids] * (clients / self.k)), memory
+
+
+def _shares(weights: np.ndarray) -> np.ndarray:
+    """The chances that `alias_table` draws by."""
+    p = np.asarray(weights, np.float64)
+    return p / p.sum()

@@ -46,6 +46,11 @@ class AbstractSteps(AbstractPart, Generic[Memory]):
         """tau_i of every client, where it is known and stays."""
         return None
 
+    def law(self, clients: int) -> np.ndarray | None:
+        """P(tau_i = e + 1), [N, E], for each client and round by itself; None where not known, or where it depends on
+        what happened before."""
+        return None
+
     def init(self) -> Memory:
         """What the rule remembers before the first round."""
         return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
@@ -73,6 +78,10 @@ class EachSteps(AbstractSteps[None]):
     def listed(self) -> np.ndarray | None:
         return np.asarray(self.each) if is_concrete(self.each) else None
 
+    def law(self, clients: int) -> np.ndarray | None:
+        each = self.listed()
+        return None if each is None else np.eye(self.longest)[each - 1]
+
 
 class UniformSteps(AbstractSteps[None]):
     """tau_i uniform on lo..hi, drawn anew each round."""
@@ -90,6 +99,10 @@ class UniformSteps(AbstractSteps[None]):
     @property
     def longest(self) -> int:
         return self.hi
+
+    def law(self, clients: int) -> np.ndarray | None:
+        one = np.where(np.arange(1, self.hi + 1) < self.lo, 0.0, 1.0 / (self.hi - self.lo + 1))
+        return np.repeat(one[None], clients, axis=0)
 
     def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: None) -> Int[Array, " K"]:
         # Keyed by client, so that a client's work does not depend on who else was drawn.

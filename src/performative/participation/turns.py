@@ -1,5 +1,6 @@
 """Players who move in turn, or some at a time."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -8,9 +9,18 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from performative._base.checks import check_flags
-from performative._base.sampling import distinct
+from performative._base.sampling import distinct, ways
 from performative.participation.base import AbstractParticipation, Selection, check_draws
-from performative.types import ArrayLike, Cohort, Unchecked, as_array, as_whole
+from performative.participation.law import (
+    CohortMoments,
+    Cohorts,
+    certain_steps,
+    check_clients,
+    scaled_moments,
+    subset_pairs,
+    subsets,
+)
+from performative.types import ArrayLike, Cohort, Unchecked, as_array, as_whole, is_concrete
 
 
 class Turns(AbstractParticipation[None]):
@@ -62,6 +72,41 @@ class Turns(AbstractParticipation[None]):
             mine = np.flatnonzero(np.asarray(self.players) == player)
             places[player, : len(mine)] = mine
         return places
+
+    def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
+        if not is_concrete(self.players):
+            return None
+        self.check(weights)
+        check_clients(len(weights))
+        player = np.asarray(self.players)
+        if self.random:
+            together = subset_pairs(self.count, self.k)
+        else:
+            moves = np.isin(np.arange(self.count), self._movers(round)).astype(np.float64)
+            together = np.outer(moves, moves)
+        return scaled_moments(together[np.ix_(player, player)], np.asarray(weights, np.float64))
+
+    def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
+        if not is_concrete(self.players):
+            return None
+        self.check(weights)
+        p, player = np.asarray(weights, np.float64), np.asarray(self.players)
+        among = np.arange(self.count) if self.random else self._movers(round)
+        moved = ((chance, np.flatnonzero(np.isin(player, who))) for chance, who, _ in subsets(among, self.k, p))
+        return ((chance, ids, p[ids]) for chance, ids in moved)
+
+    def cohort_count(self, weights: np.ndarray, round: int) -> float:
+        return ways(self.count, self.k) if self.random else 1.0
+
+    def _movers(self, round: int) -> np.ndarray:
+        """The players whose turn it is where they move one after another."""
+        return (round % self.count * self.k + np.arange(self.k)) % self.count
+
+    def repeats_after(self, clients: int) -> int:
+        return 1 if self.random else self.count // math.gcd(self.count, self.k)
+
+    def step_law(self, clients: int, default: int) -> np.ndarray:
+        return certain_steps(clients, default)
 
     def select(self, key: PRNGKeyArray, selection: Selection, memory: None) -> tuple[Cohort, None]:
         if self.random:

@@ -187,7 +187,8 @@ class AbstractPopulation(AbstractPart, Generic[World]):
 
         By default `count` fixed draws, the same ones each time (common random numbers). A rule that takes no account
         of `count` counts as exact; one that draws takes its key from `nodes.draw_key(count)`, so that its error can be
-        measured on other draws.
+        measured on other draws. A `nodes.Polynomial` in the place of `count` asks for a rule that is exact up to its
+        degree: hand it on to `standard_nodes`.
         """
         noise = self.draw(draw_key(count), (count,), theta)
         return noise, jnp.full((count,), 1.0 / count)

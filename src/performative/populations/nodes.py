@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from performative.facts import Uncertified
+from performative.populations.normal_rules import grid_rule, hermite_rule, polynomial_rule
 from performative.types import Noise
 
 # Sets of draws that an expectation can be taken over; what they disagree by is the error of one.
@@ -45,14 +47,26 @@ class Count(int):
         return self._batch
 
 
+class Polynomial(int):
+    """In the place of a number of draws: a rule that is exact for polynomials up to this degree, `Polynomial(5)`.
+
+    `standard_nodes` has such rules, and tables are exact anyway. Weights may be negative. Where there is no rule,
+    `Uncertified` says so.
+    """
+
+
 def draw_key(count: int) -> PRNGKeyArray:
     """The key of a rule's fixed draws: the same each time, another one for each batch of a `Count`."""
+    if isinstance(count, Polynomial):
+        raise Uncertified(f"expectations are taken over draws, which are not exact for polynomials of degree {count}")
     key = jax.random.key(0)
     return jax.random.fold_in(key, count.batch) if isinstance(count, Count) else key
 
 
 def with_batch(count: int, like: int) -> int:
-    """Another number of draws, of the same batch as `like`."""
+    """Another number of draws, of the same batch as `like`; a rule for polynomials stays what it is."""
+    if isinstance(like, Polynomial):
+        return like
     return Count(count, like.batch) if isinstance(like, Count) else count
 
 
@@ -61,7 +75,8 @@ def standard_nodes(shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
 
     One dimension: Gauss-Hermite with 32 nodes; above 2048 draws, equal steps. Two to four: a grid of Gauss-Hermite,
     32 x 32 at 2048 draws, 12 x 12 x 12, 6 x 6 x 6 x 6. More: `count` fixed antithetic draws, whitened so that mean and
-    covariance are exact. Other batches of a `Count`: fewer nodes or steps moved, the grid turned, other draws.
+    covariance are exact. Other batches of a `Count`: fewer nodes or steps moved, the grid turned, other draws. A
+    `Polynomial` in the place of `count` gives a rule of few nodes that is exact up to its degree.
     """
     size = int(np.prod(shape))
     if isinstance(count, Count):
@@ -71,6 +86,8 @@ def standard_nodes(shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
         nodes = np.stack([np.pad(x, ((0, longest - len(x)), (0, 0))) for x, _ in made])
         weights = np.stack([np.pad(w, (0, longest - len(w))) for _, w in made])
         found: tuple[Any, Any] = jnp.asarray(nodes)[count.batch], jnp.asarray(weights)[count.batch]
+    elif isinstance(count, Polynomial):
+        found = polynomial_rule(size, int(count))
     else:
         found = _standard(size, count, 0)
     return jnp.asarray(found[0]).reshape(-1, *shape), jnp.asarray(found[1])
@@ -93,15 +110,13 @@ def in_turn(groups: Sequence[tuple[Noise, Array]]) -> tuple[Noise, ...]:
 def _standard(size: int, count: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes [n, size] and weights [n]."""
     if size == 1:
-        line, weight = _steps(count // 16, batch) if count > _FINE else _hermite(_HERMITE_NODES - batch)
+        line, weight = _steps(count // 16, batch) if count > _FINE else hermite_rule(_HERMITE_NODES - batch)
         return line[:, None], weight
     rng = np.random.default_rng(batch)
     if 1 < size <= _GRID:
         # The powers of a whole number that are one are not quite so in floating point.
         side = max(2, int((count / 2 if size == 2 else count) ** (1.0 / size) + 1e-9))
-        line, weight = _hermite(min(max(side, _HERMITE_NODES), _MOST) if size == 2 else side)
-        grid = np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size)
-        weights = np.prod(np.stack(np.meshgrid(*[weight] * size, indexing="ij"), axis=-1), axis=-1).ravel()
+        grid, weights = grid_rule(size, min(max(side, _HERMITE_NODES), _MOST) if size == 2 else side)
         turn = np.linalg.qr(rng.standard_normal((size, size)))[0] if batch else np.eye(size)
         return grid @ turn, weights
     half = max(count // 2, 2 * size)
@@ -109,11 +124,6 @@ def _standard(size: int, count: int, batch: int) -> tuple[np.ndarray, np.ndarray
     draws = np.concatenate([draws, -draws])
     factor = np.linalg.cholesky(draws.T @ draws / len(draws))
     return np.linalg.solve(factor, draws.T).T, np.full(len(draws), 1.0 / len(draws))
-
-
-def _hermite(count: int) -> tuple[np.ndarray, np.ndarray]:
-    line, weight = np.polynomial.hermite_e.hermegauss(count)
-    return line, weight / weight.sum()
 
 
 def _steps(count: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
