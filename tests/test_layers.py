@@ -25,7 +25,7 @@ LAYERS = [
     {"record", "privacy", "callbacks"},
     {"_engine", "executors", "history", "plotting"},
     {"recipes", "sweep", "compare", "scoreboard", "solve", "diagnostics", "testing", "cases", "privacy.attack"},
-    {"certify", "report"},
+    {"certify", "report", "moments"},
     {"plan", "audit"},
     {"config", "papers"},
     {"live"},

@@ -38,6 +38,7 @@ from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
+from performative.moments import Moments, Stability, moments, stability
 from performative.papers.citations import cite
 from performative.participation import (
     Asynchronous,
@@ -111,6 +112,7 @@ __all__ = [
     "Late",
     "LocalWork",
     "Metric",
+    "Moments",
     "Outlook",
     "PerformativeWarning",
     "Plan",
@@ -125,6 +127,7 @@ __all__ = [
     "SharedPoint",
     "Shuffled",
     "Solution",
+    "Stability",
     "Tracking",
     "Uniform",
     "Verdict",
@@ -151,6 +154,7 @@ __all__ = [
     "fedprox",
     "fedvarp",
     "losses",
+    "moments",
     "multi_agent_pp",
     "nash_point",
     "networks",
@@ -181,6 +185,7 @@ __all__ = [
     "selection_skew",
     "sharing",
     "social_point",
+    "stability",
     "stable_point",
     "sweep",
     "tables",

@@ -30,7 +30,7 @@ def test_gaussian_moments(scheme, deploy):
 
 
 def test_the_long_run_of_one_client():
-    """Var = eta sigma^2 / (c (2 - eta c)), c = 1 - eps; a round contracts by 1 - eta c, second moments by its square."""
+    """Var = eta sigma^2 / (c (2 - eta c)), c = 1 - eps; a round contracts by 1 - eta c."""
     eta, eps, sd = 0.3, 0.4, 1.3
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], [eps], sd))
     found, c = pf.moments(problem, pf.p_fedavg(eta), 5), 1 - eps

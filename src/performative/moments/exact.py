@@ -14,10 +14,10 @@ from performative._base.arguments import checked
 from performative._base.checks import check_counts
 from performative._base.messages import PerformativeWarning
 from performative.algorithm import Algorithm
-from performative.moments.limits import Limits, limits
+from performative.moments.limits import Limits, Turn, limits
 from performative.moments.machine import Machine, build
 from performative.moments.outcome import Moments, Radii, Stationary
-from performative.moments.recursion import AbstractRound, Law
+from performative.moments.recursion import AbstractRound, Law, roll
 from performative.problem import Problem
 from performative.solve import optimal_point, stable_point
 from performative.types import Theta
@@ -46,45 +46,38 @@ def moments(problem: Problem, algorithm: Algorithm, rounds: int, theta: Theta = 
     check_counts(rounds=rounds)
     with jax.enable_x64(True):
         machine, start, _ = build(problem, algorithm, theta, rounds)
-        laws, last = follow_laws(machine, rounds)
-        machine.check_around(laws)
-        found = limits(last, machine.begin())
+        laws, turn = follow_laws(machine, rounds)
+        machine.check_around(*laws)
+        found = limits(turn, np.asarray(machine.begin().mean))
         points = _points(problem, algorithm, start)
-        return _outcome(machine, laws, found, points, start, rounds, full)
+        return _outcome(machine, laws, found, points, full)
 
 
-def follow_laws(machine: Machine, rounds: int) -> tuple[Law, AbstractRound]:
-    """The law after each round, [rounds + 1, ...]; and the maps of the last rounds that the machine knows, a period."""
-    law, found = machine.begin(), []
-    block = max(1, min(rounds, _NUMBERS // machine.numbers()))
+def follow_laws(machine: Machine, rounds: int) -> tuple[tuple[np.ndarray, np.ndarray], Turn]:
+    """The law after each round, [rounds + 1, ...]; and what the machine's rounds do in the long run."""
+    begin = law = jax.tree.map(np.asarray, machine.begin())
+    means, covariances = [begin.mean[None]], [begin.covariance[None]]
+    block = max(machine.period, min(rounds, _NUMBERS // machine.numbers()))
     for first in range(0, rounds, block):
+        count = min(block, rounds - first)
         maps = _maps(machine, jnp.arange(first, first + block, dtype=jnp.int32))
-        laws = _scan(maps, law)
-        found.append(jax.tree.map(lambda leaf, left=rounds - first: np.asarray(leaf[:left]), laws))
-        law = jax.tree.map(lambda leaf: leaf[-1], laws)
-    begin = jax.tree.map(lambda leaf: np.asarray(leaf)[None], machine.begin())
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), begin, *found), last_maps(machine, block)
+        found = [np.asarray(part)[:count] for part in roll(maps, np.asarray(count), law)]
+        means, covariances = [*means, found[0]], [*covariances, found[1]]
+        law = Law(found[0][-1], found[1][-1])
+    laws = np.concatenate(means), np.concatenate(covariances)
+    return laws, last_turn(machine, block)
 
 
-def last_maps(machine: Machine, block: int = 1) -> AbstractRound:
-    """The maps of the last period that the machine knows; worked out in blocks of so many rounds."""
+def last_turn(machine: Machine, block: int = 1) -> Turn:
+    """The last period that the machine knows, its maps worked out in blocks of so many rounds."""
     block = max(block, machine.period)
-    maps = _maps(machine, jnp.arange(machine.rounds - block, machine.rounds, dtype=jnp.int32))
-    return jax.tree.map(lambda leaf: leaf[-machine.period :], maps)
+    last = jnp.arange(machine.rounds - machine.period, machine.rounds - machine.period + block, dtype=jnp.int32)
+    return Turn(_maps(machine, last), machine.period, machine.size)
 
 
 @eqx.filter_jit
 def _maps(machine: Machine, rounds: Array) -> AbstractRound:
     return jax.vmap(machine.round)(jnp.clip(rounds, 0, machine.rounds - 1))
-
-
-@jax.jit
-def _scan(maps: AbstractRound, law: Law) -> Law:
-    def once(law: Law, one: AbstractRound) -> tuple[Law, Law]:
-        after = one.advance(law)
-        return after, after
-
-    return jax.lax.scan(once, law, maps)[1]
 
 
 def _points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[str, Any]:
@@ -93,6 +86,9 @@ def _points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[str, A
     if problem.population.reads_time or not algorithm.sharing.is_one:
         return found
     for name, solve in (("stable", stable_point), ("optimal", optimal_point)):
+        found[name] = getattr(problem.population, f"{name}_point")(problem.loss, problem.client_weights)
+        if found[name] is not None:
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformativeWarning)
             try:
@@ -103,10 +99,14 @@ def _points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[str, A
 
 
 def _outcome(
-    machine: Machine, laws: Law, found: Limits, points: dict[str, Any], start: Theta, rounds: int, full: bool
+    machine: Machine,
+    laws: tuple[np.ndarray, np.ndarray],
+    found: Limits,
+    points: dict[str, Any],
+    full: bool,
 ) -> Moments:
     d = machine.layout.model
-    mean, covariance = np.asarray(laws.mean), np.asarray(laws.covariance)
+    mean, covariance = laws
     shared = machine.layout.join(*machine.start, machine.first).theta
     shaped = ravel_pytree(shared)[1]
     inside = slice(1, 1 + d)
@@ -124,7 +124,7 @@ def _outcome(
         at = jax.tree.map(np.asarray, shaped(jnp.asarray(mu[inside])))
         stationary = Stationary(at, S[inside, inside], **numbers)
     return Moments(
-        jax.tree.map(np.asarray, jax.vmap(shaped)(laws.mean[:, inside])), covariance[:, inside, inside],
+        jax.tree.map(np.asarray, jax.vmap(shaped)(jnp.asarray(mean[:, inside]))), covariance[:, inside, inside],
         **errors(mean, covariance), **points, spectral_radius=Radii(found.mean_radius, found.second_radius),
         stationary=stationary, steps=machine.setup.algorithm.steps,
         state=(mean[:, 1:], covariance[:, 1:, 1:]) if full else None, names=machine.names() if full else (),

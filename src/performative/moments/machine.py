@@ -10,16 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from performative._base.messages import coded
 from performative._engine.clock import Clock
 from performative._engine.ready import make_ready
 from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
+from performative.facts import Uncertified
 from performative.moments.client import OneClient, Rules, effect_map, training_map
 from performative.moments.facts import Chances, batch_spread, check_covered, check_size, read_chances
 from performative.moments.layout import Layout, find_layout, follow
 from performative.moments.listed import Cohorts, ListedRound, closings, list_all
-from performative.moments.probes import adds_up, check_affine, check_mean
+from performative.moments.probes import check_affine, check_mean
 from performative.moments.recursion import AbstractRound, Law, RoundMap
 from performative.populations.nodes import Polynomial
 from performative.problem import Problem
@@ -94,7 +96,10 @@ class Machine(eqx.Module):
         mine = jax.tree.map(lambda leaf: leaf[client], state.clients)
         sharing = algorithm.sharing.of(state.theta, client, state.round)
         met = sharing.meet(sharing.local(state.theta, mine.own, client))
-        data, weight = population.quadrature_within(mine.world, met, _DEGREE)
+        try:
+            data, weight = population.quadrature_within(mine.world, met, _DEGREE)
+        except Uncertified as reason:
+            raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
         channel = algorithm.channel.quadrature(state.theta)
         assert channel is not None
         return Rules(data, weight.astype(jnp.float64), *channel, self.spread[client])
@@ -128,15 +133,14 @@ class Machine(eqx.Module):
             self.chances.own[k], covariance,
         )  # fmt: skip
 
-    def check_around(self, laws: Law) -> None:
-        """Refuse rounds that bend where the law lies: a clip may, far from the start."""
-        rng, last = np.random.default_rng(3), len(laws.mean) - 1
+    def check_around(self, mean: np.ndarray, covariance: np.ndarray) -> None:
+        """Refuse rounds that bend where the law lies, [rounds + 1, ...]: a clip may, far from the start."""
+        rng, last = np.random.default_rng(3), len(mean) - 1
         for r in {last // 2, last}:
-            spread = np.sqrt(np.maximum(np.diagonal(laws.covariance[r]), 0.0))[1:]
-            x, y = (laws.mean[r][1:] + 2.0 * spread * rng.standard_normal(len(spread)) for _ in range(2))
-            if np.all(np.isfinite(x)) and np.all(np.isfinite(y)) and np.abs(x).max() < _FAR:
-                rest = self.rest(jnp.asarray(min(r, self.rounds)))
-                check_affine(self.setup, self.layout, rest, jnp.asarray(x), jnp.asarray(y))
+            spread = np.sqrt(np.maximum(np.diagonal(covariance[r]), 0.0))[1:]
+            x, y = (mean[r][1:] + 2.0 * spread * rng.standard_normal(len(spread)) for _ in range(2))
+            if max(np.abs(x).max(), np.abs(y).max()) < _FAR:
+                check_affine(self.setup, self.layout, self.rest(jnp.asarray(min(r, self.rounds))), x, y)
 
     def names(self) -> tuple[str, ...]:
         """What each number of (s, R) is."""
@@ -162,15 +166,13 @@ def build(problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int) -> 
     layout, states = find_layout(setup, start, max(rounds, again + period))
     machine = _assemble(setup, layout, states, chances, start, period)
     check_size(layout, machine.size)
-    x, rng = jnp.concatenate([machine.start[0], machine.start[1].ravel()]), np.random.default_rng(2)
-    size = 1.0 + jnp.max(jnp.abs(x))
-    one, other = (x + size * jnp.asarray(rng.standard_normal(len(x))) for _ in range(2))
+    x, rng = np.asarray(machine.begin().mean)[1:], np.random.default_rng(2)
+    one, other = (x + (1.0 + np.abs(x).max()) * rng.standard_normal(len(x)) for _ in range(2))
     # The first round is often another one: nothing is remembered yet.
     rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
-    for rest in rests:
-        check_affine(setup, layout, rest, one, other)
+    added = [check_affine(setup, layout, rest, one, other) for rest in rests]
     check_mean(setup, start)
-    if not all(adds_up(setup, layout, rest, one) for rest in rests):
+    if not all(added):
         machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return machine, start, stable
 

@@ -1,7 +1,6 @@
 """Is a round really affine? Tried on the engine's own rounds; what is not is refused, by the name of the part."""
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from performative._base.messages import coded
 from performative._engine.executors import Gather
-from performative._engine.keys import run_keys
+from performative._engine.keys import RunKeys, run_keys
 from performative._engine.round import close_round, known, make_broadcast
 from performative._engine.setup import Setup, init_state
 from performative._engine.steps import client_slice
@@ -33,78 +32,78 @@ _PLAIN = {"estimator": Minibatch(), "channel": Plain(), "aggregator": Mean(), "s
 
 
 @eqx.filter_jit
-def bend(setup: Setup, layout: Layout, rest: State, first: Array, second: Array) -> Array:
-    """How far rounds with the same chances are from affine on the line through two points, over their size.
+def _cohorts(setup: Setup, layout: Layout, rest: State, x: Array) -> Cohort:
+    """Cohorts of a few seeds, [tries, ...]."""
 
-    F(w x + (1 - w) y) - w F(x) - (1 - w) F(y),      w = 1.7
-    """
-    w = 1.7
+    def one(seed: Array) -> Cohort:
+        state, keys = _state(layout, x, rest), _keys(seed)
+        participation = setup.algorithm.participation
+        cohort = participation.select(keys.of_server(state.round), known(setup, state), state.server.participation)[0]
+        return dataclasses.replace(cohort, active=cohort.present, elapsed=jnp.asarray(cohort.elapsed))
 
-    def one(seed: Array) -> Array:
-        keys = run_keys(jax.random.fold_in(jax.random.key(1), seed))
-
-        def after(x: Array) -> Array:
-            return _vector(layout, _play(setup, _state(layout, x, rest), keys))
-
-        ends = after(first), after(second)
-        gap = after(w * first + (1 - w) * second) - w * ends[0] - (1 - w) * ends[1]
-        return _ratio(gap, *ends)
-
-    return jnp.max(jax.vmap(one)(jnp.arange(_TRIES)))
+    return jax.vmap(one)(jnp.arange(_TRIES))
 
 
 @eqx.filter_jit
-def apart(setup: Setup, layout: Layout, rest: State, x: Array) -> Array:
-    """How far two parts of a cohort are from adding up, each to what the round does without both, over its size."""
+def _after(setup: Setup, layout: Layout, rest: State, seeds: Array, cohorts: Cohort, points: Array) -> Array:
+    """What rounds with these chances and cohorts make of these points, [n, D]."""
 
-    def one(seed: Array) -> Array:
-        keys = run_keys(jax.random.fold_in(jax.random.key(1), seed))
+    def one(seed: Array, cohort: Cohort, x: Array) -> Array:
         state = _state(layout, x, rest)
-        cohort = _cohort(setup, state, keys)
-        both, alone = (_vector(layout, _given(setup, state, who, keys)) for who in (cohort, _nobody(setup, cohort)))
+        broadcast = make_broadcast(setup, state, cohort)
+        cohort, upload, clients = Gather().run(setup, cohort, broadcast, state.clients, _keys(seed))
+        after = close_round(setup, state, cohort, broadcast, upload, clients, state.server.participation)[0]
+        return _vector(layout, after)
 
-        some = jax.random.bernoulli(jax.random.fold_in(jax.random.key(2), seed), 0.5, cohort.ids.shape)
-
-        def effect(who: Array) -> Array:
-            mine = dataclasses.replace(
-                cohort, ids=jnp.where(who, cohort.ids, setup.weights.shape[0]),
-                weight=jnp.where(who, cohort.weight, 0), active=who & cohort.present,
-            )  # fmt: skip
-            return _vector(layout, _given(setup, state, mine, keys)) - alone
-
-        return _ratio(both - alone - effect(some) - effect(~some), both)
-
-    return jnp.max(jax.vmap(one)(jnp.arange(_TRIES)))
+    return jax.vmap(one)(seeds, cohorts, points)
 
 
-def adds_up(setup: Setup, layout: Layout, rest: State, x: Array) -> bool:
-    """Whether what a cohort does is the sum of what its clients do."""
-    return float(apart(setup, layout, rest, x)) <= _ROUNDING
+def tried(setup: Setup, layout: Layout, rest: State, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """How far rounds are from affine, and cohorts from adding up, over the size of what comes out.
+
+    F(w x + (1 - w) y) - w F(x) - (1 - w) F(y),   w = 1.7;      F(A and B) - F(A) - F(B) + F(nobody)
+    """
+    w, n = 1.7, _TRIES
+    cohorts = _cohorts(setup, layout, rest, jnp.asarray(x))
+    some = np.random.default_rng(4).random(cohorts.ids.shape) < 0.5
+
+    def only(who: np.ndarray) -> Cohort:
+        return dataclasses.replace(
+            cohorts, ids=jnp.where(who, cohorts.ids, layout.clients), weight=jnp.where(who, cohorts.weight, 0.0),
+            active=cohorts.active & who,
+        )  # fmt: skip
+
+    variants = [cohorts] * 3 + [only(some), only(~some), only(some & ~some)]
+    stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *variants)
+    points = np.repeat([x, y, w * x + (1 - w) * y, x, x, x], n, axis=0)
+    seeds = jnp.tile(jnp.arange(n), 6)
+    out = np.asarray(_after(setup, layout, rest, seeds, stacked, jnp.asarray(points))).reshape(6, n, -1)
+    size = 1.0 + np.abs(out[:2]).max(axis=(0, 2))
+    bend = np.abs(out[2] - w * out[0] - (1 - w) * out[1]).max(axis=1) / size
+    apart = np.abs(out[0] - out[3] - out[4] + out[5]).max(axis=1) / size
+    return float(bend.max()), float(apart.max())
 
 
-def check_affine(setup: Setup, layout: Layout, rest: State, first: Array, second: Array) -> None:
-    """Refuse a round that bends between two points, by the part that bends it."""
-    if float(bend(setup, layout, rest, first, second)) <= _ROUNDING:
-        return
-    raise ValueError(coded("not-affine", f"moments: {blame(setup, layout, rest, first, second)}"))
+def check_affine(setup: Setup, layout: Layout, rest: State, x: np.ndarray, y: np.ndarray) -> bool:
+    """Refuse a round that bends between two points, by the part that bends it; say whether cohorts add up."""
+    bend, apart = tried(setup, layout, rest, x, y)
+    if not bend <= _ROUNDING:
+        raise ValueError(coded("not-affine", f"moments: {blame(setup, layout, rest, x)}"))
+    return apart <= _ROUNDING
 
 
-def blame(setup: Setup, layout: Layout, rest: State, first: Array, second: Array) -> str:
+def blame(setup: Setup, layout: Layout, rest: State, x: np.ndarray) -> str:
     """Which part bends: the first without which a round would not."""
-    algorithm = setup.algorithm
-    theta = layout.join(*_split(layout, first), rest).theta
-    problem = setup.problem
+    algorithm, problem = setup.algorithm, setup.problem
+    start = algorithm.sharing.one(_state(layout, jnp.asarray(x), rest).theta)
     loss = getattr(problem.loss, "__name__", type(problem.loss).__name__)
 
     def bends(changed: Algorithm) -> bool:
         plain = dataclasses.replace(setup, algorithm=changed)
-        start = algorithm.sharing.one(theta)
         here, _ = find_layout(plain, start, 4)
-        state = init_state(plain, start, False)
-        s, R, still = here.split(state)
-        rng = np.random.default_rng(0)
-        x = jnp.concatenate([s, R.ravel()])
-        return float(bend(plain, here, still, x, x + jnp.asarray(rng.standard_normal(len(x))))) > _ROUNDING
+        s, R, still = here.split(init_state(plain, start, False))
+        at = np.concatenate([np.asarray(s), np.ravel(R)])
+        return tried(plain, here, still, at, at + np.random.default_rng(0).standard_normal(len(at)))[0] > _ROUNDING
 
     plain = dataclasses.replace(algorithm, **_PLAIN)
     if bends(plain):
@@ -148,31 +147,14 @@ def check_mean(setup: Setup, theta: Theta) -> None:
 
     together = direction(noise)
     alone = jax.vmap(lambda row: direction(jax.tree.map(lambda leaf: leaf[None], row)))(noise)
-    if float(_ratio(together - alone.mean(axis=0), alone)) > _ROUNDING:
+    if float(jnp.abs(together - alone.mean(axis=0)).max()) > _ROUNDING * (1.0 + float(jnp.abs(alone).max())):
         name = type(algorithm.estimator).__name__
         text = f"moments: estimator={name} is not the mean over the samples of a batch; use pf.run, or pf.Fixed(1)."
         raise ValueError(coded("not-affine", text))
 
 
-def _cohort(setup: Setup, state: State, keys: Any) -> Cohort:
-    participation = setup.algorithm.participation
-    return participation.select(keys.of_server(state.round), known(setup, state), state.server.participation)[0]
-
-
-def _play(setup: Setup, state: State, keys: Any) -> State:
-    return _given(setup, state, _cohort(setup, state, keys), keys)
-
-
-def _given(setup: Setup, state: State, cohort: Cohort, keys: Any) -> State:
-    """The round of this cohort."""
-    broadcast = make_broadcast(setup, state, cohort)
-    cohort, upload, clients = Gather().run(setup, cohort, broadcast, state.clients, keys)
-    return close_round(setup, state, cohort, broadcast, upload, clients, state.server.participation)[0]
-
-
-def _nobody(setup: Setup, cohort: Cohort) -> Cohort:
-    ids = jnp.full_like(cohort.ids, setup.weights.shape[0])
-    return dataclasses.replace(cohort, ids=ids, weight=jnp.zeros_like(cohort.weight), active=jnp.zeros(len(ids), bool))
+def _keys(seed: Array) -> RunKeys:
+    return run_keys(jax.random.fold_in(jax.random.key(1), seed))
 
 
 def _split(layout: Layout, x: Array) -> tuple[Array, Array]:
@@ -188,7 +170,3 @@ def _state(layout: Layout, x: Array, rest: State) -> State:
 def _vector(layout: Layout, state: State) -> Array:
     s, R, _ = layout.split(state)
     return jnp.concatenate([s, R.ravel()])
-
-
-def _ratio(gap: Array, *sizes: Array) -> Array:
-    return jnp.max(jnp.abs(gap)) / (1.0 + jnp.max(jnp.stack([jnp.max(jnp.abs(one)) for one in sizes])))

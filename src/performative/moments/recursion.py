@@ -12,7 +12,8 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from performative.moments.client import TrainingMap
 
@@ -20,8 +21,8 @@ from performative.moments.client import TrainingMap
 class Law(eqx.Module):
     """Mean [D] and covariance [D, D] of (1, s, R), the first number of which is certain."""
 
-    mean: Float[Array, " D"]
-    covariance: Float[Array, "D D"]
+    mean: Float[Array | np.ndarray, " D"]
+    covariance: Float[Array | np.ndarray, "D D"]
 
     @property
     def second(self) -> Float[Array, "D D"]:
@@ -34,6 +35,21 @@ class AbstractRound(eqx.Module):
     @abstractmethod
     def advance(self, law: Law) -> Law:
         """The law after the round."""
+
+
+@eqx.filter_jit
+def roll(maps: AbstractRound, count: Int[Array | np.ndarray, ""], law: Law) -> tuple[Array, Array]:
+    """Means and covariances after each of the first `count` rounds of maps [R, ...]; zeros after those."""
+    rounds = len(jax.tree.leaves(maps)[0])
+    size = len(law.mean)
+
+    def once(r: Array, carry: tuple[Law, Array, Array]) -> tuple[Law, Array, Array]:
+        law, means, covariances = carry
+        after = jax.tree.map(lambda leaf: leaf[r], maps).advance(law)
+        return after, means.at[r].set(after.mean), covariances.at[r].set(after.covariance)
+
+    start = jax.tree.map(jnp.asarray, law), jnp.zeros((rounds, size)), jnp.zeros((rounds, size, size))
+    return jax.lax.fori_loop(0, count, once, start)[1:]
 
 
 class RoundMap(AbstractRound):

@@ -9,7 +9,7 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative.algorithm import Algorithm
-from performative.moments.exact import last_maps
+from performative.moments.exact import last_turn
 from performative.moments.limits import limits
 from performative.moments.machine import Machine, build, rebuild
 from performative.moments.outcome import Radii, verdict_of
@@ -110,7 +110,7 @@ def stability(
             for name, value in setting.items():
                 here, recipe = set_by_name(here, recipe, name, value)
             machine = _machine(machines, here, recipe, theta)
-            found = limits(last_maps(machine), machine.begin())
+            found = limits(last_turn(machine), np.asarray(machine.begin().mean))
             radii.append(Radii(found.mean_radius, found.second_radius))
             errors.append(_error(here, machine, found.law))
     return Stability(values_of(settings), settings, radii, np.asarray(errors))
