@@ -1,5 +1,6 @@
 """Which numbers of a run are random, as vectors: some that all clients share, and one row for each client."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from performative._engine.keys import run_keys
 from performative._engine.round import begin_server
 from performative._engine.setup import Setup, init_state
 from performative._engine.simulated import federated_round
-from performative.types import State, Theta
+from performative.types import Cohort, State, Theta
 
 # Runs that tell random numbers from others: so many, with other starts, cohorts and noise.
 _RUNS = 3
@@ -79,14 +80,15 @@ def flat_like(tree: PyTree) -> Flat:
     return Flat(eqx.filter(tree, eqx.is_inexact_array))
 
 
-def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State]:
+def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State, list[Cohort]]:
     """Leaves that differ between runs with other starts and seeds are random; the model always is.
 
-    And the states of a run, [rounds + 1, ...].
+    And the states of a run, [rounds + 1, ...], with a few of the cohorts that were drawn.
     """
     made = init_state(setup, theta, False)
-    states = [follow(setup, _moved(theta, k), jnp.asarray(k), rounds) for k in range(_RUNS)]
-    runs = [jax.tree.leaves(one) for one in states]
+    played = [follow(setup, _moved(theta, k), jnp.asarray(k), rounds) for k in range(_RUNS)]
+    runs = [jax.tree.leaves(states) for states, _ in played]
+    cohorts = [jax.tree.map(lambda leaf: leaf[0], drawn) for _, drawn in played]
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(made)]
     clients, first = setup.weights.shape[0], [np.asarray(leaf) for leaf in jax.tree.leaves(made)]
     by_client = _rows(setup, made, theta)
@@ -108,7 +110,7 @@ def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State]
             raise ValueError(f"{name.lstrip('.')} counts what depends on chance")
         (rows if k in by_client else shared).append(k)
     width = sum(first[k].size // clients for k in rows)
-    return Layout(tuple(shared), tuple(rows), model, clients, width), states[0]
+    return Layout(tuple(shared), tuple(rows), model, clients, width), played[0][0], cohorts
 
 
 def _moved(theta: Theta, k: int) -> Theta:
@@ -137,15 +139,18 @@ def _rows(setup: Setup, state: State, theta: Theta) -> set[int]:
 
 
 @eqx.filter_jit
-def follow(setup: Setup, theta: Theta, seed: Int[Array, ""], rounds: int) -> State:
-    """The states of one run, [rounds + 1, ...]."""
+def follow(setup: Setup, theta: Theta, seed: Int[Array, ""], rounds: int) -> tuple[State, Cohort]:
+    """The states of one run, [rounds + 1, ...], and its cohorts."""
     keys = run_keys(jax.random.fold_in(jax.random.key(0), seed))
     first = init_state(setup, theta, False)
     begun = begin_server(setup, first, keys)
     first = eqx.tree_at(lambda made: made.server.participation, first, begun, is_leaf=lambda x: x is None)
 
-    def once(state: State, _: None) -> tuple[State, State]:
-        return federated_round(setup, state, keys)[0], state
+    def once(state: State, _: None) -> tuple[State, tuple[State, Cohort]]:
+        after, report = federated_round(setup, state, keys)
+        cohort = report.asked
+        whole = dataclasses.replace(cohort, active=cohort.present, elapsed=jnp.asarray(cohort.elapsed, jnp.float64))
+        return after, (state, whole)
 
-    last, before = jax.lax.scan(once, first, None, length=rounds)
-    return jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), before, last)
+    last, (before, cohorts) = jax.lax.scan(once, first, None, length=rounds)
+    return jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), before, last), cohorts

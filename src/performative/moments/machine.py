@@ -26,10 +26,12 @@ from performative.moments.recursion import AbstractRound, Law, RoundMap
 from performative.populations.nodes import Polynomial
 from performative.problem import Problem
 from performative.record import Record
-from performative.types import State, Theta
+from performative.types import Cohort, State, Theta
 
 # Numbers of a sample may enter a step squared, and its covariance then by their fourth power.
 _DEGREE = Polynomial(5)
+# What was found of machines of one form: tracing them again would find the same.
+_SIZES: dict[Any, int] = {}
 # Beyond, rounding hides what is looked for.
 _FAR = 1e8
 
@@ -42,6 +44,7 @@ class Machine(eqx.Module):
         at: s and R around which rounds are linearized: anywhere, where they are affine
         chances: moments of cohorts and steps
         spread: variance of a batch's mean over that of one sample, [N]
+        drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
     """
 
@@ -53,6 +56,7 @@ class Machine(eqx.Module):
     at: tuple[Array, Array]
     chances: Chances
     spread: Float[Array, " N"]
+    drawn: list[Cohort]
     listed: Cohorts | None
     period: int = eqx.field(static=True)
 
@@ -73,8 +77,12 @@ class Machine(eqx.Module):
 
     def numbers(self) -> int:
         """How many numbers a round's map takes."""
-        made = jax.eval_shape(self.round, jnp.zeros((), jnp.int32))
-        return sum(leaf.size for leaf in jax.tree.leaves(made))
+        leaves, structure = jax.tree.flatten(self)
+        kind = structure, tuple(np.shape(leaf) for leaf in leaves)
+        if kind not in _SIZES:
+            made = jax.eval_shape(self.round, jnp.zeros((), jnp.int32))
+            _SIZES[kind] = sum(leaf.size for leaf in jax.tree.leaves(made))
+        return _SIZES[kind]
 
     def begin(self) -> Law:
         """All is certain before the first round."""
@@ -140,7 +148,8 @@ class Machine(eqx.Module):
             spread = np.sqrt(np.maximum(np.diagonal(covariance[r]), 0.0))[1:]
             x, y = (mean[r][1:] + 2.0 * spread * rng.standard_normal(len(spread)) for _ in range(2))
             if max(np.abs(x).max(), np.abs(y).max()) < _FAR:
-                check_affine(self.setup, self.layout, self.rest(jnp.asarray(min(r, self.rounds))), x, y)
+                rest = self.rest(jnp.asarray(min(r, self.rounds)))
+                check_affine(self.setup, self.layout, rest, self.drawn, x, y)
 
     def names(self) -> tuple[str, ...]:
         """What each number of (s, R) is."""
@@ -163,14 +172,14 @@ def build(problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int) -> 
     setup = dataclasses.replace(setup, metrics={})
     chances = read_chances(setup)
     again, period = _turns(setup, chances)
-    layout, states = find_layout(setup, start, max(rounds, again + period))
-    machine = _assemble(setup, layout, states, chances, start, period)
+    layout, states, drawn = find_layout(setup, start, max(rounds, again + period))
+    machine = _assemble(setup, layout, states, chances, drawn, start, period)
     check_size(layout, machine.size)
     x, rng = np.asarray(machine.begin().mean)[1:], np.random.default_rng(2)
     one, other = (x + (1.0 + np.abs(x).max()) * rng.standard_normal(len(x)) for _ in range(2))
     # The first round is often another one: nothing is remembered yet.
     rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
-    added = [check_affine(setup, layout, rest, one, other) for rest in rests]
+    added = [check_affine(setup, layout, rest, drawn, one, other) for rest in rests]
     check_mean(setup, start)
     if not all(added):
         machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
@@ -182,8 +191,8 @@ def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: The
     setup, start, _ = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
     setup, layout = dataclasses.replace(setup, metrics={}), machine.layout
     chances = read_chances(setup)
-    states = follow(setup, start, jnp.asarray(0), machine.rounds)
-    made = _assemble(setup, layout, states, chances, start, machine.period)
+    states, _ = follow(setup, start, jnp.asarray(0), machine.rounds)
+    made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period)
     if machine.listed is not None:
         made = dataclasses.replace(made, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return made
@@ -195,9 +204,11 @@ def _turns(setup: Setup, chances: Chances) -> tuple[int, int]:
     return sum(turns), math.lcm(*turns)
 
 
-def _assemble(setup: Setup, layout: Layout, states: State, chances: Chances, start: Theta, period: int) -> Machine:
+def _assemble(
+    setup: Setup, layout: Layout, states: State, chances: Chances, drawn: list[Cohort], start: Theta, period: int
+) -> Machine:
     s, R, first = layout.split(jax.tree.map(lambda leaf: leaf[0], states))
     random = (*layout.shared, *layout.rows)
     still = [leaf for k, leaf in enumerate(jax.tree.leaves(states)) if k not in random]
     spread = jnp.asarray(batch_spread(setup, start), jnp.float64)
-    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, None, period)
+    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, drawn, None, period)

@@ -1,6 +1,7 @@
 """Is a round really affine? Tried on the engine's own rounds; what is not is refused, by the name of the part."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -12,7 +13,7 @@ from jaxtyping import Array, PyTree
 from performative._base.messages import coded
 from performative._engine.executors import Gather
 from performative._engine.keys import RunKeys, run_keys
-from performative._engine.round import close_round, known, make_broadcast
+from performative._engine.round import close_round, make_broadcast
 from performative._engine.setup import Setup, init_state
 from performative._engine.steps import client_slice
 from performative.aggregators import Mean
@@ -27,66 +28,51 @@ from performative.types import Cohort, Local, Scene, State, Theta
 
 # Of the size of what is compared: what rounding may leave.
 _ROUNDING = 1e-8
-_TRIES = 4
 _PLAIN = {"estimator": Minibatch(), "channel": Plain(), "aggregator": Mean(), "sharing": OneModel()}
 
 
 @eqx.filter_jit
-def _cohorts(setup: Setup, layout: Layout, rest: State, x: Array) -> Cohort:
-    """Cohorts of a few seeds, [tries, ...]."""
+def _after(setup: Setup, layout: Layout, rest: State, seeds: Array, cohorts: Cohort, who: Array, x: Array) -> Array:
+    """What rounds with these chances make of points [n, D] where, of their cohorts, these rows take part."""
 
-    def one(seed: Array) -> Cohort:
-        state, keys = _state(layout, x, rest), _keys(seed)
-        participation = setup.algorithm.participation
-        cohort = participation.select(keys.of_server(state.round), known(setup, state), state.server.participation)[0]
-        return dataclasses.replace(cohort, active=cohort.present, elapsed=jnp.asarray(cohort.elapsed))
-
-    return jax.vmap(one)(jnp.arange(_TRIES))
-
-
-@eqx.filter_jit
-def _after(setup: Setup, layout: Layout, rest: State, seeds: Array, cohorts: Cohort, points: Array) -> Array:
-    """What rounds with these chances and cohorts make of these points, [n, D]."""
-
-    def one(seed: Array, cohort: Cohort, x: Array) -> Array:
+    def one(seed: Array, cohort: Cohort, who: Array, x: Array) -> Array:
         state = _state(layout, x, rest)
+        ids, weight = jnp.where(who, cohort.ids, layout.clients), jnp.where(who, cohort.weight, 0.0)
+        cohort = dataclasses.replace(cohort, ids=ids, weight=weight, active=cohort.present & who)
         broadcast = make_broadcast(setup, state, cohort)
         cohort, upload, clients = Gather().run(setup, cohort, broadcast, state.clients, _keys(seed))
         after = close_round(setup, state, cohort, broadcast, upload, clients, state.server.participation)[0]
         return _vector(layout, after)
 
-    return jax.vmap(one)(seeds, cohorts, points)
+    return jax.vmap(one)(seeds, cohorts, who, x)
 
 
-def tried(setup: Setup, layout: Layout, rest: State, x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+def tried(
+    setup: Setup, layout: Layout, rest: State, drawn: Sequence[Cohort], x: np.ndarray, y: np.ndarray
+) -> tuple[float, float]:
     """How far rounds are from affine, and cohorts from adding up, over the size of what comes out.
 
     F(w x + (1 - w) y) - w F(x) - (1 - w) F(y),   w = 1.7;      F(A and B) - F(A) - F(B) + F(nobody)
     """
-    w, n = 1.7, _TRIES
-    cohorts = _cohorts(setup, layout, rest, jnp.asarray(x))
+    w, n = 1.7, len(drawn)
+    cohorts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *drawn)
     some = np.random.default_rng(4).random(cohorts.ids.shape) < 0.5
-
-    def only(who: np.ndarray) -> Cohort:
-        return dataclasses.replace(
-            cohorts, ids=jnp.where(who, cohorts.ids, layout.clients), weight=jnp.where(who, cohorts.weight, 0.0),
-            active=cohorts.active & who,
-        )  # fmt: skip
-
-    variants = [cohorts] * 3 + [only(some), only(~some), only(some & ~some)]
-    stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *variants)
+    all_rows, nobody = np.ones_like(some), np.zeros_like(some)
+    who = np.concatenate([all_rows, all_rows, all_rows, some, ~some, nobody])
     points = np.repeat([x, y, w * x + (1 - w) * y, x, x, x], n, axis=0)
-    seeds = jnp.tile(jnp.arange(n), 6)
-    out = np.asarray(_after(setup, layout, rest, seeds, stacked, jnp.asarray(points))).reshape(6, n, -1)
+    repeated = jax.tree.map(lambda leaf: jnp.tile(leaf, (6, *(1,) * (leaf.ndim - 1))), (jnp.arange(n), cohorts))
+    out = np.asarray(_after(setup, layout, rest, *repeated, jnp.asarray(who), jnp.asarray(points))).reshape(6, n, -1)
     size = 1.0 + np.abs(out[:2]).max(axis=(0, 2))
     bend = np.abs(out[2] - w * out[0] - (1 - w) * out[1]).max(axis=1) / size
     apart = np.abs(out[0] - out[3] - out[4] + out[5]).max(axis=1) / size
     return float(bend.max()), float(apart.max())
 
 
-def check_affine(setup: Setup, layout: Layout, rest: State, x: np.ndarray, y: np.ndarray) -> bool:
+def check_affine(
+    setup: Setup, layout: Layout, rest: State, drawn: Sequence[Cohort], x: np.ndarray, y: np.ndarray
+) -> bool:
     """Refuse a round that bends between two points, by the part that bends it; say whether cohorts add up."""
-    bend, apart = tried(setup, layout, rest, x, y)
+    bend, apart = tried(setup, layout, rest, drawn, x, y)
     if not bend <= _ROUNDING:
         raise ValueError(coded("not-affine", f"moments: {blame(setup, layout, rest, x)}"))
     return apart <= _ROUNDING
@@ -100,10 +86,12 @@ def blame(setup: Setup, layout: Layout, rest: State, x: np.ndarray) -> str:
 
     def bends(changed: Algorithm) -> bool:
         plain = dataclasses.replace(setup, algorithm=changed)
-        here, _ = find_layout(plain, start, 4)
+        here, _, drawn = find_layout(plain, start, 4)
         s, R, still = here.split(init_state(plain, start, False))
         at = np.concatenate([np.asarray(s), np.ravel(R)])
-        return tried(plain, here, still, at, at + np.random.default_rng(0).standard_normal(len(at)))[0] > _ROUNDING
+        return (
+            tried(plain, here, still, drawn, at, at + np.random.default_rng(0).standard_normal(len(at)))[0] > _ROUNDING
+        )
 
     plain = dataclasses.replace(algorithm, **_PLAIN)
     if bends(plain):

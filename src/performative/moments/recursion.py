@@ -64,7 +64,7 @@ class RoundMap(AbstractRound):
     common: Float[Array, "c c"]
     rows: Float[Array, "N q cq"]
     clients: TrainingMap
-    effect: Float[Array, "N T 2 c co"]
+    effect: Float[Array, "N T 2 cq co"]
     chance: Float[Array, "N T"]
     mean: Float[Array, "2 N"]
     own: Float[Array, "2 2 N"]
