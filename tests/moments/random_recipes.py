@@ -36,7 +36,8 @@ def draw_recipe(seed):
     else:
         parts |= {"participation": pf.LocalWork(inner, work)}
     rate = pick(lambda: 0.05, lambda: 0.15, lambda: pf.schedules.harmonic(2.0, 15.0))
-    return problem, _method(rng, pick)(rate, **parts)
+    # Who differentiates the reaction needs data that do not change by themselves.
+    return problem, _method(rng, pick, foresight=not problem.population.reads_time)(rate, **parts)
 
 
 def _people(rng, pick):
@@ -66,7 +67,7 @@ def _people(rng, pick):
     return pick(gaussian, gaussian, vector, pricing, regression, sluggish, drifting)
 
 
-def _method(rng, pick):
+def _method(rng, pick, foresight):
     momentum = pf.optimizers.Momentum(0.5)
 
     def local_momentum(rate, **parts):
@@ -93,5 +94,5 @@ def _method(rng, pick):
 
     return pick(
         lambda: pf.p_fedavg, lambda: pf.scaffold, lambda: pf.fedvarp, lambda: clusters, lambda: prox,
-        lambda: local_momentum, lambda: foresees, lambda: server, lambda: cohort_nova, lambda: ditto,
+        lambda: local_momentum, lambda: foresees if foresight else prox, lambda: server, lambda: cohort_nova, lambda: ditto,
     )  # fmt: skip

@@ -22,6 +22,9 @@ from performative._engine.training import Training
 from performative.moments.layout import Layout, flat_like
 from performative.types import Cohort, Draws, State, Upload
 
+# Nodes that are worked on side by side.
+_AT_ONCE = 256
+
 
 class Rules(eqx.Module):
     """Randomness of one client as nodes and weights: of one sample, and of what its channel draws.
@@ -53,7 +56,7 @@ class TrainingMap(eqx.Module):
     start: Float[Array, "y c"]
     step: Float[Array, "E y g"]
     deviation: Float[Array, "E J y g"]
-    weight: Float[Array, " J"]
+    weight: Float[Array, "E J"]
     finish: Float[Array, "o g"]
     sent_deviation: Float[Array, "L o g"]
     sent_weight: Float[Array, " L"]
@@ -65,19 +68,19 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
     start = affine(lambda s, r: run.start(some, s, r)[0], s0, r0)
     y0, still = run.start(some, s0, r0)
 
-    def one_step(carry: tuple[Array, PyTree], e: Array) -> tuple[tuple[Array, PyTree], tuple[Array, Array]]:
+    def one_step(carry: tuple[Array, PyTree], e: Array) -> tuple[tuple[Array, PyTree], tuple[Array, Array, Array]]:
         y0, still = carry
 
         def node(j: Array) -> Array:
             return affine(lambda *g: run.step(e, rules.sample(j), still, *g)[0], s0, r0, y0)
 
-        nodes = jax.vmap(node)(jnp.arange(len(rules.weight)))
+        nodes = jax.lax.map(node, jnp.arange(len(rules.weight)), batch_size=_AT_ONCE)
         mean = jnp.tensordot(rules.weight, nodes, 1)
         after = run.step(e, some, still, s0, r0, y0)[1]
-        return (mean @ extended(s0, r0, y0), after), (mean, nodes - mean)
+        return (mean @ extended(s0, r0, y0), after), (mean, *few(nodes - mean, rules.weight))
 
     each_step = jnp.arange(run.setup.algorithm.steps, dtype=jnp.int32)
-    (y0, still), (step, deviation) = jax.lax.scan(one_step, (y0, still), each_step)
+    (y0, still), (step, deviation, weight) = jax.lax.scan(one_step, (y0, still), each_step)
 
     def sent(j: Array) -> Array:
         return affine(lambda *g: run.finish(some, rules.drawn(j), still, *g)[0], s0, r0, y0)
@@ -86,7 +89,7 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
     finish = jnp.tensordot(rules.channel_weight, each, 1)
     form = run.finish(some, rules.drawn(0), still, s0, r0, y0)[1]
     made_of = TrainingMap(
-        start, step, deviation, rules.weight * rules.spread, finish, each - finish,
+        start, step, deviation, weight * rules.spread, finish, each - finish,
         rules.channel_weight,
     )  # fmt: skip
     return made_of, form, finish @ extended(s0, r0, y0)
@@ -169,6 +172,16 @@ def close_with(setup: Setup, state: State, cohort: Cohort, forms: PyTree, sent: 
     clients = put_rows(state.clients, cohort.ids, memory)
     broadcast = make_broadcast(setup, state, cohort)
     return close_round(setup, state, cohort, broadcast, upload, clients, state.server.participation)[0]
+
+
+def few(deviations: Float[Array, "J y g"], weight: Float[Array, " J"]) -> tuple[Array, Array]:
+    """The same covariance from fewer deviations: no more than they have entries."""
+    J, y, g = deviations.shape
+    if 2 * y * g >= J:
+        return deviations, weight
+    rows = deviations.reshape(J, y * g)
+    value, vector = jnp.linalg.eigh((rows.T * weight) @ rows)
+    return vector.T.reshape(y * g, y, g), value
 
 
 def extended(*vectors: Array) -> Array:

@@ -92,7 +92,7 @@ def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State,
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(made)]
     clients, first = setup.weights.shape[0], [np.asarray(leaf) for leaf in jax.tree.leaves(made)]
     by_client = _rows(setup, made, theta)
-    shared, rows, model = [], [], 0
+    shared, rows, model = list[int](), list[int](), 0
     for k, leaf in enumerate(first):
         name = jax.tree_util.keystr(paths[k])
         seen = [np.asarray(run[k]) for run in runs]

@@ -7,6 +7,7 @@ about the directions that a run from its start can reach.
 from collections.abc import Callable
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 from performative.moments.recursion import AbstractRound, Law, roll
@@ -43,7 +44,7 @@ def limits(turn: "Turn", start: np.ndarray) -> Limits:
     if max(mean_radius, second_radius) < 1.0:
         mean = start + directions @ np.linalg.solve(np.eye(r) - T, directions.T @ (first - start))
         added = directions.T @ turn(mean, turn.nothing)[1] @ directions
-        found = Law(mean, directions @ solve(added) @ directions.T)
+        found = Law(jnp.asarray(mean), jnp.asarray(directions @ solve(added) @ directions.T))
     return Limits(mean_radius**per_round, second_radius**per_round, found)
 
 
@@ -55,7 +56,7 @@ class Turn:
 
     def __call__(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance after it."""
-        after = roll(self.maps, np.asarray(self.period), Law(mean, covariance))
+        after = roll(self.maps, np.asarray(self.period), Law(jnp.asarray(mean), jnp.asarray(covariance)))
         means, covariances = (np.asarray(part[self.period - 1]) for part in after)
         return means, covariances
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -28,7 +29,7 @@ from performative.types import Cohort, Local, Scene, State, Theta
 
 # Of the size of what is compared: what rounding may leave.
 _ROUNDING = 1e-8
-_PLAIN = {"estimator": Minibatch(), "channel": Plain(), "aggregator": Mean(), "sharing": OneModel()}
+_PLAIN: dict[str, Any] = {"estimator": Minibatch(), "channel": Plain(), "aggregator": Mean(), "sharing": OneModel()}
 
 
 @eqx.filter_jit
@@ -61,7 +62,9 @@ def tried(
     who = np.concatenate([all_rows, all_rows, all_rows, some, ~some, nobody])
     points = np.repeat([x, y, w * x + (1 - w) * y, x, x, x], n, axis=0)
     repeated = jax.tree.map(lambda leaf: jnp.tile(leaf, (6, *(1,) * (leaf.ndim - 1))), (jnp.arange(n), cohorts))
-    out = np.asarray(_after(setup, layout, rest, *repeated, jnp.asarray(who), jnp.asarray(points))).reshape(6, n, -1)
+    seeds, cohorts = repeated
+    after = _after(setup, layout, rest, seeds, cohorts, jnp.asarray(who), jnp.asarray(points))
+    out = np.asarray(after).reshape(6, n, -1)
     size = 1.0 + np.abs(out[:2]).max(axis=(0, 2))
     bend = np.abs(out[2] - w * out[0] - (1 - w) * out[1]).max(axis=1) / size
     apart = np.abs(out[0] - out[3] - out[4] + out[5]).max(axis=1) / size

@@ -21,8 +21,8 @@ from performative.moments.client import TrainingMap
 class Law(eqx.Module):
     """Mean [D] and covariance [D, D] of (1, s, R), the first number of which is certain."""
 
-    mean: Float[Array | np.ndarray, " D"]
-    covariance: Float[Array | np.ndarray, "D D"]
+    mean: Float[Array, " D"] = eqx.field(converter=jnp.asarray)
+    covariance: Float[Array, "D D"] = eqx.field(converter=jnp.asarray)
 
     @property
     def second(self) -> Float[Array, "D D"]:
@@ -48,7 +48,7 @@ def roll(maps: AbstractRound, count: Int[Array | np.ndarray, ""], law: Law) -> t
         after = jax.tree.map(lambda leaf: leaf[r], maps).advance(law)
         return after, means.at[r].set(after.mean), covariances.at[r].set(after.covariance)
 
-    start = jax.tree.map(jnp.asarray, law), jnp.zeros((rounds, size)), jnp.zeros((rounds, size, size))
+    start = law, jnp.zeros((rounds, size)), jnp.zeros((rounds, size, size))
     return jax.lax.fori_loop(0, count, once, start)[1:]
 
 
@@ -130,8 +130,8 @@ def sent_by(mine: TrainingMap, S: Float[Array, "c c"]) -> tuple[Array, Array]:
         return A[:, :width] + A[:, width:] @ Y, spread
 
     start = mine.start, jnp.zeros((mine.start.shape[0],) * 2)
-    steps = (mine.step, mine.deviation)
-    end, _ = jax.lax.scan(lambda carry, one: (next(carry, *one, mine.weight), None), start, steps)
+    steps = (mine.step, mine.deviation, mine.weight)
+    end, _ = jax.lax.scan(lambda carry, one: (next(carry, *one), None), start, steps)
     return next(end, mine.finish, mine.sent_deviation, mine.sent_weight)
 
 
