@@ -18,7 +18,15 @@ from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
 from performative.facts import Uncertified
 from performative.moments.client import OneClient, Rules, effect_map, training_map
-from performative.moments.facts import Chances, batch_spread, check_covered, check_size, read_chances
+from performative.moments.facts import (
+    DEGREE,
+    Chances,
+    batch_spread,
+    check_covered,
+    check_rules,
+    check_size,
+    read_chances,
+)
 from performative.moments.layout import Layout, find_layout, follow
 from performative.moments.listed import Cohorts, ListedRound, closings, list_all
 from performative.moments.probes import check_affine, check_mean
@@ -28,8 +36,6 @@ from performative.problem import Problem
 from performative.record import Record
 from performative.types import Cohort, State, Theta
 
-# Numbers of a sample may enter a step squared, and its covariance then by their fourth power.
-_DEGREE = Polynomial(5)
 # What was found of machines of one form: tracing them again would find the same.
 _SIZES: dict[Any, int] = {}
 # Beyond, rounding hides what is looked for.
@@ -105,7 +111,7 @@ class Machine(eqx.Module):
         sharing = algorithm.sharing.of(state.theta, client, state.round)
         met = sharing.meet(sharing.local(state.theta, mine.own, client))
         try:
-            data, weight = population.quadrature_within(mine.world, met, _DEGREE)
+            data, weight = population.quadrature_within(mine.world, met, Polynomial(DEGREE))
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
         channel = algorithm.channel.quadrature(state.theta)
@@ -170,6 +176,7 @@ def build(problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int) -> 
     check_covered(problem, algorithm)
     setup, start, stable = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
     setup = dataclasses.replace(setup, metrics={})
+    check_rules(setup, start)
     chances = read_chances(setup)
     again, period = _turns(setup, chances)
     layout, states, drawn = find_layout(setup, start, max(rounds, again + period))
@@ -211,4 +218,10 @@ def _assemble(
     random = (*layout.shared, *layout.rows)
     still = [leaf for k, leaf in enumerate(jax.tree.leaves(states)) if k not in random]
     spread = jnp.asarray(batch_spread(setup, start), jnp.float64)
-    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, drawn, None, period)
+    return Machine(setup, layout, first, still, (s, R), (_beside(s), _beside(R)), chances, spread, drawn, None, period)
+
+
+def _beside(x: Array) -> Array:
+    """Near x, where it happens nowhere that a norm of nothing is to be differentiated."""
+    steps = jnp.arange(1.0, 1.0 + x.size) * (0.5 * 5**0.5 - 0.5) % 1.0
+    return x + 1e-2 * (1.0 + jnp.abs(x).max(initial=0.0)) * (0.5 + steps.reshape(x.shape))
