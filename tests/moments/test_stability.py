@@ -125,7 +125,7 @@ def test_sensitivity_and_momentum():
     for rate, radii in zip(rates, found.radii, strict=True):
         roots = np.roots([1.0, -(1.5 - rate / 2), 0.5])
         np.testing.assert_allclose(radii.mean, np.abs(roots).max(), rtol=1e-9)
-    moved = pf.stability(one_client(0.5), pf.p_fedavg(1.9), {"sensitivity": [-0.1, 0.0, 0.9, 1.1]})
+    moved = pf.stability(one_client(0.5), pf.p_fedavg(1.9), {"population.sensitivity": [-0.1, 0.0, 0.9, 1.1]})
     assert moved.verdicts == [RUNS_AWAY, SETTLES, SETTLES, RUNS_AWAY]
 
 

@@ -14,7 +14,7 @@ _LABELS = {
     "rate": "step size",
     "local_steps": "local steps in a round",
     "sensitivity": "sensitivity",
-    "momentum": "momentum",
+    "decay": "momentum",
 }
 # Beyond, radii are all alike: only their border at one is drawn.
 _LARGE = 2.0
@@ -106,10 +106,8 @@ def _edges(places: np.ndarray, values: list[Any]) -> np.ndarray:
 def _dress(axis: Any, name: str, values: list[Any]) -> None:
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    if axis.axis_name == "x":
-        axis.axes.set_xlabel(_LABELS.get(name, name.replace("_", " ")))
-    else:
-        axis.axes.set_ylabel(_LABELS.get(name, name.replace("_", " ")))
+    last = name.split(".")[-1]
+    axis.set_label_text(_LABELS.get(last, last.replace("_", " ")))
     if not _is_numbers(values):
         axis.set_ticks(range(len(values)), [str(value) for value in values])
     elif _is_geometric(values):
