@@ -68,6 +68,7 @@ get_cache(nb_execution_cache_path).list_cache_records()  # makes its tables befo
 
 # A plain terminal of 88 columns on a CPU; blocks compile for seconds and run for milliseconds.
 os.environ |= {"COLUMNS": "88", "NO_COLOR": "1", "PYTHONHASHSEED": "0", "JAX_PLATFORMS": "cpu", "MPLBACKEND": "Agg"}
+os.environ |= {"XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"}
 os.environ |= {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "IPYTHONDIR": str(cache.with_name("ipython"))}
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 profile = cache.with_name("ipython") / "profile_default"

@@ -4,12 +4,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from performative.moments.outcome import Radii
+from performative.moments.outcome import VERDICTS, Radii, verdict_of
 from performative.plotting import COLORS, axes_of
 
 # Settles, in the mean only, runs away: light, middle and dark, for eyes that see no colors and for printers.
 _FILLS = ("#D6E9F8", "#F7D17E", "#8C5A6E")
-_WORDS = ("settles", "settles in the mean only", "runs away")
 _LABELS = {
     "rate": "step size",
     "local_steps": "local steps in a round",
@@ -18,6 +17,8 @@ _LABELS = {
 }
 # Beyond, radii are all alike: only their border at one is drawn.
 _LARGE = 2.0
+# Up to so many whole numbers have a tick each.
+_TICKS = 12
 
 
 @runtime_checkable
@@ -62,15 +63,20 @@ def _map(found: Charted, names: list[str], radii: np.ndarray, ax: Any) -> Any:
     from matplotlib.patches import Patch
 
     x, y = (np.sort(_places(found.over[name])) for name in names)
-    kind = np.where(radii[..., 0] >= 1.0, 2, np.where(radii[..., 1] >= 1.0, 1, 0)).T
+    kind = np.asarray([[VERDICTS.index(verdict_of(Radii(*cell))) for cell in row] for row in radii]).T
     cells = (_edges(places, found.over[name]) for places, name in zip((x, y), names, strict=True))
     ax.pcolormesh(*cells, kind, cmap=ListedColormap(_FILLS), vmin=0, vmax=2)
+    if not any(_is_whole(found.over[name]) for name in names):  # between whole numbers there is no border
+        for k, line in enumerate(("-", "--")):
+            level = np.minimum(radii[..., k], _LARGE).T
+            if level.min() < 1.0 < level.max():
+                ax.contour(x, y, level, levels=[1.0], colors="0.15", linestyles=line, linewidths=1.0)
     for axis, name in zip((ax.xaxis, ax.yaxis), names, strict=True):
         _dress(axis, name, found.over[name])
     ax.legend(
         handles=[
             Patch(facecolor=fill, edgecolor="0.4", linewidth=0.5, label=word)
-            for fill, word in zip(_FILLS, _WORDS, strict=True)
+            for fill, word in zip(_FILLS, VERDICTS, strict=True)
         ],
         loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8, handlelength=1.2,
         columnspacing=1.2,
@@ -80,6 +86,10 @@ def _map(found: Charted, names: list[str], radii: np.ndarray, ax: Any) -> Any:
 
 def _is_numbers(values: list[Any]) -> bool:
     return all(isinstance(value, int | float | np.number) for value in values)
+
+
+def _is_whole(values: list[Any]) -> bool:
+    return not _is_numbers(values) or all(float(value).is_integer() for value in values)
 
 
 def _places(values: list[Any]) -> np.ndarray:
@@ -104,14 +114,15 @@ def _edges(places: np.ndarray, values: list[Any]) -> np.ndarray:
 
 
 def _dress(axis: Any, name: str, values: list[Any]) -> None:
-    from matplotlib.ticker import FixedLocator, MaxNLocator
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
     last = name.split(".")[-1]
     axis.set_label_text(_LABELS.get(last, last.replace("_", " ")))
-    if not _is_numbers(values):
-        axis.set_ticks(range(len(values)), [str(value) for value in values])
-    elif _is_geometric(values):
+    if _is_geometric(values):
         (axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale)("log")
-    elif all(float(value).is_integer() for value in values):
-        few = len(values) <= 12
-        axis.set_major_locator(FixedLocator(sorted(values)) if few else MaxNLocator(integer=True))
+    if _is_whole(values) and len(values) <= _TICKS:
+        places = _places(values)
+        axis.set_ticks(places, [f"{value:g}" if _is_numbers(values) else str(value) for value in values])
+        axis.set_minor_locator(NullLocator())
+    elif _is_whole(values) and not _is_geometric(values):
+        axis.set_major_locator(MaxNLocator(integer=True))

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from performative.moments.outcome import ONE
 from performative.moments.recursion import AbstractRound, Law, roll
 
 # A direction shorter than this, beside those of length one, is rounding.
@@ -41,7 +42,7 @@ def limits(turn: "Turn", start: np.ndarray) -> Limits:
     mean_radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
     second_radius, solve = _second(turn, directions)
     found = None
-    if max(mean_radius, second_radius) < 1.0:
+    if max(mean_radius, second_radius) < ONE:
         mean = start + directions @ np.linalg.solve(np.eye(r) - T, directions.T @ (first - start))
         added = directions.T @ turn(mean, turn.nothing)[1] @ directions
         found = Law(jnp.asarray(mean), jnp.asarray(directions @ solve(added) @ directions.T))

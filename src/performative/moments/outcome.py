@@ -8,6 +8,11 @@ import numpy as np
 __all__ = ["Moments", "Radii", "Stationary"]
 
 
+VERDICTS = ("settles", "settles in the mean only", "runs away")
+# Radii of one, but for rounding, do not settle.
+ONE = 1.0 - 1e-12
+
+
 class Radii(NamedTuple):
     """Spectral radii of a round's map: of the mean, and of second moments. Below one, they settle."""
 
@@ -17,9 +22,9 @@ class Radii(NamedTuple):
 
 def verdict_of(radii: Radii) -> str:
     """In words."""
-    if radii.mean >= 1.0:
-        return "runs away"
-    return "settles" if radii.second < 1.0 else "settles in the mean only"
+    if not radii.mean < ONE:
+        return VERDICTS[2]
+    return VERDICTS[0] if radii.second < ONE else VERDICTS[1]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

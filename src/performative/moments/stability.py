@@ -12,7 +12,7 @@ from performative.algorithm import Algorithm
 from performative.moments.exact import last_turn
 from performative.moments.limits import limits
 from performative.moments.machine import Machine, build, rebuild
-from performative.moments.outcome import Radii, verdict_of
+from performative.moments.outcome import VERDICTS, Radii, verdict_of
 from performative.problem import Problem
 from performative.sweep.names import name_of, read_settings, set_by_name, values_of
 from performative.types import Theta, Unchecked
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Stability", "stability"]
-
-VERDICTS = ("settles", "settles in the mean only", "runs away")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
