@@ -67,10 +67,11 @@ def _map(found: Charted, names: list[str], radii: np.ndarray, ax: Any) -> Any:
     cells = (_edges(places, found.over[name]) for places, name in zip((x, y), names, strict=True))
     ax.pcolormesh(*cells, kind, cmap=ListedColormap(_FILLS), vmin=0, vmax=2)
     if not any(_is_whole(found.over[name]) for name in names):  # between whole numbers there is no border
-        for k, line in enumerate(("-", "--")):
-            level = np.minimum(radii[..., k], _LARGE).T
-            if level.min() < 1.0 < level.max():
-                ax.contour(x, y, level, levels=[1.0], colors="0.15", linestyles=line, linewidths=1.0)
+        # In logarithms the radius of second moments is twice that of the mean where noise adds nothing to it.
+        levels = np.log(np.clip(radii, 1e-3, _LARGE))
+        for k, line in enumerate(("-", "--")[: 1 + int((kind == 1).any())]):
+            if levels[..., k].min() < 0.0 < levels[..., k].max():
+                ax.contour(x, y, levels[..., k].T, levels=[0.0], colors="0.15", linestyles=line, linewidths=1.0)
     for axis, name in zip((ax.xaxis, ax.yaxis), names, strict=True):
         _dress(axis, name, found.over[name])
     ax.legend(
