@@ -47,11 +47,6 @@ def check_covered(problem: Problem, algorithm: Algorithm) -> None:
     model = jnp.zeros(population.model_shape() or ())
     if estimator.draw(jax.random.key(0), 1, model) is not None:
         raise ValueError(_told(f"estimator={type(estimator).__name__} draws noise of its own; use pf.run"))
-    if declared(algorithm.channel, "quadrature", model) is None:
-        name = type(algorithm.channel).__name__
-        raise ValueError(
-            _told(f"channel={name} is not linear in the update, or does not say what it draws; use pf.run")
-        )
 
 
 def check_size(layout: Layout, size: int) -> None:

@@ -16,7 +16,7 @@ from performative._engine.ready import make_ready
 from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
-from performative.facts import Uncertified
+from performative.facts import Uncertified, declared
 from performative.moments.client import OneClient, Rules, effect_map, training_map
 from performative.moments.facts import Chances, batch_spread, check_covered, check_size, read_chances
 from performative.moments.layout import Layout, find_layout, follow
@@ -44,6 +44,7 @@ class Machine(eqx.Module):
         at: s and R around which rounds are linearized: anywhere, where they are affine
         chances: moments of cohorts and steps
         spread: variance of a batch's mean over that of one sample, [N]
+        channel: what the channel draws, as nodes and weights
         drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
     """
@@ -56,6 +57,7 @@ class Machine(eqx.Module):
     at: tuple[Array, Array]
     chances: Chances
     spread: Float[Array, " N"]
+    channel: tuple[Any, Array]
     drawn: list[Cohort]
     listed: Cohorts | None
     period: int = eqx.field(static=True)
@@ -108,9 +110,7 @@ class Machine(eqx.Module):
             data, weight = population.quadrature_within(mine.world, met, _DEGREE)
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
-        channel = algorithm.channel.quadrature(state.theta)
-        assert channel is not None
-        return Rules(data, weight.astype(jnp.float64), *channel, self.spread[client])
+        return Rules(data, weight.astype(jnp.float64), *self.channel, self.spread[client])
 
     def round(self, round: Int[Array, ""]) -> AbstractRound:
         """What this round does."""
@@ -211,4 +211,10 @@ def _assemble(
     random = (*layout.shared, *layout.rows)
     still = [leaf for k, leaf in enumerate(jax.tree.leaves(states)) if k not in random]
     spread = jnp.asarray(batch_spread(setup, start), jnp.float64)
-    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, drawn, None, period)
+    model = jax.tree.map(jnp.zeros_like, layout.join(s, R, first).theta)
+    channel = declared(setup.algorithm.channel, "quadrature", model)
+    if channel is None:
+        name = type(setup.algorithm.channel).__name__
+        text = f"moments: channel={name} is not linear, or does not say how likely its draws are; use pf.run."
+        raise ValueError(coded("not-affine", text))
+    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, channel, drawn, None, period)
