@@ -35,10 +35,10 @@ class Chances(eqx.Module):
     work: Float[Array, "N T"]
 
 
-def check_covered(problem: Problem, algorithm: Algorithm) -> None:
+def check_covered(problem: Problem, algorithm: Algorithm, exact: bool) -> None:
     """Refuse by name what is known not to be affine, or whose chances nobody tells."""
     population, estimator = problem.population, algorithm.estimator
-    if problem.domain is not None:
+    if problem.domain is not None and exact:
         raise ValueError(_told(f"the domain {type(problem.domain).__name__}: a projection is not linear; leave it out"))
     if population.reads_models:
         raise ValueError(_told(f"population={type(population).__name__} reacts to all models at once; use pf.run"))

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from performative._base.messages import coded
 from performative._engine.clock import Clock
 from performative._engine.ready import make_ready
+from performative._engine.risk import NODES
 from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
@@ -47,6 +48,7 @@ class Machine(eqx.Module):
         channel: what the channel draws, as nodes and weights
         drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
+        period: after so many rounds all repeats; nodes: the rule for samples
     """
 
     setup: Setup
@@ -61,6 +63,7 @@ class Machine(eqx.Module):
     drawn: list[Cohort]
     listed: Cohorts | None
     period: int = eqx.field(static=True)
+    nodes: int = eqx.field(static=True)
 
     @property
     def rounds(self) -> int:
@@ -86,6 +89,11 @@ class Machine(eqx.Module):
             _SIZES[kind] = sum(leaf.size for leaf in jax.tree.leaves(made))
         return _SIZES[kind]
 
+    def around(self, x: np.ndarray) -> "Machine":
+        """Linearized at (s, R) = x."""
+        s = jnp.asarray(x[: self.common - 1])
+        return dataclasses.replace(self, at=(s, jnp.asarray(x[self.common - 1 :]).reshape(self.start[1].shape)))
+
     def begin(self) -> Law:
         """All is certain before the first round."""
         s, R = self.start
@@ -107,7 +115,7 @@ class Machine(eqx.Module):
         sharing = algorithm.sharing.of(state.theta, client, state.round)
         met = sharing.meet(sharing.local(state.theta, mine.own, client))
         try:
-            data, weight = population.quadrature_within(mine.world, met, _DEGREE)
+            data, weight = population.quadrature_within(mine.world, met, self.nodes)
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
         return Rules(data, weight.astype(jnp.float64), *self.channel, self.spread[client])
@@ -165,21 +173,26 @@ class Machine(eqx.Module):
         return (*shared, *(f"client {i}: {name}" for i in range(self.layout.clients) for name in rows))
 
 
-def build(problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int) -> tuple[Machine, Any, Any]:
-    """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`."""
-    check_covered(problem, algorithm)
+def build(
+    problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int, exact: bool = True
+) -> tuple[Machine, Any, Any]:
+    """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`.
+
+    Where it is not `exact`, rounds need not be affine: it is linearized at the start.
+    """
+    check_covered(problem, algorithm, exact)
     setup, start, stable = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
     setup = dataclasses.replace(setup, metrics={})
     chances = read_chances(setup)
     again, period = _turns(setup, chances)
     layout, states, drawn = find_layout(setup, start, max(rounds, again + period))
-    machine = _assemble(setup, layout, states, chances, drawn, start, period)
+    machine = _assemble(setup, layout, states, chances, drawn, start, period, _DEGREE if exact else NODES)
     check_size(layout, machine.size)
     x, rng = np.asarray(machine.begin().mean)[1:], np.random.default_rng(2)
     one, other = (x + (1.0 + np.abs(x).max()) * rng.standard_normal(len(x)) for _ in range(2))
     # The first round is often another one: nothing is remembered yet.
     rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
-    added = [check_affine(setup, layout, rest, drawn, one, other) for rest in rests]
+    added = [check_affine(setup, layout, rest, drawn, one, other, exact) for rest in rests]
     check_mean(setup, start)
     if not all(added):
         machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
@@ -192,7 +205,7 @@ def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: The
     setup, layout = dataclasses.replace(setup, metrics={}), machine.layout
     chances = read_chances(setup)
     states, _ = follow(setup, start, jnp.asarray(0), machine.rounds)
-    made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period)
+    made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period, machine.nodes)
     if machine.listed is not None:
         made = dataclasses.replace(made, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return made
@@ -205,7 +218,14 @@ def _turns(setup: Setup, chances: Chances) -> tuple[int, int]:
 
 
 def _assemble(
-    setup: Setup, layout: Layout, states: State, chances: Chances, drawn: list[Cohort], start: Theta, period: int
+    setup: Setup,
+    layout: Layout,
+    states: State,
+    chances: Chances,
+    drawn: list[Cohort],
+    start: Theta,
+    period: int,
+    nodes: int = _DEGREE,
 ) -> Machine:
     s, R, first = layout.split(jax.tree.map(lambda leaf: leaf[0], states))
     random = (*layout.shared, *layout.rows)
@@ -217,4 +237,4 @@ def _assemble(
         name = type(setup.algorithm.channel).__name__
         text = f"moments: channel={name} is not linear, or does not say how likely its draws are; use pf.run."
         raise ValueError(coded("not-affine", text))
-    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, channel, drawn, None, period)
+    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, channel, drawn, None, period, nodes)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from performative.moments.client import TrainingMap
+from performative.moments.client import Deviations, TrainingMap
 
 
 class Law(eqx.Module):
@@ -121,18 +121,16 @@ def sent_by(mine: TrainingMap, S: Float[Array, "c c"]) -> tuple[Array, Array]:
     """What a client sends on average [o, c], and its covariance beside [o, o], for E c c^T = S."""
     width = S.shape[0]
 
-    def next(carry: tuple[Array, Array], A: Array, D: Array, weight: Array) -> tuple[Array, Array]:
+    def next(carry: tuple[Array, Array], A: Array, D: Deviations) -> tuple[Array, Array]:
         """g = (c, y) has E g g^T = P S P^T, and X beside for y."""
         Y, X = carry
         P = jnp.concatenate([jnp.eye(width), Y])
         M = (P @ S @ P.T).at[width:, width:].add(X)
-        spread = A[:, width:] @ X @ A[:, width:].T + jnp.einsum("j,jag,gh,jbh->ab", weight, D, M, D)
-        return A[:, :width] + A[:, width:] @ Y, spread
+        return A[:, :width] + A[:, width:] @ Y, A[:, width:] @ X @ A[:, width:].T + D.spread(M)
 
     start = mine.start, jnp.zeros((mine.start.shape[0],) * 2)
-    steps = (mine.step, mine.deviation, mine.weight)
-    end, _ = jax.lax.scan(lambda carry, one: (next(carry, *one), None), start, steps)
-    return next(end, mine.finish, mine.sent_deviation, mine.sent_weight)
+    end, _ = jax.lax.scan(lambda carry, one: (next(carry, *one), None), start, (mine.step, mine.deviation))
+    return next(end, mine.finish, mine.sent_deviation)
 
 
 def _added(whole: Float[Array, "N x x"], C: int, q: int) -> Array:
