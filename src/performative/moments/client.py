@@ -29,7 +29,8 @@ _AT_ONCE = 256
 class Rules(eqx.Module):
     """Randomness of one client as nodes and weights: of one sample, and of what its channel draws.
 
-    `spread` is the variance of a batch's mean over that of one sample.
+    `spread` is the variance of a batch's mean over that of one sample; `adds` says of samples and channel whether they
+    add the same, whatever the model is.
     """
 
     data: PyTree
@@ -37,6 +38,7 @@ class Rules(eqx.Module):
     channel: PyTree
     channel_weight: Float[Array, " L"]
     spread: Float[Array, ""]
+    adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
 
     def sample(self, j: Array | int) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[j], self.data)
@@ -46,25 +48,31 @@ class Rules(eqx.Module):
 
 
 class Deviations(eqx.Module):
-    """Matrices D_j [y, g] that come about with weights w_j; or, where they are many, what they do to second moments.
+    """What matrices D_j [y, g] that come about with weights w_j do to second moments, M -> sum_j w_j D_j M D_j^T.
 
-    M -> sum_j w_j D_j M D_j^T
+    In one of three forms: the covariance of what they add to y, whatever g is; the matrices; or, where these are many,
+    all products of their entries.
     """
 
-    nodes: Float[Array, "J y g"] | None
-    weight: Float[Array, " J"] | None
+    added: Float[Array, "y y"] | None
+    nodes: tuple[Float[Array, "J y g"], Float[Array, " J"]] | None
     pairs: Float[Array, "y y g g"] | None
 
     def spread(self, M: Float[Array, "g g"]) -> Float[Array, "y y"]:
-        if self.pairs is not None:
-            return jnp.einsum("abgh,gh->ab", self.pairs, M)
-        return jnp.einsum("j,jag,gh,jbh->ab", self.weight, self.nodes, M, self.nodes)
+        if self.added is not None:
+            return self.added * M[0, 0]
+        if self.nodes is not None:
+            D, weight = self.nodes
+            return jnp.einsum("j,jag,gh,jbh->ab", weight, D, M, D)
+        return jnp.einsum("abgh,gh->ab", self.pairs, M)
 
 
-def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"]) -> Deviations:
-    """In the form that is less work."""
+def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"], adds: bool) -> Deviations:
+    """In the form that is least work; `adds` says that they are the same whatever g is."""
+    if adds:
+        return Deviations((nodes[:, :, 0].T * weight) @ nodes[:, :, 0], None, None)
     if nodes.shape[0] <= nodes.shape[1]:
-        return Deviations(nodes, weight, None)
+        return Deviations(None, (nodes, weight), None)
     return Deviations(None, None, jnp.einsum("j,jag,jbh->abgh", weight, nodes, nodes))
 
 
@@ -98,7 +106,10 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
         nodes = jax.lax.map(node, jnp.arange(len(rules.weight)), batch_size=_AT_ONCE)
         mean = jnp.tensordot(rules.weight, nodes, 1)
         after = run.step(e, some, still, s0, r0, y0)[1]
-        return (mean @ extended(s0, r0, y0), after), (mean, deviations(nodes - mean, rules.weight * rules.spread))
+        return (mean @ extended(s0, r0, y0), after), (
+            mean,
+            deviations(nodes - mean, rules.weight * rules.spread, rules.adds[0]),
+        )
 
     each_step = jnp.arange(run.setup.algorithm.steps, dtype=jnp.int32)
     (y0, still), (step, deviation) = jax.lax.scan(one_step, (y0, still), each_step)
@@ -109,7 +120,7 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
     each = jax.vmap(sent)(jnp.arange(len(rules.channel_weight)))
     finish = jnp.tensordot(rules.channel_weight, each, 1)
     form = run.finish(some, rules.drawn(0), still, s0, r0, y0)[1]
-    apart = deviations(each - finish, rules.channel_weight)
+    apart = deviations(each - finish, rules.channel_weight, rules.adds[1])
     made_of = TrainingMap(start, step, deviation, finish, apart)
     return made_of, form, finish @ extended(s0, r0, y0)
 
@@ -119,6 +130,26 @@ def effect_map(run: "OneClient", s0: Array, r0: Array, o0: Array, form: PyTree) 
     absent = affine(lambda *g: run.close(form, 0.0, False, *g), s0, r0, o0)
     present, weighed = (affine(lambda *g, a=a: run.close(form, a, True, *g), s0, r0, o0) for a in (0.0, 1.0))
     return jnp.stack([present - absent, weighed - present]), absent[:, : 1 + len(s0) + len(r0)]
+
+
+def multiplied(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> Array:
+    """How much of their deviation samples, and the channel's draws, make of the model and not of a constant, [2]."""
+    some, zero = rules.sample(0), jnp.zeros((), jnp.int32)
+    y0, still = run.start(some, s0, r0)
+
+    def largest(count: int, one: Callable[[Array], Array]) -> Array:
+        nodes = jax.lax.map(one, jnp.arange(count), batch_size=_AT_ONCE)
+        return jnp.max(jnp.abs(nodes - nodes[:1])[:, :, 1:], initial=0.0)
+
+    return jnp.stack([
+        largest(
+            len(rules.weight), lambda j: affine(lambda *g: run.step(zero, rules.sample(j), still, *g)[0], s0, r0, y0)
+        ),
+        largest(
+            len(rules.channel_weight),
+            lambda j: affine(lambda *g: run.finish(some, rules.drawn(j), still, *g)[0], s0, r0, y0),
+        ),
+    ])  # fmt: skip
 
 
 class OneClient:

@@ -18,7 +18,7 @@ from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
 from performative.facts import Uncertified, declared
-from performative.moments.client import OneClient, Rules, effect_map, training_map
+from performative.moments.client import OneClient, Rules, effect_map, multiplied, training_map
 from performative.moments.facts import Chances, batch_spread, check_covered, check_size, read_chances
 from performative.moments.layout import Layout, find_layout, follow
 from performative.moments.listed import Cohorts, ListedRound, closings, list_all
@@ -33,6 +33,10 @@ from performative.types import Cohort, State, Theta
 _DEGREE = Polynomial(5)
 # What was found of machines of one form: tracing them again would find the same.
 _SIZES: dict[Any, int] = {}
+# Numbers of nodes' matrices that are held at once.
+_AT_ONCE = 1 << 23
+# Of a deviation: less is rounding.
+_NOTHING = 1e-12
 # Beyond, rounding hides what is looked for.
 _FAR = 1e8
 
@@ -48,7 +52,7 @@ class Machine(eqx.Module):
         channel: what the channel draws, as nodes and weights
         drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
-        period: after so many rounds all repeats; nodes: the rule for samples
+        period: after so many rounds all repeats; nodes: the rule for samples; adds: as in `Rules`
     """
 
     setup: Setup
@@ -64,6 +68,7 @@ class Machine(eqx.Module):
     listed: Cohorts | None
     period: int = eqx.field(static=True)
     nodes: int = eqx.field(static=True)
+    adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
 
     @property
     def rounds(self) -> int:
@@ -94,6 +99,11 @@ class Machine(eqx.Module):
         s = jnp.asarray(x[: self.common - 1])
         return dataclasses.replace(self, at=(s, jnp.asarray(x[self.common - 1 :]).reshape(self.start[1].shape)))
 
+    def with_adds(self) -> "Machine":
+        """With what is found of `adds`: noise that adds takes far less memory than noise that multiplies."""
+        found = np.asarray(_multiplied(self))
+        return dataclasses.replace(self, adds=(bool(found[0] <= _NOTHING), bool(found[1] <= _NOTHING)))
+
     def begin(self) -> Law:
         """All is certain before the first round."""
         s, R = self.start
@@ -118,7 +128,7 @@ class Machine(eqx.Module):
             data, weight = population.quadrature_within(mine.world, met, self.nodes)
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
-        return Rules(data, weight.astype(jnp.float64), *self.channel, self.spread[client])
+        return Rules(data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds)
 
     def round(self, round: Int[Array, ""]) -> AbstractRound:
         """What this round does."""
@@ -133,11 +143,12 @@ class Machine(eqx.Module):
                 return made, form, sent
             return made, *effect_map(run, s0, R0[client], sent, form)
 
-        if steps is None:
-            several = jax.vmap(lambda i: one(i, None))(clients)
-            made, *rest_of = jax.tree.map(lambda leaf: leaf[:, None], several)
-        else:
-            made, *rest_of = jax.vmap(lambda i: jax.vmap(lambda tau: one(i, tau))(steps))(clients)
+        def of_client(client: Array) -> Any:
+            if steps is None:
+                return jax.tree.map(lambda leaf: leaf[None], one(client, None))
+            return jax.vmap(lambda tau: one(client, tau))(steps)
+
+        made, *rest_of = jax.lax.map(of_client, clients, batch_size=self._at_once(rest))
         if self.listed is not None:
             cohorts = jax.tree.map(lambda leaf: leaf[k], self.listed)
             closed = closings(self.setup, self.layout, rest, self.at, cohorts, steps, *rest_of)
@@ -147,7 +158,14 @@ class Machine(eqx.Module):
         return RoundMap(
             absent[0, 0, :C, :C], absent[:, 0, C:], made, effect, self.chances.work, self.chances.mean[k],
             self.chances.own[k], covariance,
-        )  # fmt: skip
+        ).ready()  # fmt: skip
+
+    def _at_once(self, rest: State) -> int:
+        """Clients whose nodes are worked on side by side."""
+        rules = jax.eval_shape(self.rules, rest, jax.ShapeDtypeStruct((), jnp.int32))
+        width = self.common + self.layout.width + self.layout.model
+        numbers = len(rules.weight) * width**2 * (1 if self.chances.steps is None else len(self.chances.steps))
+        return int(np.clip(_AT_ONCE // numbers, 1, self.layout.clients))
 
     def check_around(self, mean: np.ndarray, covariance: np.ndarray) -> None:
         """Refuse rounds that bend where the law lies, [rounds + 1, ...]: a clip may, far from the start."""
@@ -173,6 +191,18 @@ class Machine(eqx.Module):
         return (*shared, *(f"client {i}: {name}" for i in range(self.layout.clients) for name in rows))
 
 
+@eqx.filter_jit
+def _multiplied(machine: Machine) -> Array:
+    rest, (s0, R0) = machine.rest(jnp.zeros((), jnp.int32)), machine.at
+    tau = None if machine.chances.steps is None else machine.chances.steps[-1]
+
+    def one(client: Array) -> Array:
+        run = OneClient(machine.setup, machine.layout, rest, R0, client, tau)
+        return multiplied(run, s0, R0[client], machine.rules(rest, client))
+
+    return jnp.max(jax.lax.map(one, jnp.arange(machine.layout.clients, dtype=jnp.int32)), axis=0)
+
+
 def build(
     problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int, exact: bool = True
 ) -> tuple[Machine, Any, Any]:
@@ -194,6 +224,7 @@ def build(
     rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
     added = [check_affine(setup, layout, rest, drawn, one, other, exact) for rest in rests]
     check_mean(setup, start)
+    machine = machine.with_adds()
     if not all(added):
         machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return machine, start, stable
@@ -206,6 +237,7 @@ def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: The
     chances = read_chances(setup)
     states, _ = follow(setup, start, jnp.asarray(0), machine.rounds)
     made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period, machine.nodes)
+    made = dataclasses.replace(made, adds=machine.adds)
     if machine.listed is not None:
         made = dataclasses.replace(made, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return made
