@@ -38,7 +38,7 @@ from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
-from performative.moments import Moments, Stability, moments, stability
+from performative.moments import Forecast, Moments, Stability, forecast, moments, stability
 from performative.papers.citations import cite
 from performative.participation import (
     Asynchronous,
@@ -106,6 +106,7 @@ __all__ = [
     "Every",
     "FirstK",
     "Fixed",
+    "Forecast",
     "Full",
     "Game",
     "History",
@@ -153,6 +154,7 @@ __all__ = [
     "fednova",
     "fedprox",
     "fedvarp",
+    "forecast",
     "losses",
     "moments",
     "multi_agent_pp",

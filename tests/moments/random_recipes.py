@@ -94,5 +94,6 @@ def _method(rng, pick, foresight):
 
     return pick(
         lambda: pf.p_fedavg, lambda: pf.scaffold, lambda: pf.fedvarp, lambda: clusters, lambda: prox,
-        lambda: local_momentum, lambda: foresees if foresight else prox, lambda: server, lambda: cohort_nova, lambda: ditto,
+        lambda: local_momentum, lambda: foresees if foresight else prox, lambda: server, lambda: cohort_nova,
+        lambda: ditto,
     )  # fmt: skip
