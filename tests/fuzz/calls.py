@@ -231,6 +231,8 @@ ANALYSES = {
     "pf.run": "problem=P, algorithm=A, rounds=2, theta=0.0, record=pf.Record(risks=False)",
     "pf.sweep": "problem=P, algorithm=A, over={'rate': [0.1, 0.2]}, rounds=2, theta=0.0",
     "pf.estimate_memory": "problem=P, algorithm=A, theta=0.0",
+    "pf.moments": "problem=P, algorithm=A, rounds=2, theta=0.0",
+    "pf.stability": "problem=P, algorithm=A, over={'rate': [0.1, 0.2]}, theta=0.0",
     "pf.stable_point": "problem=P",
     "pf.optimal_point": "problem=P",
     "pf.equilibria": "problem=P",

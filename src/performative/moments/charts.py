@@ -7,9 +7,17 @@ import numpy as np
 from performative.moments.outcome import Radii
 from performative.plotting import COLORS, axes_of
 
-# Settles, in the mean only, runs away.
-_FILLS = ("#CFE8DC", "#FBE3B4", "#F3C6B5")
+# Settles, in the mean only, runs away: light, middle and dark, for eyes that see no colors and for printers.
+_FILLS = ("#D6E9F8", "#F7D17E", "#8C5A6E")
 _WORDS = ("settles", "settles in the mean only", "runs away")
+_LABELS = {
+    "rate": "step size",
+    "local_steps": "local steps in a round",
+    "sensitivity": "sensitivity",
+    "decay": "momentum",
+}
+# Beyond, radii are all alike: only their border at one is drawn.
+_LARGE = 2.0
 
 
 @runtime_checkable
@@ -29,18 +37,21 @@ def plot_stability(found: Charted, ax: Any) -> Any:
     sizes = [len(values) for values in found.over.values()]
     if not 1 <= len(names) <= 2 or int(np.prod(sizes)) != len(found.radii):
         raise ValueError(f"plot needs a grid of one or two names with several values each; got {sorted(found.over)}.")
-    ax = axes_of("Stability.plot", ax, (6.4, 4.2))
+    ax = axes_of("Stability.plot", ax, (6.4, 4.4))
     radii = np.asarray(found.radii).reshape([*(size for size in sizes if size > 1), 2])
+    radii = np.nan_to_num(radii, nan=_LARGE, posinf=_LARGE)
+    for axis, name in enumerate(names):
+        radii = np.take(radii, np.argsort(_places(found.over[name]), kind="stable"), axis=axis)
     return _lines(found, names[0], radii, ax) if len(names) == 1 else _map(found, names, radii, ax)
 
 
 def _lines(found: Charted, name: str, radii: np.ndarray, ax: Any) -> Any:
-    x = np.asarray(found.over[name], float)
-    for k, (label, color) in enumerate(zip(("mean", "second moments"), COLORS, strict=False)):
-        ax.plot(x, radii[:, k], color=color, label=label)
-    ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
-    ax.set_ylim(0.0, max(1.2, min(2.0, float(np.nanmax(radii)))))
-    ax.set_xlabel(name)
+    x = np.sort(_places(found.over[name]))
+    for k, (label, color) in enumerate(zip(("of the mean", "of second moments"), COLORS, strict=False)):
+        ax.plot(x, radii[:, k], color=color, linestyle=("-", "--")[k], label=label)
+    ax.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
+    ax.set_ylim(0.0, max(1.2, min(_LARGE, 1.05 * float(radii.max()))))
+    _dress(ax.xaxis, name, found.over[name])
     ax.set_ylabel("spectral radius of a round")
     ax.legend(frameon=False)
     return ax
@@ -50,17 +61,57 @@ def _map(found: Charted, names: list[str], radii: np.ndarray, ax: Any) -> Any:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    x, y = (np.asarray(found.over[name], float) for name in names)
+    x, y = (np.sort(_places(found.over[name])) for name in names)
     kind = np.where(radii[..., 0] >= 1.0, 2, np.where(radii[..., 1] >= 1.0, 1, 0)).T
-    ax.pcolormesh(x, y, kind, cmap=ListedColormap(_FILLS), vmin=0, vmax=2, shading="nearest")
-    capped = np.minimum(radii, 2.0)
-    for k, (color, line) in enumerate(((COLORS[1], "--"), (COLORS[0], "-"))):
-        if capped[..., k].min() < 1.0 < capped[..., k].max():
-            ax.contour(x, y, capped[..., k].T, levels=[1.0], colors=color, linestyles=line, linewidths=1.4)
-    ax.set_xlabel(names[0])
-    ax.set_ylabel(names[1])
+    cells = (_edges(places, found.over[name]) for places, name in zip((x, y), names, strict=True))
+    ax.pcolormesh(*cells, kind, cmap=ListedColormap(_FILLS), vmin=0, vmax=2)
+    for axis, name in zip((ax.xaxis, ax.yaxis), names, strict=True):
+        _dress(axis, name, found.over[name])
     ax.legend(
-        handles=[Patch(color=fill, label=word) for fill, word in zip(_FILLS, _WORDS, strict=True)],
-        loc="upper right", fontsize=8, framealpha=0.9,
+        handles=[
+            Patch(facecolor=fill, edgecolor="0.4", linewidth=0.5, label=word)
+            for fill, word in zip(_FILLS, _WORDS, strict=True)
+        ],
+        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8, handlelength=1.2,
+        columnspacing=1.2,
     )  # fmt: skip
     return ax
+
+
+def _is_numbers(values: list[Any]) -> bool:
+    return all(isinstance(value, int | float | np.number) for value in values)
+
+
+def _places(values: list[Any]) -> np.ndarray:
+    """Where values stand on an axis: numbers at themselves, others one after another."""
+    return np.asarray(values if _is_numbers(values) else range(len(values)), float)
+
+
+def _is_geometric(values: list[Any]) -> bool:
+    """Whether numbers grow by a factor rather than by a term, over more than a decade."""
+    if not _is_numbers(values) or len(values) < 4 or min(values) <= 0 or max(values) < 10 * min(values):
+        return False
+    places = np.sort(_places(values))
+    return bool(np.ptp(np.diff(np.log(places))) < np.ptp(np.diff(places)) / places.mean())
+
+
+def _edges(places: np.ndarray, values: list[Any]) -> np.ndarray:
+    """Borders of cells around places, halfway between them on their axis."""
+    at = np.log(places) if _is_geometric(values) else places
+    between = (at[1:] + at[:-1]) / 2
+    edges = np.concatenate([[2 * at[0] - between[0]], between, [2 * at[-1] - between[-1]]])
+    return np.exp(edges) if _is_geometric(values) else edges
+
+
+def _dress(axis: Any, name: str, values: list[Any]) -> None:
+    from matplotlib.ticker import FixedLocator, MaxNLocator
+
+    last = name.split(".")[-1]
+    axis.set_label_text(_LABELS.get(last, last.replace("_", " ")))
+    if not _is_numbers(values):
+        axis.set_ticks(range(len(values)), [str(value) for value in values])
+    elif _is_geometric(values):
+        (axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale)("log")
+    elif all(float(value).is_integer() for value in values):
+        few = len(values) <= 12
+        axis.set_major_locator(FixedLocator(sorted(values)) if few else MaxNLocator(integer=True))

@@ -118,7 +118,7 @@ def _outcome(
         return {f"mse_{name}": gaps[name] + spread if name in gaps else None for name in points}
 
     stationary = None
-    if found.law is not None:
+    if found.law is not None and not machine.setup.problem.population.reads_time:
         mu, S = np.asarray(found.law.mean), np.asarray(found.law.covariance)
         numbers = {name: None if value is None else float(value) for name, value in errors(mu, S).items()}
         at = jax.tree.map(np.asarray, shaped(jnp.asarray(mu[inside])))

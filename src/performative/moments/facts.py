@@ -4,20 +4,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.messages import coded
 from performative._engine.setup import Setup
+from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
 from performative.draws import Everyone, WithoutReplacement, WithReplacement
-from performative.facts import chain, declared
+from performative.facts import Uncertified, chain, declared, is_ours, said_bound
 from performative.moments.layout import Layout
 from performative.populations import AbstractPopulation
+from performative.populations.nodes import Polynomial
 from performative.problem import Problem
-from performative.types import Theta
+from performative.types import Scene, Theta
 
 # Numbers that clients, or the server for them, remember: their covariance is the square of that.
 MOST_MEMORY = 5_000
+# Numbers of a sample may enter a step squared, and its covariance then by their fourth power.
+DEGREE = 5
+# To see whether that is all: a rule that is exact for more.
+_HIGHER = 9
 
 
 class Chances(eqx.Module):
@@ -39,11 +46,16 @@ def check_covered(problem: Problem, algorithm: Algorithm, exact: bool) -> None:
     """Refuse by name what is known not to be affine, or whose chances nobody tells."""
     population, estimator = problem.population, algorithm.estimator
     if problem.domain is not None and exact:
-        raise ValueError(_told(f"the domain {type(problem.domain).__name__}: a projection is not linear; leave it out"))
+        name = type(problem.domain).__name__
+        raise ValueError(_told(f"domain={name}: a projection is not linear; leave it out, or use pf.run"))
     if population.reads_models:
         raise ValueError(_told(f"population={type(population).__name__} reacts to all models at once; use pf.run"))
     if any(part.infinite_variance for part in chain(population, AbstractPopulation)):
-        raise ValueError(_told(f"samples of {type(population).__name__} have no variance"))
+        raise ValueError(_told(f"samples of population={type(population).__name__} have no variance"))
+    if said_bound(estimator) is not None:
+        raise ValueError(
+            _told(f"estimator={type(estimator).__name__} clips gradients, which is not linear; use pf.run")
+        )
     model = jnp.zeros(population.model_shape() or ())
     if estimator.draw(jax.random.key(0), 1, model) is not None:
         raise ValueError(_told(f"estimator={type(estimator).__name__} draws noise of its own; use pf.run"))
@@ -62,6 +74,14 @@ def _told(text: str) -> str:
     return coded("not-affine", f"moments: {text}.")
 
 
+def no_law(name: str) -> str:
+    """Of a participation whose cohorts nobody knows ahead."""
+    return _told(
+        f"participation={name} has no law of its cohorts that holds whatever clients' data are and whatever came "
+        "before; use pf.run"
+    )
+
+
 def read_chances(setup: Setup) -> Chances:
     """From what the participation's own class declares."""
     participation, weights = setup.algorithm.participation, np.asarray(setup.weights, np.float64)
@@ -70,7 +90,7 @@ def read_chances(setup: Setup) -> Chances:
     laws = [declared(participation, "cohort_moments", weights, r) for r in range(period or 0)]
     work = declared(participation, "step_law", clients, E)
     if not laws or any(law is None for law in laws) or work is None:
-        raise ValueError(f"moments: participation={name} does not say how likely cohorts are, whatever clients hold.")
+        raise ValueError(no_law(name))
     both = np.stack([law.both for law in laws])
     covariance = np.stack([law.covariance for law in laws])
     certain = float(np.max(np.abs(covariance))) <= 1e-14
@@ -88,13 +108,20 @@ def read_chances(setup: Setup) -> Chances:
 def batch_spread(setup: Setup, theta: Theta) -> np.ndarray:
     """Variance of a batch's mean over that of one sample, [N]."""
     batch, population, clients = setup.algorithm.batch, setup.problem.population, setup.weights.shape[0]
-    n = batch.largest(population)
+    name, n = type(batch).__name__, batch.largest(population)
     if population.rows is None:
         if declared(batch, "sampling", None) is None:
-            raise ValueError(f"moments: batch={type(batch).__name__} does not say how it draws.")
+            raise ValueError(_told(f"batch={name} does not say how it draws; use pf.Fixed(n), or pf.run"))
         return np.full(clients, 1.0 / n)
-    rows = np.broadcast_to(np.asarray(population.rows), (clients,))
-    return np.asarray([_spread(type(batch).__name__, declared(batch, "sampling", int(m))) for m in rows])
+    laws = [declared(batch, "sampling", int(m)) for m in np.broadcast_to(np.asarray(population.rows), (clients,))]
+    if any(not isinstance(law, WithReplacement) for law in laws):
+        nodes = _nodes(setup, theta, jnp.zeros((), jnp.int32), Polynomial(DEGREE))[1]
+        if len(nodes) != population.capacity:
+            raise ValueError(_told(
+                f"batch={name} takes different rows, and population={type(population).__name__} draws more than a row; "
+                "use pf.Fixed(n), or pf.run"
+            ))  # fmt: skip
+    return np.asarray([_spread(name, law) for law in laws])
 
 
 def _spread(name: str, law: object) -> float:
@@ -104,4 +131,49 @@ def _spread(name: str, law: object) -> float:
         return (law.rows - law.n) / (law.n * max(law.rows - 1, 1))
     if isinstance(law, Everyone):
         return 0.0
-    raise ValueError(f"moments: batch={name}: how many rows a step has, or which, depends on chance or on other steps.")
+    raise ValueError(_told(
+        f"batch={name}: which rows a step has depends on other steps, or how many on chance; use pf.Fixed(n), or pf.run"
+    ))  # fmt: skip
+
+
+def check_rules(setup: Setup, theta: Theta) -> None:
+    """Refuse a population of somebody else's whose rule for polynomials is not exact for its samples.
+
+    Means and squares of gradients by rules of two degrees: they agree where samples are quadratic in what is normal.
+    """
+    population = setup.problem.population
+    strangers = [type(part).__name__ for part in chain(population, AbstractPopulation) if not is_ours(type(part))]
+    if not strangers:
+        return
+
+    def squares(degree: int) -> Array:
+        def of_client(client: Array) -> Array:
+            nodes, weight = _nodes(setup, theta, client, Polynomial(degree))
+            here = client_slice(population, client)
+            world = here.init(Scene(theta, setup.problem.loss, jnp.zeros(())))
+
+            def gradient(noise: PyTree) -> Array:
+                return ravel_pytree(jax.grad(setup.problem.loss)(theta, here.sample(noise, world, theta)))[0]
+
+            g = jax.vmap(gradient)(nodes)
+            g = jnp.concatenate([jnp.ones((len(g), 1)), g], axis=1)
+            return jnp.einsum("j,ja,jb->ab", weight, g, g)
+
+        return jax.lax.map(of_client, jnp.arange(setup.weights.shape[0], dtype=jnp.int32))
+
+    try:
+        low, high = (np.asarray(squares(degree)) for degree in (DEGREE, _HIGHER))
+    except Uncertified as reason:
+        raise ValueError(_told(f"population={strangers[0]}: {reason}; give it a `quadrature`, or use pf.run")) from None
+    if np.abs(low - high).max() > 1e-9 * (1.0 + np.abs(high).max()):
+        raise ValueError(_told(
+            f"population={strangers[0]}: its samples are not quadratic in the normal numbers that they are made of, so "
+            "that their variance is not known exactly; give it a `quadrature` that is exact, or use pf.run"
+        ))  # fmt: skip
+
+
+def _nodes(setup: Setup, theta: Theta, client: Array, degree: Polynomial) -> tuple[PyTree, Array]:
+    """A client's samples as nodes, at the start."""
+    population = client_slice(setup.problem.population, client)
+    world = population.init(Scene(theta, setup.problem.loss, jnp.zeros(())))
+    return population.quadrature_within(world, theta, degree)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
+from performative._base.messages import coded
 from performative._engine.keys import run_keys
 from performative._engine.round import begin_server
 from performative._engine.setup import Setup, init_state
@@ -107,7 +108,9 @@ def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State,
         elif not differs:
             continue
         if not np.issubdtype(leaf.dtype, np.inexact):
-            raise ValueError(f"{name.lstrip('.')} counts what depends on chance")
+            raise ValueError(coded(
+                "not-affine", f"moments: {name.lstrip('.')} holds whole numbers that depend on chance; use pf.run."
+            ))  # fmt: skip
         (rows if k in by_client else shared).append(k)
     width = sum(first[k].size // clients for k in rows)
     return Layout(tuple(shared), tuple(rows), model, clients, width), played[0][0], cohorts

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from performative._base.messages import coded
 from performative._engine.setup import Setup
 from performative.facts import declared
 from performative.moments.client import TrainingMap, affine, close_with, extended
+from performative.moments.facts import no_law
 from performative.moments.layout import Layout
 from performative.moments.recursion import AbstractRound, Law, sent_by
 from performative.types import Cohort, State
@@ -93,7 +95,7 @@ def list_cohorts(setup: Setup, round: int, work: np.ndarray) -> Cohorts:
     name, clients = type(participation).__name__, len(weights)
     count = declared(participation, "cohort_count", weights, round)
     if count is None:
-        raise ValueError(f"moments: participation={name} does not say how likely cohorts are, whatever clients hold.")
+        raise ValueError(no_law(name))
     rows: list[tuple[float, Any, Any, Any]] = []
     if count <= MOST:
         for chance, ids, weight in declared(participation, "cohorts", weights, round):
@@ -106,11 +108,12 @@ def list_cohorts(setup: Setup, round: int, work: np.ndarray) -> Cohorts:
                     break
     if not 0 < len(rows) <= MOST:
         aggregator = type(setup.algorithm.aggregator).__name__
-        raise ValueError(
-            f"moments: with aggregator={aggregator} clients do not add up, so that every cohort has to be gone "
-            f"through: {count:,.0f} of {name}, times the numbers of steps, where {MOST:,} are the most. Use fewer "
-            "clients, participation=pf.Full(), or pf.run."
-        )
+        raise ValueError(coded(
+            "not-affine",
+            f"moments: with aggregator={aggregator} what one client adds depends on who else takes part, so that every "
+            f"cohort is gone through by itself: {name} has {count:,.0f} of them, times the numbers of local steps that "
+            f"their clients may take, and {MOST:,} are the most; use fewer clients, pf.Full(), or pf.run.",
+        ))  # fmt: skip
     widest = max(len(ids) for _, ids, _, _ in rows)
 
     def filled(values: Any, empty: float) -> list[float]:

@@ -19,7 +19,15 @@ from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
 from performative.facts import Uncertified, declared
 from performative.moments.client import OneClient, Rules, effect_map, multiplied, training_map
-from performative.moments.facts import Chances, batch_spread, check_covered, check_size, read_chances
+from performative.moments.facts import (
+    DEGREE,
+    Chances,
+    batch_spread,
+    check_covered,
+    check_rules,
+    check_size,
+    read_chances,
+)
 from performative.moments.layout import Layout, find_layout, follow
 from performative.moments.listed import Cohorts, ListedRound, closings, list_all
 from performative.moments.probes import check_affine, check_mean
@@ -29,8 +37,6 @@ from performative.problem import Problem
 from performative.record import Record
 from performative.types import Cohort, State, Theta
 
-# Numbers of a sample may enter a step squared, and its covariance then by their fourth power.
-_DEGREE = Polynomial(5)
 # What was found of machines of one form: tracing them again would find the same.
 _SIZES: dict[Any, int] = {}
 # Numbers of nodes' matrices that are held at once.
@@ -213,10 +219,12 @@ def build(
     check_covered(problem, algorithm, exact)
     setup, start, stable = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
     setup = dataclasses.replace(setup, metrics={})
+    if exact:
+        check_rules(setup, start)
     chances = read_chances(setup)
     again, period = _turns(setup, chances)
     layout, states, drawn = find_layout(setup, start, max(rounds, again + period))
-    machine = _assemble(setup, layout, states, chances, drawn, start, period, _DEGREE if exact else NODES)
+    machine = _assemble(setup, layout, states, chances, drawn, start, period, Polynomial(DEGREE) if exact else NODES)
     check_size(layout, machine.size)
     x, rng = np.asarray(machine.begin().mean)[1:], np.random.default_rng(2)
     one, other = (x + (1.0 + np.abs(x).max()) * rng.standard_normal(len(x)) for _ in range(2))
@@ -257,7 +265,7 @@ def _assemble(
     drawn: list[Cohort],
     start: Theta,
     period: int,
-    nodes: int = _DEGREE,
+    nodes: int = NODES,
 ) -> Machine:
     s, R, first = layout.split(jax.tree.map(lambda leaf: leaf[0], states))
     random = (*layout.shared, *layout.rows)
@@ -269,4 +277,11 @@ def _assemble(
         name = type(setup.algorithm.channel).__name__
         text = f"moments: channel={name} is not linear, or does not say how likely its draws are; use pf.run."
         raise ValueError(coded("not-affine", text))
-    return Machine(setup, layout, first, still, (s, R), (s, R), chances, spread, channel, drawn, None, period, nodes)
+    at = (_beside(s), _beside(R))
+    return Machine(setup, layout, first, still, (s, R), at, chances, spread, channel, drawn, None, period, nodes)
+
+
+def _beside(x: Array) -> Array:
+    """Near x, where it happens nowhere that a norm of nothing is to be differentiated."""
+    steps = jnp.arange(1.0, 1.0 + x.size) * (0.5 * 5**0.5 - 0.5) % 1.0
+    return x + 1e-2 * (1.0 + jnp.abs(x).max(initial=0.0)) * (0.5 + steps.reshape(x.shape))

@@ -48,7 +48,8 @@ class Moments:
             known, or is not one that stays
         stable, optimal: those points
         spectral_radius: of one round's map, in the mean and in second moments (`Radii`); of rounds at the last rate
-        stationary: the law that rounds at the last rate settle at; None where they do not
+        stationary: the law that rounds at the last rate settle at; None where they do not, or people change by
+            themselves (`Drifting`)
         steps: local steps of a round, E
         state: mean [rounds + 1, n] and covariance [rounds + 1, n, n] of all that is random, named by `names`, where
             `full=True` asked for it

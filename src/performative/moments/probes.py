@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PyTree
+from jaxtyping import Array
 
 from performative._base.messages import coded
 from performative._engine.executors import Gather
@@ -21,31 +21,44 @@ from performative.aggregators import Mean
 from performative.algorithm import Algorithm
 from performative.channels import Plain
 from performative.estimators import Minibatch
-from performative.moments.layout import Layout, find_layout
+from performative.moments.layout import Layout, find_layout, flat_like
 from performative.populations.base import collect
 from performative.sharing import OneModel
 from performative.sharing.base import blank_local
-from performative.types import Cohort, Local, Scene, State, Theta
+from performative.types import Batch, Cohort, Local, Scene, State, Theta
 
 # Of the size of what is compared: what rounding may leave.
 _ROUNDING = 1e-8
+# Rounds that are tried, each with draws of its own; fewer where they take more numbers than this.
+_MANY, _FEW, _NUMBERS = 24, 3, 100_000
 _PLAIN: dict[str, Any] = {"estimator": Minibatch(), "channel": Plain(), "aggregator": Mean(), "sharing": OneModel()}
 
 
 @eqx.filter_jit
-def _after(setup: Setup, layout: Layout, rest: State, seeds: Array, cohorts: Cohort, who: Array, x: Array) -> Array:
-    """What rounds with these chances make of points [n, D] where, of their cohorts, these rows take part."""
+def _after(
+    setup: Setup, layout: Layout, rest: State, seeds: Array, cohorts: Cohort, who: Array, x: Array, push: Array
+) -> Array:  # fmt: skip
+    """What rounds with these chances make of points [n, D] where, of their cohorts, these rows take part.
 
-    def one(seed: Array, cohort: Cohort, who: Array, x: Array) -> Array:
+    push [n, 2] adds so much of two directions to all that was sent: what is linear in the model may not be so in that.
+    """
+
+    def one(seed: Array, cohort: Cohort, who: Array, x: Array, push: Array) -> Array:
         state = _state(layout, x, rest)
         ids, weight = jnp.where(who, cohort.ids, layout.clients), jnp.where(who, cohort.weight, 0.0)
         cohort = dataclasses.replace(cohort, ids=ids, weight=weight, active=cohort.present & who)
         broadcast = make_broadcast(setup, state, cohort)
         cohort, upload, clients = Gather().run(setup, cohort, broadcast, state.clients, _keys(seed))
+        sent = upload.delta, upload.extra, clients
+        flat = flat_like(sent)
+        vector, still = flat.split(sent)
+        vector = vector + push @ jax.random.normal(jax.random.fold_in(jax.random.key(5), seed), (2, len(vector)))
+        delta, extra, clients = flat.join(vector, still)
+        upload = eqx.tree_at(lambda u: (u.delta, u.extra), upload, (delta, extra), is_leaf=lambda x: x is None)
         after = close_round(setup, state, cohort, broadcast, upload, clients, state.server.participation)[0]
         return _vector(layout, after)
 
-    return jax.vmap(one)(seeds, cohorts, who, x)
+    return jax.vmap(one)(seeds, cohorts, who, x, push)
 
 
 def tried(
@@ -54,21 +67,32 @@ def tried(
     """How far rounds are from affine, and cohorts from adding up, over the size of what comes out.
 
     F(w x + (1 - w) y) - w F(x) - (1 - w) F(y),   w = 1.7;      F(A and B) - F(A) - F(B) + F(nobody)
+
+    F of the model, what is remembered and what was sent, with everything drawn the same.
     """
-    w, n = 1.7, len(drawn)
-    cohorts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *drawn)
+    w, n = 1.7, _draws(setup, drawn[0])
+    cohorts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(drawn[k % len(drawn)] for k in range(n)))
     some = np.random.default_rng(4).random(cohorts.ids.shape) < 0.5
     all_rows, nobody = np.ones_like(some), np.zeros_like(some)
     who = np.concatenate([all_rows, all_rows, all_rows, some, ~some, nobody])
     points = np.repeat([x, y, w * x + (1 - w) * y, x, x, x], n, axis=0)
+    far = 1.0 + float(np.abs([x, y]).max())
+    push = far * np.repeat([[1.0, 0.0], [0.0, 1.0], [w, 1 - w], *[[1.0, 0.0]] * 3], n, axis=0)
     repeated = jax.tree.map(lambda leaf: jnp.tile(leaf, (6, *(1,) * (leaf.ndim - 1))), (jnp.arange(n), cohorts))
     seeds, cohorts = repeated
-    after = _after(setup, layout, rest, seeds, cohorts, jnp.asarray(who), jnp.asarray(points))
+    after = _after(setup, layout, rest, seeds, cohorts, jnp.asarray(who), jnp.asarray(points), jnp.asarray(push))
     out = np.asarray(after).reshape(6, n, -1)
     size = 1.0 + np.abs(out[:2]).max(axis=(0, 2))
     bend = np.abs(out[2] - w * out[0] - (1 - w) * out[1]).max(axis=1) / size
     apart = np.abs(out[0] - out[3] - out[4] + out[5]).max(axis=1) / size
     return float(bend.max()), float(apart.max())
+
+
+def _draws(setup: Setup, cohort: Cohort) -> int:
+    """How many rounds are tried."""
+    algorithm, population = setup.algorithm, setup.problem.population
+    numbers = cohort.ids.size * algorithm.steps * algorithm.batch.largest(population)
+    return _MANY if numbers * _MANY <= _NUMBERS else _FEW
 
 
 def check_affine(
@@ -89,19 +113,17 @@ def blame(setup: Setup, layout: Layout, rest: State, x: np.ndarray) -> str:
 
     def bends(changed: Algorithm) -> bool:
         plain = dataclasses.replace(setup, algorithm=changed)
-        here, _, drawn = find_layout(plain, start, 4)
-        s, R, still = here.split(init_state(plain, start, False))
-        at = np.concatenate([np.asarray(s), np.ravel(R)])
-        return (
-            tried(plain, here, still, drawn, at, at + np.random.default_rng(0).standard_normal(len(at)))[0] > _ROUNDING
-        )
+        here, states, drawn = find_layout(plain, start, 4)
+        s, R, still = here.split(jax.tree.map(lambda leaf: leaf[-1], states))  # something is remembered by then
+        at, rng = np.concatenate([np.asarray(s), np.ravel(R)]), np.random.default_rng(0)
+        one, other = (at + (1.0 + np.abs(at).max()) * rng.standard_normal(len(at)) for _ in range(2))
+        return not tried(plain, here, still, drawn, one, other)[0] <= _ROUNDING
 
     plain = dataclasses.replace(algorithm, **_PLAIN)
     if bends(plain):
         return (
             f"{loss} on {type(problem.population).__name__}: its gradients are not linear in the model, so that means "
-            "and covariances do not close. Use pf.moments(..., around=pf.stable_point(problem)) for a forecast near "
-            "that point, or pf.run."
+            "and covariances do not close; use pf.run."
         )
     for slot in _PLAIN:
         part = getattr(algorithm, slot)
@@ -132,16 +154,24 @@ def check_mean(setup: Setup, theta: Theta) -> None:
     )
     memory = algorithm.estimator.init(local, population, loss)
 
-    def direction(rows: PyTree) -> Array:
-        batch = collect(population, rows, None, world, met)
+    def direction(batch: Batch) -> Array:
         return ravel_pytree(algorithm.estimator.estimate(None, local, batch, here, memory).direction)[0]
 
-    together = direction(noise)
-    alone = jax.vmap(lambda row: direction(jax.tree.map(lambda leaf: leaf[None], row)))(noise)
+    batch = collect(population, noise, None, world, met)
+    # The last sample is far from the others: an estimator may leave it out.
+    far = jnp.where(jnp.arange(batch.rows) == batch.rows - 1, 1e3, 1.0)
+    batch = dataclasses.replace(batch, z=jax.tree.map(lambda leaf: _times(leaf, far), batch.z))
+    together = direction(batch)
+    alone = jax.vmap(lambda row: direction(jax.tree.map(lambda leaf: leaf[None], row)))(batch)
     if float(jnp.abs(together - alone.mean(axis=0)).max()) > _ROUNDING * (1.0 + float(jnp.abs(alone).max())):
         name = type(algorithm.estimator).__name__
         text = f"moments: estimator={name} is not the mean over the samples of a batch; use pf.run, or pf.Fixed(1)."
         raise ValueError(coded("not-affine", text))
+
+
+def _times(leaf: Array, factor: Array) -> Array:
+    """Rows of fractional numbers times a factor each."""
+    return leaf * factor.reshape(-1, *(1,) * (leaf.ndim - 1)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
 
 
 def _keys(seed: Array) -> RunKeys:

@@ -99,7 +99,7 @@ def stability(
     variance grows for ever; beyond, they run away. Rates that fall are judged at their last value.
 
     Args:
-        over: {name: values}, names as in `pf.sweep`: "rate", "local_steps", "participation.k", "sensitivity", ...
+        over: {name: values}, names as in `pf.sweep`: "rate", "local_steps", "participation.k", "population.sensitivity"
         theta: the start, None for zeros; it decides which directions a run can take
     """
     settings, radii, errors = read_settings(over), [], []
