@@ -38,6 +38,7 @@ from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
+from performative.inference import Confidence, confidence
 from performative.papers.citations import cite
 from performative.participation import (
     Asynchronous,
@@ -100,6 +101,7 @@ __all__ = [
     "Certificate",
     "Checkpoint",
     "Clock",
+    "Confidence",
     "Cost",
     "Cyclic",
     "Every",
@@ -139,6 +141,7 @@ __all__ = [
     "cite",
     "cluster_fedvarp",
     "compare",
+    "confidence",
     "dicesgd",
     "equilibria",
     "estimate_memory",

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from performative.draws import Law
 from performative.facts import AbstractPart
+from performative.theory.gaussian import WeightMoments
 from performative.types import Cohort, Memory, Theta, Upload
 
 
@@ -39,6 +40,11 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
     def sampling(self, clients: int) -> Law | None:
         """By which law of `performative.draws` a cohort is drawn, whatever clients hold: each at most once, and with a
         weight in proportion to p_i. None where that is not so, or not known."""
+        return None
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments | None:
+        """Second moments of a round's weights where their mean is p and rounds are independent; None where that is not
+        so, or not known."""
         return None
 
     def without_work(self) -> "AbstractParticipation":

@@ -8,6 +8,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from performative._base.sampling import alias_table, distinct, draw_alias, merge_duplicates
 from performative.draws import Everyone, WithoutReplacement
 from performative.participation.base import AbstractParticipation, Selection, check_draws
+from performative.theory.gaussian import WeightMoments, weight_moments
 from performative.types import Cohort, whole
 
 
@@ -17,6 +18,9 @@ class Full(AbstractParticipation[None]):
     references = ()
     ignores_data = True
     is_full = True
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments:
+        return weight_moments(weights, "full", None)
 
     def size(self, clients: int) -> int:
         return clients
@@ -45,6 +49,9 @@ class SchemeOne(AbstractParticipation[None]):
 
     def __check_init__(self) -> None:
         check_draws("SchemeOne", self.k)
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments:
+        return weight_moments(weights, "one", self.k)
 
     def size(self, clients: int) -> int:
         return self.k
@@ -83,6 +90,9 @@ class SchemeTwo(AbstractParticipation[None]):
 
     def check(self, weights: np.ndarray) -> None:
         check_draws("SchemeTwo", self.k, len(weights))
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments:
+        return weight_moments(weights, "two", self.k)
 
     def size(self, clients: int) -> int:
         return self.k
