@@ -15,6 +15,8 @@ from performative.types import Theta
 # Where curvature makes up less than this share of an interval it is the delta method's.
 _STRAIGHT = 0.2
 _BISECTIONS = 60
+# Of a risk, relative to its size: an end of an interval may be the least risk itself.
+_ROUNDING = 1e-9
 
 
 def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -> tuple[Interval, Interval]:
@@ -35,10 +37,11 @@ def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -
         least = float(land.risks(best[None])[0])
     low, high = _range(g, K, np.where(good[:, None, None], spread.covariance, 0.0), spread, level)
     value = np.where(good, value, np.nan)
-    risk = Interval(value, value + low, value + high)
+    slack = _ROUNDING * (np.abs(value) + abs(least))
+    risk = Interval(value, value + low - slack, value + high + slack)
     # No model costs less than the optimal one.
-    gap = Interval(*(np.where(good, np.maximum(part - least, 0.0), np.nan) for part in (value, value + low, risk.high)))
-    return risk, gap
+    ends = (np.where(good, np.maximum(end - least, 0.0), np.nan) for end in (value, risk.low, risk.high))
+    return risk, Interval(*ends)
 
 
 @eqx.filter_jit
