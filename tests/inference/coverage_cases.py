@@ -37,7 +37,7 @@ class Case:
     def intervals(self, runs: int, seed: int) -> pf.Confidence:
         """Of so many runs."""
         if self.models is not None:
-            return pf.confidence(self.models(jax.random.split(jax.random.key(seed), runs)))
+            return pf.confidence(self.models(jax.random.split(jax.random.key(seed), runs)), problem=self.problem)
         record = pf.Record(risks=False, every=self.every, consensus=False)
         history = pf.run(
             self.problem, self.algorithm, self.rounds, self.theta, seed, runs, record=record, dtype="float64"
@@ -70,13 +70,13 @@ def strategic():
     return pf.Problem(pf.losses.logistic(0.2), pf.populations.Strategic(x, y, 0.2))
 
 
-def retrain_ridge(rows=40, deployments=150):
+def retrain_ridge(rows=500, deployments=200):
     """Exact fits to a finite sample of the people under the model before: no gradient steps."""
     problem = pf.Problem(
         pf.losses.ridge(0.1),
         pf.populations.Regression(np.zeros((1, 2)), np.eye(2)[None], np.array([[1.0, -0.5]]), 0.5, 0.7),
     )
-    inner = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0] if np.ndim(leaf) else leaf, problem.population)
+    inner = jax.tree.map(lambda leaf: jnp.asarray(leaf[0] if np.ndim(leaf) else leaf), problem.population)
 
     def fit(theta, key):
         x, y = jax.vmap(lambda u: inner.sample(u, None, theta))(inner.draw(key, (rows,), theta))
@@ -120,8 +120,8 @@ CASES = {
         pf.p_fedavg(0.1, participation=pf.SchemeTwo(1)),
         theta=1.0,
     ),
-    "ridge regression": Case(ridge(), pf.p_fedavg(0.05, batch=pf.Fixed(4)), theta=np.zeros(2)),
-    "strategic logistic": Case(strategic(), pf.p_fedavg(0.2, batch=pf.Fixed(4)), rounds=600, theta=np.zeros(2)),
+    "ridge regression": Case(ridge(), pf.p_fedavg(0.05, batch=pf.Fixed(4)), rounds=1500, every=3, theta=np.zeros(2)),
+    "strategic logistic": Case(strategic(), pf.p_fedavg(0.2, batch=pf.Fixed(4)), 1500, 3, theta=np.zeros(2)),
     "slow people, batch means": Case(
         gaussian(0.5, around=lambda inner: pf.populations.Sluggish(inner, 0.2)),
         pf.p_fedavg(0.2), rounds=8000, every=4, knows=False,
@@ -129,9 +129,9 @@ CASES = {
     "slow people": Case(gaussian(0.5, around=lambda inner: pf.populations.Sluggish(inner, 0.2)), pf.p_fedavg(0.2)),
     "batches of 10": Case(several(), pf.p_fedavg(0.3, batch=pf.Fixed(10), participation=pf.SchemeOne(3)), rounds=200),
     "retraining on 20 rows": Case(
-        gaussian(0.6), **retraining(20, 150), knows=False, method="autoregression", theta=2.0
+        gaussian(0.6), **retraining(20, 250), knows=False, method="autoregression", theta=2.0
     ),
-    "retraining, ridge on 40 rows": Case(RIDGE, models=FITS),
+    "retraining, ridge on 500 rows": Case(RIDGE, models=FITS),
 }  # fmt: skip
 
 

@@ -253,7 +253,7 @@ def test_repeats_that_diverged_have_no_interval():
 def test_retraining_that_has_not_settled_is_told():
     with pytest.warns(pf.PerformativeWarning, match="has not settled"):
         pf.confidence(1.1 ** np.arange(40.0)[None])
-    with pytest.warns(pf.PerformativeWarning, match="deployments are few"):
+    with pytest.warns(pf.PerformativeWarning, match="9 deployments are few"):
         pf.confidence(np.random.default_rng(0).normal(size=(1, 10)))
 
 

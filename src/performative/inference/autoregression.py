@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from performative.inference.outcome import Spread
+from performative.inference.outcome import Spread, share_of
 
-# Deployments for each number that is fitted, below which the fit is not to be relied on.
-_EACH = 20
+# Deployments for each number that is fitted, and times in which an error is forgotten, below which a fit is not to be
+# relied on: intervals at 95 % then hold the truth in less than 94 % of runs.
+_EACH, _TIMES = 20, 40.0
 
 
 def autoregression(x: np.ndarray) -> Spread:
@@ -15,7 +16,8 @@ def autoregression(x: np.ndarray) -> Spread:
 
     a and M by least squares, Sigma from the residuals. M is what retraining makes of a small change of the deployed
     model; least squares shrinks it, which is made up for to first order (Nicholls and Pope 1988). With n rows a
-    deployment Sigma is what n rows leave open, so n need not be known.
+    deployment Sigma is what n rows leave open, so n need not be known. A fit that is itself biased on few rows (by
+    about 1 / n: a penalty, a nonlinear loss) draws retraining to another point, which the models do not show.
     """
     count, d = x.shape[1:]
     T = count - 1
@@ -30,24 +32,25 @@ def autoregression(x: np.ndarray) -> Spread:
     M = np.swapaxes(np.linalg.solve(gram, np.einsum("rtj,rtk->rjk", before, after)), 1, 2)
     rest = after - level[:, None] - np.einsum("rjk,rtk->rtj", M, before)
     sigma = np.einsum("rtj,rtk->rjk", rest, rest) / (T - d - 1)
-    fitted = np.abs(np.linalg.eigvals(M)).max(axis=1)
+    grows = np.abs(np.linalg.eigvals(M)).max(axis=1) >= 1
     M = M + _shrunk(M, sigma) / T
-    grows = np.abs(np.linalg.eigvals(M)).max(axis=1)
-    M = np.where((grows < 1)[:, None, None], M, M / np.maximum(grows, 1e-300)[:, None, None] * 0.999)
+    values = np.linalg.eigvals(M)
+    most = np.abs(values).max(axis=1)
+    M = np.where((most < 1)[:, None, None], M, M * (0.999 / np.maximum(most, 1e-300))[:, None, None])
+    few = (T * np.abs(1 - values).min(axis=1) < _TIMES) | (_EACH * (d + 1) > T)
     inverse = np.linalg.inv(np.eye(d) - M)
     away = np.einsum("rjk,rk->rj", inverse, level)
     size = 1.0 / T + np.einsum("rj,rjk,rk->r", away, np.linalg.inv(gram), away)
     covariance = inverse @ sigma @ np.swapaxes(inverse, 1, 2) * size[:, None, None]
     doubts = []
-    if np.any(fitted >= 1):
+    if np.any(grows):
         doubts.append(
-            f"in {100 * np.mean(fitted >= 1):.2g} % of repeats retraining has not settled: an error grows from one "
-            "deployment to the next."
+            f"in {share_of(grows)} retraining has not settled: an error grows from one deployment to the next."
         )
-    if np.any(T * (1 - np.minimum(grows, 1)) < _EACH * (d + 1)):
+    if np.any(few):
         doubts.append(
-            f"{T} deployments are few for a reaction that keeps {np.median(grows):.2g} of an error from one to the "
-            "next: the interval may be too narrow."
+            f"in {share_of(few)} the run is too short: {T} deployments are few for {d + 1} numbers and for an "
+            f"error of which {np.median(most):.2g} is kept from one to the next. The interval may be off."
         )
     return Spread(middle[:, 0] + away, covariance, float(T - d - 1), T, "autoregression", tuple(doubts))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from performative.inference.outcome import Spread
+from performative.inference.outcome import Spread, share_of
 
 # Parts that a run is cut into: Student's interval with so many less one degrees of freedom.
 BATCHES = 20
@@ -37,19 +37,15 @@ def batch_means(x: np.ndarray) -> Spread:
     reach = np.minimum(a, n / (2.0 * (BATCHES + 1)))
     c = np.sqrt((1 - reach / n) / (1 - reach * (BATCHES + 1) / n))
     covariance = S / BATCHES * c[:, :, None] * c[:, None, :]
-    short = np.mean(np.any(n < _TIMES * times, axis=1))
-    doubts = ()
-    if short > 0:
+    short = np.any(n < _TIMES * times, axis=1)
+    doubts: tuple[str, ...] = ()
+    if np.any(short):
         doubts = (
-            f"in {_share(short)} the run is too short: its records are like {np.min(n / times):.0f} independent ones, "
-            f"fewer than {_TIMES:.0f}, so that batches are still correlated and the start may not be forgotten. The "
-            "interval may be too narrow.",
+            f"in {share_of(short)} the run is too short: its records are like {np.min(n / times):.0f} independent "
+            f"ones, fewer than {_TIMES:.0f}, so that batches are still correlated and the start may not be "
+            "forgotten. The interval may be too narrow.",
         )
     return Spread(center, covariance, BATCHES - 1.0, n, "batch means", doubts)
-
-
-def _share(part: float) -> str:
-    return "every repeat" if part == 1 else f"{100 * part:.2g} % of repeats"
 
 
 def correlation(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

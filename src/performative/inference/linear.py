@@ -29,10 +29,14 @@ class Local(NamedTuple):
 
 
 class Average(NamedTuple):
-    """A mean of recorded models: W u_0 + c on average, its covariance, and the mean covariance of one model."""
+    """A mean of recorded models: W u_0 + c on average, its covariance, and the mean covariance of one model.
+
+    B is the derivative of c by the point at which the pulls are taken.
+    """
 
     W: Float[Array, "d d"]
     c: Float[Array, " d"]
+    B: Float[Array, "d d"]
     covariance: Float[Array, "d d"]
     single: Float[Array, "d d"]
 
@@ -40,11 +44,13 @@ class Average(NamedTuple):
 class _Carry(NamedTuple):
     P: Array  # u_t on average is P u_0 + q
     q: Array
+    Q: Array  # its derivative by the point of the pulls
     S: Array  # covariance of u_t
     D: Array  # covariance of u_t with the sum of kept models
     V: Array  # covariance of that sum
     P_sum: Array
     q_sum: Array
+    Q_sum: Array
     S_sum: Array
 
 
@@ -63,10 +69,13 @@ def averages(
         d = len(start)
         eye = jnp.eye(d)
         zero = jnp.zeros((d, d))
+        apart = near.H + near.C
+        apart = apart - jnp.einsum("i,ijk->jk", weights, apart)
 
         def step(carry: _Carry, now: tuple[Array, Array]) -> tuple[_Carry, None]:
             steps, keep = now
-            A, b, noise = _local(near, steps, greedy)
+            A, total, noise = _local(near, steps, greedy)
+            b = jnp.einsum("ijk,ik->ij", total, near.pull)
             M, shift = eye + jnp.einsum("i,ijk->jk", weights, A), -(weights @ b)
             u = carry.P @ start + carry.q
             move = jnp.einsum("ijk,k->ij", A, u) - b
@@ -75,20 +84,23 @@ def averages(
             both = jnp.outer(average, average) + slope @ carry.S @ slope.T
             added = jnp.einsum("i,ijk->jk", square, noise) + (pair - 1.0) * both + jnp.einsum("i,ijk->jk", own, seen)
             P, q, S, D = M @ carry.P, M @ carry.q + shift, M @ carry.S @ M.T + added, M @ carry.D
+            Q = M @ carry.Q - jnp.einsum("i,ijk->jk", weights, total @ apart)
             k = keep.astype(S.dtype)
             V = carry.V + k * (D + D.T + S)
-            return _Carry(P, q, S, D + k * S, V, carry.P_sum + k * P, carry.q_sum + k * q, carry.S_sum + k * S), None
+            sums = (carry.P_sum + k * P, carry.q_sum + k * q, carry.Q_sum + k * Q, carry.S_sum + k * S)
+            return _Carry(P, q, Q, S, D + k * S, V, *sums), None
 
-        first = _Carry(eye, jnp.zeros(d), zero, zero, zero, zero, jnp.zeros(d), zero)
+        none = jnp.zeros(d)
+        first = _Carry(eye, none, zero, zero, zero, zero, zero, none, zero, zero)
         last = jax.lax.scan(step, first, (eta, kept))[0]
         n = jnp.sum(kept).astype(start.dtype)
-        return Average(last.P_sum / n, last.q_sum / n, last.V / n**2, last.S_sum / n)
+        return Average(last.P_sum / n, last.q_sum / n, last.Q_sum / n, last.V / n**2, last.S_sum / n)
 
     return jax.vmap(one)(near, start)
 
 
 def _local(near: Local, steps: Float[Array, " E"], greedy: bool) -> tuple[Array, Array, Array]:
-    """A_i, b_i and the covariance of the noise after the local steps of one round."""
+    """A_i, what multiplies the pulls, and the covariance of the noise, after the local steps of one round."""
     N, d = near.pull.shape
     eye = jnp.eye(d)
     own = near.H + near.C if greedy else near.H
@@ -102,4 +114,4 @@ def _local(near: Local, steps: Float[Array, " E"], greedy: bool) -> tuple[Array,
     zero = jnp.zeros((N, d, d))
     power, total, noise = jax.lax.scan(step, (jnp.broadcast_to(eye, (N, d, d)), zero, zero), steps)[0]
     A = power - eye - (0.0 if greedy else total @ near.C)
-    return A, jnp.einsum("ijk,ik->ij", total, near.pull), noise
+    return A, total, noise

@@ -51,6 +51,11 @@ class Spread:
         return float(np.sqrt(directions * self.degrees / left * stats.f.ppf(level, directions, left)))
 
 
+def share_of(repeats: np.ndarray) -> str:
+    """Of how many repeats something is true, in words."""
+    return "every repeat" if np.all(repeats) else f"{100 * np.mean(repeats):.2g} % of repeats"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Confidence:
     """Intervals for the stable point and what follows from it. Every repeat is a run with an interval of its own.

@@ -67,7 +67,7 @@ def check_same(history: Recorded, problem: Problem, algorithm: Algorithm) -> Non
 def plug_in(history: Recorded, problem: Problem, algorithm: Algorithm, x: np.ndarray, first: Theta) -> Spread:
     """The mean of recorded models x [repeats, records, d], made free of its bias, with its covariance.
 
-        mean = theta_PS + W (theta_0 - theta_PS) + c + noise,      theta = (I - W)^-1 (mean - W theta_0 - c)
+        mean = theta_PS + W (theta_0 - theta_PS) + c(theta_PS) + noise,      solved for theta_PS by a step of Newton
 
     W is what is left of the start, c where local steps and curvature draw a run of finite rate; they and the
     covariance follow from the linear map that a round is near the estimate: curvature H_i + C_i, pulls and noise of
@@ -103,10 +103,10 @@ def plug_in(history: Recorded, problem: Problem, algorithm: Algorithm, x: np.nda
             found = average(wide)
         memory = remembers(land.problem, land.like)
     eye = np.eye(mean.shape[1])
-    out = np.linalg.inv(eye - found.W)
+    out = np.linalg.inv(eye - found.W + found.B)
     slope = np.einsum("i,rijk->rjk", np.asarray(land.weights), np.asarray(near.H + near.C))
     c = found.c - np.linalg.solve(slope, bend[:, :, None])[:, :, 0]
-    center = np.einsum("rjk,rk->rj", out, mean - np.einsum("rjk,rk->rj", found.W, start) - c)
+    center = mean + np.einsum("rjk,rk->rj", out, np.einsum("rjk,rk->rj", found.W, mean - start) - c)
     covariance = out @ found.covariance @ np.swapaxes(out, 1, 2)
     doubts = _doubts(slope, found, x[:, kept], memory)
     return Spread(center, covariance, np.inf, int(np.sum(kept)), "plug-in", doubts)

@@ -12,8 +12,6 @@ from performative.solve.landscape import Landscape, risk_of, survey
 from performative.solve.optimal import optimal_point
 from performative.types import Theta
 
-# Where curvature makes up less than this share of an interval it is the delta method's.
-_STRAIGHT = 0.2
 _BISECTIONS = 60
 # Of a risk, relative to its size: an end of an interval may be the least risk itself.
 _ROUNDING = 1e-9
@@ -24,9 +22,10 @@ def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -
 
         PR(theta_PS) in [min, max] of PR(center) + g.e + e.K e / 2,      e.cov^-1 e <= r^2
 
-    with gradient and curvature of PR. r is that of one direction where the gradient decides: this is the delta method.
-    Where it nearly vanishes (theta_PS close to theta_PO) the delta method has no interval to offer, and r is that of
-    the whole region, which holds the truth too often in more than one dimension. PR and theta_PO are the problem's.
+    with gradient and curvature of PR. r is that of one direction where the gradient decides: to first order this is the
+    delta method, and with the curvature the profile likelihood's interval. Where the region may hold a point at which
+    the gradient vanishes (theta_PS close to theta_PO) that is too short, and r is that of all directions together: in
+    more than one dimension the interval then holds the truth too often. PR and theta_PO are the problem's.
     """
     good = np.all(np.isfinite(spread.center), axis=1)
     with jax.enable_x64(True):
@@ -68,7 +67,7 @@ def _range(
     curvatures, axes = np.linalg.eigh((bend + np.swapaxes(bend, 1, 2)) / 2)
     slope = np.einsum("rkj,rk->rj", axes, slope)
     one, all_of_them = spread.reach(level), spread.reach(level, g.shape[1])
-    curved = np.abs(curvatures).max(axis=1) * all_of_them > _STRAIGHT * np.linalg.norm(slope, axis=1)
+    curved = np.abs(curvatures).max(axis=1) * all_of_them > np.linalg.norm(slope, axis=1)
     radius = np.where(curved, all_of_them, one)
     return _least(slope, curvatures, radius), -_least(-slope, -curvatures, radius)
 
