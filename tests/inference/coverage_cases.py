@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import performative as pf
+from performative.solve.landscape import survey
 
 RUNS, AT_ONCE = 10_000, 2500
 M, EPS = np.linspace(0.0, 2.0, 5), np.array([-0.4, 0.0, 0.2, 0.5, 0.9])
@@ -67,7 +68,7 @@ def strategic():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3, 40, 2))
     y = (x @ np.array([1.0, -1.0]) + 0.5 * rng.normal(size=(3, 40)) > 0).astype(float)
-    return pf.Problem(pf.losses.logistic(0.2), pf.populations.Strategic(x, y, 0.2))
+    return pf.Problem(pf.losses.logistic(0.2), pf.populations.Strategic(x, y, 0.5))
 
 
 def retrain_ridge(rows=500, deployments=200):
@@ -154,15 +155,10 @@ def coverage(case: Case, runs: int = RUNS) -> dict[str, list[float]]:
 
 
 def true_risks(problem: pf.Problem, stable: Any) -> dict[str, float]:
-    from performative._engine.risk import client_risks
-
-    def risk(theta):
-        with jax.enable_x64(True):
-            model = jnp.asarray(theta, jnp.float64)
-            return float(np.asarray(problem.client_weights) @ np.asarray(client_risks(problem, model, model)))
-
-    here = risk(stable)
-    return {"risk": here, "gap": here - risk(pf.optimal_point(problem))}
+    with jax.enable_x64(True):
+        land, _ = survey(problem, stable)
+        here, best = land.risks(np.stack([land.flat(stable), land.flat(pf.optimal_point(problem))]))
+    return {"risk": float(here), "gap": float(here - best)}
 
 
 def line(name: str, found: dict[str, list[float]]) -> str:

@@ -8,6 +8,8 @@ from performative.inference.outcome import Spread, share_of
 BATCHES = 20
 # A run of fewer correlation times than this is too short: the corrected variance of its batches is no longer right.
 _TIMES = 100.0
+# Numbers that are worked on at once.
+_NUMBERS = 1 << 22
 
 
 def batch_means(x: np.ndarray) -> Spread:
@@ -16,8 +18,8 @@ def batch_means(x: np.ndarray) -> Spread:
         cov = (1 / B) S c,    S = sum_k (m_k - m)(m_k - m)^T / (B - 1),    c = (1 - a / n) / (1 - a (B + 1) / n)
 
     m_k is the mean of batch k. Neighboring batches are correlated, so that they lie closer together than independent
-    ones: with autocorrelations rho_k and a = 2 sum_k k rho_k / (1 + 2 sum_k rho_k), c makes the mean of S right up to
-    terms of exp(-L / a). Chen, Lee, Tong and Zhang 2020 have batches of growing length, for rates that fall; this is
+    ones: for autocorrelations rho_k = rho^k and a = 2 sum_k k rho_k / (1 + 2 sum_k rho_k) = 2 rho / (1 - rho^2), c makes
+    the mean of S right up to terms of exp(-L / a). Chen, Lee, Tong and Zhang 2020 have batches of growing length, for rates that fall; this is
     for constant ones.
     """
     repeats, n, d = x.shape
@@ -33,8 +35,9 @@ def batch_means(x: np.ndarray) -> Spread:
     center = means.mean(axis=1)
     away = means - center[:, None]
     S = np.einsum("rkj,rkl->rjl", away, away) / (BATCHES - 1)
-    times, a = correlation(x - center[:, None])
-    reach = np.minimum(a, n / (2.0 * (BATCHES + 1)))
+    times = correlation_time(x - center[:, None])
+    # 1 + 2 sum_k rho^k = (1 + rho) / (1 - rho) is solved for rho.
+    reach = np.minimum((times**2 - 1) / (2 * times), n / (2.0 * (BATCHES + 1)))
     c = np.sqrt((1 - reach / n) / (1 - reach * (BATCHES + 1) / n))
     covariance = S / BATCHES * c[:, :, None] * c[:, None, :]
     short = np.any(n < _TIMES * times, axis=1)
@@ -48,26 +51,19 @@ def batch_means(x: np.ndarray) -> Spread:
     return Spread(center, covariance, BATCHES - 1.0, n, "batch means", doubts)
 
 
-def correlation(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """1 + 2 sum_k rho_k and 2 sum_k k rho_k over it, [repeats, d], of centered records [repeats, n, d].
+def correlation_time(x: np.ndarray) -> np.ndarray:
+    """1 + 2 sum_k rho_k, at least 1, of centered records [repeats, n, d]: [repeats, d].
 
     Autocorrelations are summed in pairs as long as the pairs are positive: Geyer's initial positive sequence.
     """
-    n = x.shape[1]
-    size = 1 << (2 * n - 1).bit_length()
-    most = max(2, n // 8 * 2)
-    times, away = np.ones((len(x), x.shape[2])), np.zeros((len(x), x.shape[2]))
-    block = max(1, (1 << 22) // (size * x.shape[2]))
+    n, d = x.shape[1:]
+    size, most = 1 << (2 * n - 1).bit_length(), max(2, n // 8 * 2)
+    found = np.ones((len(x), d))
+    block = max(1, _NUMBERS // (size * d))
     for first in range(0, len(x), block):
         part = x[first : first + block]
-        power = np.abs(np.fft.rfft(part, size, axis=1)) ** 2
-        gamma = np.fft.irfft(power, size, axis=1)[:, :most]
-        rho = gamma / np.maximum(gamma[:, :1], 1e-300)
-        pairs = rho.reshape(len(part), -1, 2, x.shape[2]).sum(axis=2)
-        keep = np.repeat(np.cumprod(pairs > 0, axis=1), 2, axis=1)
-        rho = rho * keep
-        total = np.maximum(2 * rho.sum(axis=1) - 1, 1e-3)
-        times[first : first + block] = total
-        lag = np.arange(most)[None, :, None]
-        away[first : first + block] = np.maximum(2 * (lag * rho).sum(axis=1) / total, 0.0)
-    return times, away
+        gamma = np.fft.irfft(np.abs(np.fft.rfft(part, size, axis=1)) ** 2, size, axis=1)[:, :most]
+        pairs = (gamma / np.maximum(gamma[:, :1], 1e-300)).reshape(len(part), -1, 2, d).sum(axis=2)
+        positive = np.cumprod(pairs > 0, axis=1)
+        found[first : first + block] = np.maximum(2 * np.sum(pairs * positive, axis=1) - 1, 1.0)
+    return found

@@ -24,8 +24,8 @@ def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -
 
     with gradient and curvature of PR. r is that of one direction where the gradient decides: to first order this is the
     delta method, and with the curvature the profile likelihood's interval. Where the region may hold a point at which
-    the gradient vanishes (theta_PS close to theta_PO) that is too short, and r is that of all directions together: in
-    more than one dimension the interval then holds the truth too often. PR and theta_PO are the problem's.
+    the gradient vanishes (theta_PS close to theta_PO) the end on that side is too near, and its r is that of all
+    directions together: the interval then holds the truth somewhat too often. PR and theta_PO are the problem's.
     """
     good = np.all(np.isfinite(spread.center), axis=1)
     with jax.enable_x64(True):
@@ -67,13 +67,17 @@ def _range(
     curvatures, axes = np.linalg.eigh((bend + np.swapaxes(bend, 1, 2)) / 2)
     slope = np.einsum("rkj,rk->rj", axes, slope)
     one, all_of_them = spread.reach(level), spread.reach(level, g.shape[1])
-    curved = np.abs(curvatures).max(axis=1) * all_of_them > np.linalg.norm(slope, axis=1)
-    radius = np.where(curved, all_of_them, one)
-    return _least(slope, curvatures, radius), -_least(-slope, -curvatures, radius)
+
+    def radius(up: np.ndarray) -> np.ndarray:
+        """Of the end at which PR turns around, where the region may hold that point."""
+        return np.where(up.max(axis=1) * all_of_them > np.linalg.norm(slope, axis=1), all_of_them, one)
+
+    down = -slope[:, ::-1], -curvatures[:, ::-1]  # the lowest curvature first
+    return _least(slope, curvatures, radius(curvatures)), -_least(*down, radius(down[1]))
 
 
 def _least(slope: np.ndarray, curvatures: np.ndarray, radius: np.ndarray) -> np.ndarray:
-    """min of slope.v + sum_j curvatures_j v_j^2 / 2 over |v| <= radius, [repeats].
+    """min of slope.v + sum_j curvatures_j v_j^2 / 2 over |v| <= radius, [repeats]; the lowest curvature first.
 
     v = -slope / (curvatures + m), m >= 0 the least such that all are positive and |v| <= radius: bisected.
     """
