@@ -59,9 +59,9 @@ def several(weights=P):
 def ridge():
     cov = np.array([[1.0, 0.3], [0.3, 1.0]])
     population = pf.populations.Regression(
-        np.array([[0.0, 0.5], [0.5, 0.0]]), np.stack([cov, cov]), np.array([[1.0, -1.0], [2.0, 0.5]]), 0.3, 0.5
+        np.array([[0.0, 0.5], [0.5, 0.0]]), np.stack([cov, cov]), np.array([[1.0, -1.0], [2.0, 0.5]]), 0.6, 0.5
     )
-    return pf.Problem(pf.losses.ridge(0.1), population, weights=[0.3, 0.7])
+    return pf.Problem(pf.losses.ridge(0.5), population, weights=[0.3, 0.7])
 
 
 def strategic():

@@ -1,5 +1,6 @@
 """Intervals from what was recorded, and nothing else."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -27,39 +28,45 @@ def alone(history: Recorded, level: float = 0.95, method: str | None = None) -> 
 
 
 def spread_of(history: Recorded, method: str | None) -> tuple[Spread, Shape]:
-    """By batch means, or by an autoregression where that is asked for; NaN in repeats that diverged."""
+    """By batch means, or by an autoregression where that is asked for."""
     x, shape = settled_rows(history)
     if method == "autoregression":
         check_every_round(history)
         spread = autoregression(x)
     else:
         spread = batch_means(x[:, kept_records(history.rounds)])
-    return blank(spread, history), shape
+    return for_all(spread, history), shape
 
 
 def settled_rows(history: Recorded) -> tuple[np.ndarray, Shape]:
-    """All recorded models, [repeats, records, d]; those of repeats that diverged are set to 0."""
+    """All recorded models of the repeats that did not diverge, [repeats, records, d]."""
     lengths = {np.shape(leaf)[1] for leaf in jax.tree.leaves(history.theta)}
     if lengths != {len(history.rounds)}:
         raise ValueError(
             "confidence needs the models of the whole run; record them with pf.Record(theta='all'). every=n thins them."
         )
     x, shape = rows_of(history.theta)
-    bad = diverged(history)
-    if np.all(bad):
+    good = settled(history) & np.all(np.isfinite(x), axis=(1, 2))
+    if not np.any(settled(history)):
         raise ValueError("confidence: every repeat diverged, so that there is nothing to estimate.")
-    return np.where(bad[:, None, None], 0.0, x), shape
+    if not np.array_equal(good, settled(history)):
+        raise ValueError("confidence: history.theta must hold finite numbers in repeats that did not diverge.")
+    return x[good], shape
 
 
-def diverged(history: Recorded) -> np.ndarray:
-    return np.asarray(history.stopped_at) >= 0
+def settled(history: Recorded) -> np.ndarray:
+    return np.asarray(history.stopped_at) < 0
 
 
-def blank(spread: Spread, history: Recorded) -> Spread:
-    """The same with NaN for repeats that diverged."""
-    spread.center[diverged(history)] = np.nan
-    spread.covariance[diverged(history)] = np.nan
-    return spread
+def for_all(spread: Spread, history: Recorded) -> Spread:
+    """The same for all repeats, NaN in those that diverged."""
+
+    def spread_out(part: np.ndarray) -> np.ndarray:
+        whole = np.full((len(history.stopped_at), *part.shape[1:]), np.nan)
+        whole[settled(history)] = part
+        return whole
+
+    return dataclasses.replace(spread, center=spread_out(spread.center), covariance=spread_out(spread.covariance))
 
 
 def recorded_risk(history: Recorded, level: float) -> Interval | None:
@@ -67,10 +74,10 @@ def recorded_risk(history: Recorded, level: float) -> Interval | None:
     risks = history.risks.get("performative_risk")
     if risks is None:
         return None
-    late = np.asarray(risks, np.float64)[:, kept_records(np.asarray(history.risk_rounds))]
-    if late.shape[1] < 3 * BATCHES or not np.all(np.isfinite(late[~diverged(history)])):
+    late = np.asarray(risks, np.float64)[settled(history)][:, kept_records(np.asarray(history.risk_rounds))]
+    if late.shape[1] < 3 * BATCHES or not np.all(np.isfinite(late)):
         return None
-    spread = blank(batch_means(np.where(diverged(history)[:, None], 0.0, late)[:, :, None]), history)
+    spread = for_all(batch_means(late[:, :, None]), history)
     if spread.doubts:
         return None
     half = spread.reach(level) * np.sqrt(spread.covariance[:, 0, 0])

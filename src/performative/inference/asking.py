@@ -13,10 +13,9 @@ from performative.history import History
 from performative.inference.alone import (
     Shape,
     alone,
-    blank,
     check_level,
     check_method,
-    diverged,
+    for_all,
     settled_rows,
     spread_of,
     told,
@@ -107,11 +106,11 @@ def _of_run(
     doubts = _of_people(problem)
     if exact and algorithm is not None:
         first = jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], history.theta)
-        spread = blank(plug_in(history, problem, algorithm, x, first), history)
+        spread = for_all(plug_in(history, problem, algorithm, x, first), history)
     else:
         spread, shape = spread_of(history, method)
-    settled = x[~diverged(history)][:, kept_records(history.rounds)]
-    doubts += [*doubts_of(history, corrected=exact), *_at_edge(problem, shape, settled)]
+    doubts += doubts_of(history, corrected=exact)
+    doubts += _at_edge(problem, shape, x[:, kept_records(history.rounds)])
     return _finished(spread, shape, level, problem, doubts)
 
 
@@ -136,6 +135,8 @@ def _finished(spread: Spread, shape: Shape, level: float, problem: Problem | Non
         return told(intervals(spread, level, shape, notes=notes))
     first = jax.tree.map(lambda leaf: leaf[0], shape(np.nan_to_num(spread.center)))
     risk, gap = risk_and_gap(problem, spread, level, first)
+    if gap is None:
+        notes += ("no optimal point was found, hence no gap to it.",)
     return told(intervals(spread, level, shape, risk=risk, gap=gap, notes=notes))
 
 

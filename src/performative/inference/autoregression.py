@@ -26,10 +26,8 @@ def autoregression(x: np.ndarray) -> Spread:
     middle = x[:, :-1].mean(axis=1, keepdims=True)
     before, after = x[:, :-1] - middle, x[:, 1:] - middle
     gram = np.einsum("rtj,rtk->rjk", before, before)
-    level = after.mean(axis=1)
-    scale = np.einsum("rjj->rj", gram)
-    gram = gram + 1e-12 * np.eye(d) * np.maximum(scale.max(axis=1), 1e-300)[:, None, None]
-    M = np.swapaxes(np.linalg.solve(gram, np.einsum("rtj,rtk->rjk", before, after)), 1, 2)
+    level, narrow = after.mean(axis=1), np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
+    M = np.swapaxes(narrow @ np.einsum("rtj,rtk->rjk", before, after), 1, 2)
     rest = after - level[:, None] - np.einsum("rjk,rtk->rtj", M, before)
     sigma = np.einsum("rtj,rtk->rjk", rest, rest) / (T - d - 1)
     grows = np.abs(np.linalg.eigvals(M)).max(axis=1) >= 1
@@ -40,7 +38,7 @@ def autoregression(x: np.ndarray) -> Spread:
     few = (T * np.abs(1 - values).min(axis=1) < _TIMES) | (_EACH * (d + 1) > T)
     inverse = np.linalg.inv(np.eye(d) - M)
     away = np.einsum("rjk,rk->rj", inverse, level)
-    size = 1.0 / T + np.einsum("rj,rjk,rk->r", away, np.linalg.inv(gram), away)
+    size = 1.0 / T + np.einsum("rj,rjk,rk->r", away, narrow, away)
     covariance = inverse @ sigma @ np.swapaxes(inverse, 1, 2) * size[:, None, None]
     doubts = []
     if np.any(grows):

@@ -18,9 +18,9 @@ def batch_means(x: np.ndarray) -> Spread:
         cov = (1 / B) S c,    S = sum_k (m_k - m)(m_k - m)^T / (B - 1),    c = (1 - a / n) / (1 - a (B + 1) / n)
 
     m_k is the mean of batch k. Neighboring batches are correlated, so that they lie closer together than independent
-    ones: for autocorrelations rho_k = rho^k and a = 2 sum_k k rho_k / (1 + 2 sum_k rho_k) = 2 rho / (1 - rho^2), c makes
-    the mean of S right up to terms of exp(-L / a). Chen, Lee, Tong and Zhang 2020 have batches of growing length, for rates that fall; this is
-    for constant ones.
+    ones. For autocorrelations rho^k and a = 2 sum_k k rho^k / (1 + 2 sum_k rho^k) = 2 rho / (1 - rho^2), c makes the
+    mean of S right up to terms of exp(-L / a). Chen, Lee, Tong and Zhang 2020 have batches of growing length, for rates
+    that fall; these are for constant ones.
     """
     repeats, n, d = x.shape
     length = n // BATCHES

@@ -17,7 +17,7 @@ _BISECTIONS = 60
 _ROUNDING = 1e-9
 
 
-def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -> tuple[Interval, Interval]:
+def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -> tuple[Interval, Interval | None]:
     """PR(theta_PS) and PR(theta_PS) - PR(theta_PO): the values over a confidence region of theta_PS.
 
         PR(theta_PS) in [min, max] of PR(center) + g.e + e.K e / 2,      e.cov^-1 e <= r^2
@@ -32,15 +32,25 @@ def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -
         land, origin = survey(problem, first)
         x = np.where(good[:, None], spread.center, origin)
         value, g, K = (np.asarray(part) for part in _expanded(land.everywhere, jnp.asarray(x)))
-        best = land.flat(optimal_point(problem, start=first))
-        least = float(land.risks(best[None])[0])
+        least = _least_risk(problem, land, first)
     low, high = _range(g, K, np.where(good[:, None, None], spread.covariance, 0.0), spread, level)
     value = np.where(good, value, np.nan)
-    slack = _ROUNDING * (np.abs(value) + abs(least))
+    slack = _ROUNDING * np.abs(value)
     risk = Interval(value, value + low - slack, value + high + slack)
+    if least is None:
+        return risk, None
     # No model costs less than the optimal one.
     ends = (np.where(good, np.maximum(end - least, 0.0), np.nan) for end in (value, risk.low, risk.high))
     return risk, Interval(*ends)
+
+
+def _least_risk(problem: Problem, land: Landscape, first: Theta) -> float | None:
+    """PR(theta_PO); None where no optimal point was found."""
+    try:
+        best = optimal_point(problem, start=first)
+    except ValueError:
+        return None
+    return float(land.risks(land.flat(best)[None])[0])
 
 
 @eqx.filter_jit

@@ -8,8 +8,8 @@ import numpy as np
 
 # The first part of a run is left out: it still knows where it started.
 BURN_IN = 0.25
-# Models of more numbers than this are refused: covariances would be matrices of that size for each repeat.
-_LARGEST = 4096
+# Numbers in the covariances of all repeats, above which they are refused (1 GB).
+_LARGEST = 1 << 27
 
 
 @runtime_checkable
@@ -46,8 +46,12 @@ def rows_of(theta: Any, owner: str = "confidence") -> tuple[np.ndarray, Callable
     leaves, tree = jax.tree.flatten(theta)
     shapes = [np.shape(leaf)[2:] for leaf in leaves]
     sizes = [int(np.prod(shape)) for shape in shapes]
-    if sum(sizes) > _LARGEST:
-        raise ValueError(f"{owner}: the model has {sum(sizes)} parameters; intervals are for up to {_LARGEST}.")
+    d, repeats = sum(sizes), len(leaves[0])
+    if repeats * d**2 > _LARGEST:
+        raise ValueError(
+            f"{owner}: covariances of {d} parameters in {repeats} repeats are too large; hand over some of the leaves "
+            "of history.theta, by dataclasses.replace."
+        )
     flat = [np.asarray(leaf, np.float64).reshape(*np.shape(leaf)[:2], -1) for leaf in leaves]
 
     def back(rows: np.ndarray) -> Any:
