@@ -129,7 +129,7 @@ def paired(values: Mapping[str, np.ndarray], pair: tuple[str, str], chance: floa
     half = float(stats.t.ppf(1 - chance / 2, repeats - 1)) * error
     if error == 0 and not random & {first, second}:
         p = float(mean == 0)
-    elif len(np.unique(np.abs(gap))) >= _DISTINCT * repeats:
+    elif error > 0 and len(np.unique(np.abs(gap))) >= _DISTINCT * repeats:
         p = float(2 * stats.t.sf(abs(mean) / error, repeats - 1))
     else:
         p = flipped(gap)
