@@ -111,8 +111,8 @@ def test_signs_are_counted_exactly():
 
 def test_few_counts_show_no_difference():
     """Four of five repeats better by 1: Student's test would say p = 0.016, the signs alone say 1/8."""
-    (pair,) = mirrored(5, 1)
     values = {"here": np.asarray([1.0, 1.0, 1.0, 1.0, 0.0]), "mirror": np.zeros(5)}
-    kinds = {id(history): name for name, history in pair.items()}
-    (found,) = pf.compare(pair, lambda history: values[kinds[id(history)]]).differences
+    found = paired(values, ("here", "mirror"), 0.05, {"here", "mirror"})
     assert found.p_value == pytest.approx(1 / 8) and found.verdict == "no difference shown" and found.high == np.inf
+    tiny = {"here": np.asarray([1.0, 2.0, 4.0, 8.0, 16.0]) * 1e-200, "mirror": np.zeros(5)}  # whose squares are 0
+    assert paired(tiny, ("here", "mirror"), 0.05, {"here"}).p_value == pytest.approx(2 / 32)
