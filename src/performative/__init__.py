@@ -38,6 +38,7 @@ from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
+from performative.inference import Confidence, confidence
 from performative.moments import Forecast, Moments, Stability, forecast, moments, stability
 from performative.papers.citations import cite
 from performative.participation import (
@@ -101,6 +102,7 @@ __all__ = [
     "Certificate",
     "Checkpoint",
     "Clock",
+    "Confidence",
     "Cost",
     "Cyclic",
     "Every",
@@ -143,6 +145,7 @@ __all__ = [
     "cite",
     "cluster_fedvarp",
     "compare",
+    "confidence",
     "dicesgd",
     "equilibria",
     "estimate_memory",
