@@ -241,6 +241,7 @@ ANALYSES = {
     "pf.stable_point": "problem=P",
     "pf.optimal_point": "problem=P",
     "pf.equilibria": "problem=P",
+    "pf.forecast": "problem=P, algorithm=A",
     "pf.nash_point": "game=GAME",
     "pf.social_point": "game=GAME",
     "pf.player_risks": "game=GAME, theta=[1.0, 1.0]",
