@@ -23,10 +23,16 @@ LAYERS = [
     },
     {"tables", "problem", "algorithm", "game"},
     {"record", "privacy", "callbacks"},
-    {"_engine", "executors", "history", "plotting"},
+    {
+        "_engine", "executors", "history", "plotting",
+        # What a history asks of itself.
+        "inference.alone", "inference.autoregression", "inference.batch_means", "inference.cautions",
+        "inference.outcome", "inference.series",
+    },
     {"recipes", "sweep", "compare", "scoreboard", "solve", "diagnostics", "testing", "cases", "privacy.attack"},
     {"certify", "report", "moments"},
     {"plan", "audit"},
+    {"inference"},
     {"config", "papers"},
     {"live"},
     {"cli", "__main__"},

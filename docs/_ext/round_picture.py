@@ -5,31 +5,39 @@ import inspect
 import re
 from pathlib import Path
 
-from performative._engine.client import client_round
-from performative._engine.round import close_round, open_round
+from performative._engine.client import client_round, draw_for_client
+from performative._engine.round import close_round, make_broadcast, open_round
+from performative._engine.training import Training
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 SLOTS = ("participation", "deploy", "population", "batch", "estimator", "channel", "aggregator", "sharing", "domain")
-STAGES = {"server opens": open_round, "each client of the cohort": client_round, "server closes": close_round}
+# What each stage is called, and all that it is made of, in the order in which it happens.
+STAGES = {
+    "server opens": (open_round, make_broadcast),
+    "each client of the cohort": (client_round, draw_for_client, Training),
+    "server closes": (close_round,),
+}
 _PLACE = re.compile(r"```mermaid\n.*?```", re.DOTALL)
 
 
-def calls(function: object) -> list[str]:
+def calls(stage: tuple[object, ...]) -> list[str]:
     """What a stage asks of the parts, in the order of its lines: "estimator.estimate"."""
-    tree = ast.parse(inspect.getsource(inspect.unwrap(function)))  # type: ignore[arg-type]  # any function
-    found = [
-        node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    ]
-    asked = [(one.lineno, f"{ast.unparse(one.value).split('.')[-1]}.{one.attr}") for one in found]
-    return list(dict.fromkeys(name for _, name in sorted(asked) if name.split(".")[0] in SLOTS))
+    asked: list[tuple[int, int, str]] = []
+    for place, piece in enumerate(stage):
+        tree = ast.parse(inspect.getsource(inspect.unwrap(piece)))  # type: ignore[arg-type]  # any function or class
+        found = [
+            node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        ]
+        asked += [(place, one.lineno, f"{ast.unparse(one.value).split('.')[-1]}.{one.attr}") for one in found]
+    return list(dict.fromkeys(name for *_, name in sorted(asked) if name.split(".")[0] in SLOTS))
 
 
 def picture() -> str:
     """A flowchart: a box for each stage, with the verbs of the parts in it."""
     lines, before = ["```mermaid", "flowchart LR"], ""
-    for number, (title, function) in enumerate(STAGES.items()):
-        verbs = "<br/>".join(calls(function))
-        lines.append(f'  s{number}["<b>{title}</b> ({function.__name__})<br/>{verbs}"]')
+    for number, (title, stage) in enumerate(STAGES.items()):
+        verbs = "<br/>".join(calls(stage))
+        lines.append(f'  s{number}["<b>{title}</b> ({stage[0].__name__})<br/>{verbs}"]')
         if before:
             lines.append(f"  {before} -->|{'Broadcast' if number == 1 else 'Upload'}| s{number}")
         before = f"s{number}"

@@ -38,7 +38,8 @@ from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
-from performative.moments import Moments, Stability, moments, stability
+from performative.inference import Confidence, confidence
+from performative.moments import Forecast, Moments, Stability, forecast, moments, stability
 from performative.papers.citations import cite
 from performative.participation import (
     Asynchronous,
@@ -101,11 +102,13 @@ __all__ = [
     "Certificate",
     "Checkpoint",
     "Clock",
+    "Confidence",
     "Cost",
     "Cyclic",
     "Every",
     "FirstK",
     "Fixed",
+    "Forecast",
     "Full",
     "Game",
     "History",
@@ -142,6 +145,7 @@ __all__ = [
     "cite",
     "cluster_fedvarp",
     "compare",
+    "confidence",
     "dicesgd",
     "equilibria",
     "estimate_memory",
@@ -153,6 +157,7 @@ __all__ = [
     "fednova",
     "fedprox",
     "fedvarp",
+    "forecast",
     "losses",
     "moments",
     "multi_agent_pp",

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Difference", "compare"]
 
+# Differences of which a smaller share is distinct come from a metric that counts.
+_DISTINCT = 0.95
+# All signs of so many differences are tried, beyond that as many at random.
+_FLIPS = 14
+
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
@@ -75,10 +80,10 @@ def compare(
 
     Repeat r of one run is compared with repeat r of the other, which takes the shared noise out of the difference.
     `baseline` compares all others to one run; without it every pair is compared. With m pairs the intervals are
-    Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method. Both take differences for normal; where
-    all of them are the same number (a metric that counts), repeats of the same sign are all that is known: the chance
-    of that is 2^(1 - repeats), and the interval is infinite where that is not enough. Runs in which nothing is random
-    are compared exactly.
+    Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method. Both take differences for normal. Where
+    some are the same number (a metric that counts) they are not, and p is the chance of a mean as large if every
+    difference had either sign with probability 1/2: exact for runs that are equally good. The interval is then infinite
+    where Student's would show a difference and that test does not. Runs without randomness are compared exactly.
     """
     if len(histories) < 2:
         raise ValueError(f"compare needs at least two histories; got {list(histories)}.")
@@ -122,14 +127,25 @@ def paired(values: Mapping[str, np.ndarray], pair: tuple[str, str], chance: floa
     repeats = len(gap)
     mean, error = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(repeats))
     half = float(stats.t.ppf(1 - chance / 2, repeats - 1)) * error
-    if error > 0:
-        p = float(2 * stats.t.sf(abs(mean) / error, repeats - 1))
-    elif mean == 0 or not random & {first, second}:
+    if error == 0 and not random & {first, second}:
         p = float(mean == 0)
+    elif error > 0 and len(np.unique(np.abs(gap))) >= _DISTINCT * repeats:
+        p = float(2 * stats.t.sf(abs(mean) / error, repeats - 1))
     else:
-        p = 2.0 ** (1 - repeats)
-        half = 0.0 if p <= chance else np.inf
+        p = flipped(gap)
+        half = np.inf if p > chance and abs(mean) > half else half
     return Difference(first, second, mean, mean - half, mean + half, p)
+
+
+def flipped(gap: np.ndarray) -> float:
+    """The chance of a mean as large, up or down, if every difference had either sign with probability 1/2."""
+    moved = np.abs(gap[gap != 0])
+    if len(moved) <= _FLIPS:
+        signs = 1.0 - 2.0 * (np.arange(1 << len(moved))[:, None] >> np.arange(len(moved)) & 1)
+        return float(np.mean(np.abs(signs @ moved) >= abs(gap.sum()) * (1 - 1e-12)))
+    signs = 1.0 - 2.0 * np.random.default_rng(0).integers(0, 2, (1 << _FLIPS, len(moved)))
+    as_large = np.sum(np.abs(signs @ moved) >= abs(gap.sum()) * (1 - 1e-12))
+    return float(as_large + 1) / ((1 << _FLIPS) + 1)  # what was seen counts as one of them: the test stays exact
 
 
 def is_random(history: History) -> bool:

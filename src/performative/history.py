@@ -18,6 +18,8 @@ from performative._deprecated import new_record
 if TYPE_CHECKING:
     import xarray
 
+    from performative.inference.outcome import Confidence
+
 __all__ = ["History"]
 
 
@@ -174,6 +176,14 @@ class History:
         from performative.plotting import plot_history
 
         return plot_history(self, quantity, ax, label)
+
+    @checked
+    def interval(self, level: float = 0.95) -> "Confidence":
+        """Confidence intervals for the stable point from each repeat's records alone: `pf.confidence(history, level)`,
+        which takes the problem and the algorithm too."""
+        from performative.inference.alone import alone
+
+        return alone(self, level)
 
 
 # What runs are compared by: the final value of a record, by name, or a number of each repeat.

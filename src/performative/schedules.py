@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -18,6 +19,9 @@ __all__ = ["AbstractSchedule", "Constant", "Harmonic", "constant", "harmonic", "
 class AbstractSchedule(AbstractPart):
     """eta(t)."""
 
+    is_constant: ClassVar[bool] = False
+    """Whether every step has the same length."""
+
     @abstractmethod
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         """The step size of local step t."""
@@ -31,6 +35,7 @@ class Constant(AbstractSchedule):
     """eta(t) = value."""
 
     references = ()
+    is_constant = True
 
     value: Numbers = number()
 

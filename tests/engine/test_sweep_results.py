@@ -24,7 +24,7 @@ def test_the_best_says_who_is_tied_with_it(found):
 
     sweep = Sweep({"rate": GRID["rate"]}, found.settings[1::2], found.histories[1::2], 1)
     luck = np.asarray([5.0, -3.0, 9.0])  # shared by all, so it hides nothing
-    noise = np.asarray([0.01, -0.02, 0.01])
+    noise = np.asarray([0.01, -0.02, 0.012])
     best = sweep.best(by({0.05: luck, 0.1: luck + 0.001 + noise, 0.2: luck + 2.0 + noise}))
     assert best.setting["rate"] == 0.05 and best.history is sweep.histories[0]
     assert [setting["rate"] for setting in best.tied] == [0.1]

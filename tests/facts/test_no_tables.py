@@ -10,7 +10,7 @@ import performative as pf
 from performative.facts import AbstractPart, is_ours
 
 ROOT = Path(pf.__file__).parent
-ANALYSES = ("privacy", "certify", "papers/citations", "plan", "live", "_engine")
+ANALYSES = ("privacy", "certify", "papers/citations", "plan", "inference", "live", "_engine")
 # (file, what is asked): nothing so far. A test of an argument in order to refuse it may stand here, with a reason.
 ALLOWED: set[tuple[str, str]] = set()
 LOOKS = (ast.Is, ast.IsNot, ast.In, ast.NotIn, ast.Eq)

@@ -49,6 +49,11 @@ SCOPE["H"] = pf.History(
     risks={"performative_risk": np.ones((2, 2))}, weights=np.full(3, 1 / 3), participation=None,
     stopped_at=np.full(2, -1), meta={"seed": 0, "algorithm": "p_fedavg"},
 )  # fmt: skip
+_LONG = np.arange(301)
+SCOPE["LONG"] = pf.History(
+    theta=np.random.default_rng(0).normal(size=(2, 301)), rounds=_LONG, records={}, risk_rounds=_LONG[1:1], risks={},
+    weights=np.full(3, 1 / 3), participation=None, stopped_at=np.full(2, -1), meta={},
+)  # fmt: skip
 SCOPE["FOLDER"] = tempfile.mkdtemp(prefix="fuzz-")
 SCOPE["H"].save(f"{SCOPE['FOLDER']}/saved.nc")
 np.save(f"{SCOPE['FOLDER']}/table.npy", np.ones((2, 3, 2), np.float32))
@@ -236,6 +241,7 @@ ANALYSES = {
     "pf.stable_point": "problem=P",
     "pf.optimal_point": "problem=P",
     "pf.equilibria": "problem=P",
+    "pf.forecast": "problem=P, algorithm=A",
     "pf.nash_point": "game=GAME",
     "pf.social_point": "game=GAME",
     "pf.player_risks": "game=GAME, theta=[1.0, 1.0]",
@@ -249,6 +255,8 @@ ANALYSES = {
     "pf.average_drift": "problem=P, algorithm=A, theta=0.0",
     "pf.selection_skew": "problem=P, participation=pf.SchemeTwo(2), models=[0.0, 1.0], optimum=0.5, draws=4",
     "pf.compare": "histories={'a': H, 'b': H}, metric='consensus'",
+    "pf.confidence": "history=LONG, level=0.9, problem=P, algorithm=A",
+    "LONG.interval": "level=0.9",
     "pf.aggregators.mean_of_last_two": "history=H",
     "H.__getitem__": "name='consensus'",
     "H.plot": "quantity='consensus'",

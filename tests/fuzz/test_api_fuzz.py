@@ -24,8 +24,9 @@ LONG = {"calls": 20_000, "analyses": 3000, "files": 1000, "uses": 1500, "runs": 
 # What only we make: results, records of results, and hooks that are called by position.
 MADE_BY_US = {
     "History", "Certificate", "Plan", "Tracking", "Scoreboard", "SharedPoint", "Solution", "Outlook", "Verdict",
-    "CohortMoments", "Finding", "Images", "StrategicTables", "Guarantee", "Spending", "certified_rows", "protection",
-    "Selection", "weighted_sum", "batch_gradient", "count_samples",
+    "CohortMoments", "Confidence", "Forecast", "Interval",
+    "Finding", "Images", "StrategicTables", "Guarantee", "Spending", "certified_rows", "protection", "Selection",
+    "weighted_sum", "batch_gradient", "count_samples",
     "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Contraction", "DriftError", "Extremes", "Floor", "GaussianPoints",
     "LocalSteps", "Moments", "Numbered", "Radii", "RetentionPoint", "Stability", "Stationary", "Theorem",

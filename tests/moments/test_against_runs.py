@@ -29,10 +29,10 @@ def least_p(problem, algorithm, rounds, repeats, seed=0):
     return min(found) * len(found)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [5, 6])
 def test_a_sample_of_recipes(seed):
     problem, algorithm = draw_recipe(seed)
-    assert least_p(problem, algorithm, rounds=8, repeats=4_000) > LEVEL / 6
+    assert least_p(problem, algorithm, rounds=8, repeats=4_000) > LEVEL / 2
 
 
 @pytest.mark.slow

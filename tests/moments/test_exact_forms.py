@@ -11,8 +11,13 @@ P = np.arange(1, 1 + N) / np.arange(1, 1 + N).sum()
 GAUSSIAN = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, EPS, SD), weights=P)
 
 
-@pytest.mark.parametrize("deploy", ["step", "round", "never"])
-@pytest.mark.parametrize("scheme", ["full", "one", "two"])
+QUICK = [("full", "never"), ("one", "round"), ("two", "step")]
+ALL = [(scheme, deploy) for scheme in ("full", "one", "two") for deploy in ("step", "round", "never")]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "deploy"), [pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow) for one in ALL]
+)
 def test_gaussian_moments(scheme, deploy):
     participation = {"full": pf.Full(), "one": pf.SchemeOne(2), "two": pf.SchemeTwo(2)}[scheme]
     rate = pf.schedules.harmonic(4.0, 20.0)

@@ -153,7 +153,10 @@ refusal nothing-to-retrain-to: `repeated_risk_minimization`: the risk on the dat
   or no unique one.
   > Give the problem a domain or the loss a penalty, or use `repeated_gradient_descent`.
 # Certificates, plans, scoreboards
-refusal no-variance: `plan`: the population holds outliers without a variance (`Outliers(law='cauchy')`).
+warning interval-in-doubt: `confidence`, `History.interval`: the run may settle elsewhere than at the stable point, or
+  is too short; the text says why.
+  > Run for longer, or give problem and algorithm; where the run is drawn elsewhere, take the interval for what it says.
+refusal no-variance: `plan`, `confidence`: the population holds outliers without a variance (`Outliers(law='cauchy')`).
   > Plan for the clean population, or compare settings by medians with `pf.sweep`.
 # Theory
 refusal diverging-iteration: `pf.theory.settled_point`, `cycle_point`, `quadratic_floor`: a round multiplies an error by

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NAMES = ("core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds")
+NAMES = ("core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds", "moments")
 # These take minutes, start processes or need a GPU, so they run only when they are named.
 LONG = ("audit", "federation", "networks", "networks_gpu")
 

@@ -1,7 +1,8 @@
 """Exact means and covariances of runs, without a simulation."""
 
 from performative.moments.exact import moments
-from performative.moments.outcome import Moments, Radii, Stationary
+from performative.moments.near import forecast
+from performative.moments.outcome import Forecast, Moments, Radii, Stationary
 from performative.moments.stability import Stability, stability
 
-__all__ = ["Moments", "Radii", "Stability", "Stationary", "moments", "stability"]
+__all__ = ["Forecast", "Moments", "Radii", "Stability", "Stationary", "forecast", "moments", "stability"]

@@ -29,7 +29,8 @@ _AT_ONCE = 256
 class Rules(eqx.Module):
     """Randomness of one client as nodes and weights: of one sample, and of what its channel draws.
 
-    `spread` is the variance of a batch's mean over that of one sample.
+    `spread` is the variance of a batch's mean over that of one sample; `adds` says of samples and channel whether they
+    add the same, whatever the model is.
     """
 
     data: PyTree
@@ -37,6 +38,7 @@ class Rules(eqx.Module):
     channel: PyTree
     channel_weight: Float[Array, " L"]
     spread: Float[Array, ""]
+    adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
 
     def sample(self, j: Array | int) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[j], self.data)
@@ -45,21 +47,48 @@ class Rules(eqx.Module):
         return jax.tree.map(lambda leaf: leaf[j], self.channel)
 
 
+class Deviations(eqx.Module):
+    """What matrices D_j [y, g] that come about with weights w_j do to second moments, M -> sum_j w_j D_j M D_j^T.
+
+    In one of three forms: the covariance of what they add to y, whatever g is; the matrices; or, where these are many,
+    all products of their entries.
+    """
+
+    added: Float[Array, "y y"] | None
+    nodes: tuple[Float[Array, "J y g"], Float[Array, " J"]] | None
+    pairs: Float[Array, "y y g g"] | None
+
+    def spread(self, M: Float[Array, "g g"]) -> Float[Array, "y y"]:
+        if self.added is not None:
+            return self.added * M[0, 0]
+        if self.nodes is not None:
+            D, weight = self.nodes
+            return jnp.einsum("j,jag,gh,jbh->ab", weight, D, M, D)
+        return jnp.einsum("abgh,gh->ab", self.pairs, M)
+
+
+def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"], adds: bool) -> Deviations:
+    """In the form that is least work; `adds` says that they are the same whatever g is."""
+    if adds:
+        return Deviations((nodes[:, :, 0].T * weight) @ nodes[:, :, 0], None, None)
+    if nodes.shape[0] <= nodes.shape[1]:
+        return Deviations(None, (nodes, weight), None)
+    return Deviations(None, None, jnp.einsum("j,jag,jbh->abgh", weight, nodes, nodes))
+
+
 class TrainingMap(eqx.Module):
     """What client i sends and remembers after its round, from c = (1, s, r_i).
 
         y_0 = start c,      y' = (step + deviation) g   at each step,      sent = (finish + deviation) g
 
-    Deviations are of the nodes of one sample, and of what the channel draws; `weight` holds those of a batch's mean.
+    Deviations are of a batch's samples at each step, [E, ...], and of what the channel draws.
     """
 
     start: Float[Array, "y c"]
     step: Float[Array, "E y g"]
-    deviation: Float[Array, "E J y g"]
-    weight: Float[Array, "E J"]
+    deviation: Deviations
     finish: Float[Array, "o g"]
-    sent_deviation: Float[Array, "L o g"]
-    sent_weight: Float[Array, " L"]
+    sent_deviation: Deviations
 
 
 def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[TrainingMap, PyTree, Array]:
@@ -68,7 +97,7 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
     start = affine(lambda s, r: run.start(some, s, r)[0], s0, r0)
     y0, still = run.start(some, s0, r0)
 
-    def one_step(carry: tuple[Array, PyTree], e: Array) -> tuple[tuple[Array, PyTree], tuple[Array, Array, Array]]:
+    def one_step(carry: tuple[Array, PyTree], e: Array) -> tuple[tuple[Array, PyTree], tuple[Array, Deviations]]:
         y0, still = carry
 
         def node(j: Array) -> Array:
@@ -77,10 +106,13 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
         nodes = jax.lax.map(node, jnp.arange(len(rules.weight)), batch_size=_AT_ONCE)
         mean = jnp.tensordot(rules.weight, nodes, 1)
         after = run.step(e, some, still, s0, r0, y0)[1]
-        return (mean @ extended(s0, r0, y0), after), (mean, *few(nodes - mean, rules.weight))
+        return (mean @ extended(s0, r0, y0), after), (
+            mean,
+            deviations(nodes - mean, rules.weight * rules.spread, rules.adds[0]),
+        )
 
     each_step = jnp.arange(run.setup.algorithm.steps, dtype=jnp.int32)
-    (y0, still), (step, deviation, weight) = jax.lax.scan(one_step, (y0, still), each_step)
+    (y0, still), (step, deviation) = jax.lax.scan(one_step, (y0, still), each_step)
 
     def sent(j: Array) -> Array:
         return affine(lambda *g: run.finish(some, rules.drawn(j), still, *g)[0], s0, r0, y0)
@@ -88,10 +120,8 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
     each = jax.vmap(sent)(jnp.arange(len(rules.channel_weight)))
     finish = jnp.tensordot(rules.channel_weight, each, 1)
     form = run.finish(some, rules.drawn(0), still, s0, r0, y0)[1]
-    made_of = TrainingMap(
-        start, step, deviation, weight * rules.spread, finish, each - finish,
-        rules.channel_weight,
-    )  # fmt: skip
+    apart = deviations(each - finish, rules.channel_weight, rules.adds[1])
+    made_of = TrainingMap(start, step, deviation, finish, apart)
     return made_of, form, finish @ extended(s0, r0, y0)
 
 
@@ -100,6 +130,26 @@ def effect_map(run: "OneClient", s0: Array, r0: Array, o0: Array, form: PyTree) 
     absent = affine(lambda *g: run.close(form, 0.0, False, *g), s0, r0, o0)
     present, weighed = (affine(lambda *g, a=a: run.close(form, a, True, *g), s0, r0, o0) for a in (0.0, 1.0))
     return jnp.stack([present - absent, weighed - present]), absent[:, : 1 + len(s0) + len(r0)]
+
+
+def multiplied(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> Array:
+    """How much of their deviation samples, and the channel's draws, make of the model and not of a constant, [2]."""
+    some, zero = rules.sample(0), jnp.zeros((), jnp.int32)
+    y0, still = run.start(some, s0, r0)
+
+    def largest(count: int, one: Callable[[Array], Array]) -> Array:
+        nodes = jax.lax.map(one, jnp.arange(count), batch_size=_AT_ONCE)
+        return jnp.max(jnp.abs(nodes - nodes[:1])[:, :, 1:], initial=0.0)
+
+    return jnp.stack([
+        largest(
+            len(rules.weight), lambda j: affine(lambda *g: run.step(zero, rules.sample(j), still, *g)[0], s0, r0, y0)
+        ),
+        largest(
+            len(rules.channel_weight),
+            lambda j: affine(lambda *g: run.finish(some, rules.drawn(j), still, *g)[0], s0, r0, y0),
+        ),
+    ])  # fmt: skip
 
 
 class OneClient:
@@ -172,16 +222,6 @@ def close_with(setup: Setup, state: State, cohort: Cohort, forms: PyTree, sent: 
     clients = put_rows(state.clients, cohort.ids, memory)
     broadcast = make_broadcast(setup, state, cohort)
     return close_round(setup, state, cohort, broadcast, upload, clients, state.server.participation)[0]
-
-
-def few(deviations: Float[Array, "J y g"], weight: Float[Array, " J"]) -> tuple[Array, Array]:
-    """The same covariance from fewer deviations: no more than they have entries."""
-    J, y, g = deviations.shape
-    if 2 * y * g >= J:
-        return deviations, weight
-    rows = deviations.reshape(J, y * g)
-    value, vector = jnp.linalg.eigh((rows.T * weight) @ rows)
-    return vector.T.reshape(y * g, y, g), value
 
 
 def extended(*vectors: Array) -> Array:

@@ -42,10 +42,10 @@ class Chances(eqx.Module):
     work: Float[Array, "N T"]
 
 
-def check_covered(problem: Problem, algorithm: Algorithm) -> None:
+def check_covered(problem: Problem, algorithm: Algorithm, exact: bool) -> None:
     """Refuse by name what is known not to be affine, or whose chances nobody tells."""
     population, estimator = problem.population, algorithm.estimator
-    if problem.domain is not None:
+    if problem.domain is not None and exact:
         name = type(problem.domain).__name__
         raise ValueError(_told(f"domain={name}: a projection is not linear; leave it out, or use pf.run"))
     if population.reads_models:
@@ -59,11 +59,6 @@ def check_covered(problem: Problem, algorithm: Algorithm) -> None:
     model = jnp.zeros(population.model_shape() or ())
     if estimator.draw(jax.random.key(0), 1, model) is not None:
         raise ValueError(_told(f"estimator={type(estimator).__name__} draws noise of its own; use pf.run"))
-    if declared(algorithm.channel, "quadrature", model) is None:
-        name = type(algorithm.channel).__name__
-        raise ValueError(
-            _told(f"channel={name} is not linear in the update, or does not say what it draws; use pf.run")
-        )
 
 
 def check_size(layout: Layout, size: int) -> None:

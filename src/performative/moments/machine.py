@@ -13,11 +13,12 @@ from jaxtyping import Array, Float, Int
 from performative._base.messages import coded
 from performative._engine.clock import Clock
 from performative._engine.ready import make_ready
+from performative._engine.risk import NODES
 from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
-from performative.facts import Uncertified
-from performative.moments.client import OneClient, Rules, effect_map, training_map
+from performative.facts import Uncertified, declared
+from performative.moments.client import OneClient, Rules, effect_map, multiplied, training_map
 from performative.moments.facts import (
     DEGREE,
     Chances,
@@ -38,6 +39,10 @@ from performative.types import Cohort, State, Theta
 
 # What was found of machines of one form: tracing them again would find the same.
 _SIZES: dict[Any, int] = {}
+# Numbers of nodes' matrices that are held at once.
+_AT_ONCE = 1 << 23
+# Of a deviation: less is rounding.
+_NOTHING = 1e-12
 # Beyond, rounding hides what is looked for.
 _FAR = 1e8
 
@@ -50,8 +55,10 @@ class Machine(eqx.Module):
         at: s and R around which rounds are linearized: anywhere, where they are affine
         chances: moments of cohorts and steps
         spread: variance of a batch's mean over that of one sample, [N]
+        channel: what the channel draws, as nodes and weights
         drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
+        period: after so many rounds all repeats; nodes: the rule for samples; adds: as in `Rules`
     """
 
     setup: Setup
@@ -62,9 +69,12 @@ class Machine(eqx.Module):
     at: tuple[Array, Array]
     chances: Chances
     spread: Float[Array, " N"]
+    channel: tuple[Any, Array]
     drawn: list[Cohort]
     listed: Cohorts | None
     period: int = eqx.field(static=True)
+    nodes: int = eqx.field(static=True)
+    adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
 
     @property
     def rounds(self) -> int:
@@ -90,6 +100,16 @@ class Machine(eqx.Module):
             _SIZES[kind] = sum(leaf.size for leaf in jax.tree.leaves(made))
         return _SIZES[kind]
 
+    def around(self, x: np.ndarray) -> "Machine":
+        """Linearized at (s, R) = x."""
+        s = jnp.asarray(x[: self.common - 1])
+        return dataclasses.replace(self, at=(s, jnp.asarray(x[self.common - 1 :]).reshape(self.start[1].shape)))
+
+    def with_adds(self) -> "Machine":
+        """With what is found of `adds`: noise that adds takes far less memory than noise that multiplies."""
+        found = np.asarray(_multiplied(self))
+        return dataclasses.replace(self, adds=(bool(found[0] <= _NOTHING), bool(found[1] <= _NOTHING)))
+
     def begin(self) -> Law:
         """All is certain before the first round."""
         s, R = self.start
@@ -111,12 +131,10 @@ class Machine(eqx.Module):
         sharing = algorithm.sharing.of(state.theta, client, state.round)
         met = sharing.meet(sharing.local(state.theta, mine.own, client))
         try:
-            data, weight = population.quadrature_within(mine.world, met, Polynomial(DEGREE))
+            data, weight = population.quadrature_within(mine.world, met, self.nodes)
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
-        channel = algorithm.channel.quadrature(state.theta)
-        assert channel is not None
-        return Rules(data, weight.astype(jnp.float64), *channel, self.spread[client])
+        return Rules(data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds)
 
     def round(self, round: Int[Array, ""]) -> AbstractRound:
         """What this round does."""
@@ -131,11 +149,12 @@ class Machine(eqx.Module):
                 return made, form, sent
             return made, *effect_map(run, s0, R0[client], sent, form)
 
-        if steps is None:
-            several = jax.vmap(lambda i: one(i, None))(clients)
-            made, *rest_of = jax.tree.map(lambda leaf: leaf[:, None], several)
-        else:
-            made, *rest_of = jax.vmap(lambda i: jax.vmap(lambda tau: one(i, tau))(steps))(clients)
+        def of_client(client: Array) -> Any:
+            if steps is None:
+                return jax.tree.map(lambda leaf: leaf[None], one(client, None))
+            return jax.vmap(lambda tau: one(client, tau))(steps)
+
+        made, *rest_of = jax.lax.map(of_client, clients, batch_size=self._at_once(rest))
         if self.listed is not None:
             cohorts = jax.tree.map(lambda leaf: leaf[k], self.listed)
             closed = closings(self.setup, self.layout, rest, self.at, cohorts, steps, *rest_of)
@@ -145,7 +164,14 @@ class Machine(eqx.Module):
         return RoundMap(
             absent[0, 0, :C, :C], absent[:, 0, C:], made, effect, self.chances.work, self.chances.mean[k],
             self.chances.own[k], covariance,
-        )  # fmt: skip
+        ).ready()  # fmt: skip
+
+    def _at_once(self, rest: State) -> int:
+        """Clients whose nodes are worked on side by side."""
+        rules = jax.eval_shape(self.rules, rest, jax.ShapeDtypeStruct((), jnp.int32))
+        width = self.common + self.layout.width + self.layout.model
+        numbers = len(rules.weight) * width**2 * (1 if self.chances.steps is None else len(self.chances.steps))
+        return int(np.clip(_AT_ONCE // numbers, 1, self.layout.clients))
 
     def check_around(self, mean: np.ndarray, covariance: np.ndarray) -> None:
         """Refuse rounds that bend where the law lies, [rounds + 1, ...]: a clip may, far from the start."""
@@ -171,23 +197,42 @@ class Machine(eqx.Module):
         return (*shared, *(f"client {i}: {name}" for i in range(self.layout.clients) for name in rows))
 
 
-def build(problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int) -> tuple[Machine, Any, Any]:
-    """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`."""
-    check_covered(problem, algorithm)
+@eqx.filter_jit
+def _multiplied(machine: Machine) -> Array:
+    rest, (s0, R0) = machine.rest(jnp.zeros((), jnp.int32)), machine.at
+    tau = None if machine.chances.steps is None else machine.chances.steps[-1]
+
+    def one(client: Array) -> Array:
+        run = OneClient(machine.setup, machine.layout, rest, R0, client, tau)
+        return multiplied(run, s0, R0[client], machine.rules(rest, client))
+
+    return jnp.max(jax.lax.map(one, jnp.arange(machine.layout.clients, dtype=jnp.int32)), axis=0)
+
+
+def build(
+    problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int, exact: bool = True
+) -> tuple[Machine, Any, Any]:
+    """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`.
+
+    Where it is not `exact`, rounds need not be affine: it is linearized at the start.
+    """
+    check_covered(problem, algorithm, exact)
     setup, start, stable = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
     setup = dataclasses.replace(setup, metrics={})
-    check_rules(setup, start)
+    if exact:
+        check_rules(setup, start)
     chances = read_chances(setup)
     again, period = _turns(setup, chances)
     layout, states, drawn = find_layout(setup, start, max(rounds, again + period))
-    machine = _assemble(setup, layout, states, chances, drawn, start, period)
+    machine = _assemble(setup, layout, states, chances, drawn, start, period, Polynomial(DEGREE) if exact else NODES)
     check_size(layout, machine.size)
     x, rng = np.asarray(machine.begin().mean)[1:], np.random.default_rng(2)
     one, other = (x + (1.0 + np.abs(x).max()) * rng.standard_normal(len(x)) for _ in range(2))
     # The first round is often another one: nothing is remembered yet.
     rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
-    added = [check_affine(setup, layout, rest, drawn, one, other) for rest in rests]
+    added = [check_affine(setup, layout, rest, drawn, one, other, exact) for rest in rests]
     check_mean(setup, start)
+    machine = machine.with_adds()
     if not all(added):
         machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return machine, start, stable
@@ -199,7 +244,8 @@ def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: The
     setup, layout = dataclasses.replace(setup, metrics={}), machine.layout
     chances = read_chances(setup)
     states, _ = follow(setup, start, jnp.asarray(0), machine.rounds)
-    made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period)
+    made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period, machine.nodes)
+    made = dataclasses.replace(made, adds=machine.adds)
     if machine.listed is not None:
         made = dataclasses.replace(made, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return made
@@ -212,13 +258,27 @@ def _turns(setup: Setup, chances: Chances) -> tuple[int, int]:
 
 
 def _assemble(
-    setup: Setup, layout: Layout, states: State, chances: Chances, drawn: list[Cohort], start: Theta, period: int
+    setup: Setup,
+    layout: Layout,
+    states: State,
+    chances: Chances,
+    drawn: list[Cohort],
+    start: Theta,
+    period: int,
+    nodes: int = NODES,
 ) -> Machine:
     s, R, first = layout.split(jax.tree.map(lambda leaf: leaf[0], states))
     random = (*layout.shared, *layout.rows)
     still = [leaf for k, leaf in enumerate(jax.tree.leaves(states)) if k not in random]
     spread = jnp.asarray(batch_spread(setup, start), jnp.float64)
-    return Machine(setup, layout, first, still, (s, R), (_beside(s), _beside(R)), chances, spread, drawn, None, period)
+    model = jax.tree.map(jnp.zeros_like, layout.join(s, R, first).theta)
+    channel = declared(setup.algorithm.channel, "quadrature", model)
+    if channel is None:
+        name = type(setup.algorithm.channel).__name__
+        text = f"moments: channel={name} is not linear, or does not say how likely its draws are; use pf.run."
+        raise ValueError(coded("not-affine", text))
+    at = (_beside(s), _beside(R))
+    return Machine(setup, layout, first, still, (s, R), at, chances, spread, channel, drawn, None, period, nodes)
 
 
 def _beside(x: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Moments", "Radii", "Stationary"]
+__all__ = ["Forecast", "Moments", "Radii", "Stationary"]
 
 
 VERDICTS = ("settles", "settles in the mean only", "runs away")
@@ -101,3 +101,39 @@ class Moments:
                 line += f", {np.sqrt(getattr(self.stationary, f'mse_{name}')):.4g} in the long run"
             lines.append(line)
         return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Forecast:
+    """Where a run settles, near the stable point of a problem that need not be linear.
+
+    Attributes:
+        stable: theta_PS; spectral_radius: of a round, linearized where runs settle
+        mean, covariance: of the model in the long run; None where it does not settle
+        mse_stable: E|theta - theta_PS|^2 in the long run
+        doubt: by how much of it the forecast changes one standard deviation away
+        valid: whether that is at most 15 %
+    """
+
+    stable: Any
+    spectral_radius: Radii
+    mean: Any
+    covariance: np.ndarray | None
+    mse_stable: float | None
+    doubt: float | None
+    valid: bool
+
+    @property
+    def verdict(self) -> str:
+        """As of `Moments`."""
+        return verdict_of(self.spectral_radius)
+
+    def __str__(self) -> str:
+        mean, second = self.spectral_radius
+        line = f"near the stable point: {self.verdict} (spectral radius {mean:.6g} in the mean, {second:.6g} in "
+        line += "second moments)"
+        if self.mse_stable is None or self.doubt is None:
+            return line
+        line += f"\n  root mean square distance to it in the long run: {np.sqrt(self.mse_stable):.4g}"
+        doubt = f"the error differs by {100 * self.doubt:.0f} % one standard deviation away"
+        return f"{line}\n  {'valid' if self.valid else 'not valid'}: {doubt}"

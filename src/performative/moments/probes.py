@@ -96,11 +96,11 @@ def _draws(setup: Setup, cohort: Cohort) -> int:
 
 
 def check_affine(
-    setup: Setup, layout: Layout, rest: State, drawn: Sequence[Cohort], x: np.ndarray, y: np.ndarray
+    setup: Setup, layout: Layout, rest: State, drawn: Sequence[Cohort], x: np.ndarray, y: np.ndarray, exact: bool = True
 ) -> bool:
     """Refuse a round that bends between two points, by the part that bends it; say whether cohorts add up."""
     bend, apart = tried(setup, layout, rest, drawn, x, y)
-    if not bend <= _ROUNDING:
+    if exact and not bend <= _ROUNDING:
         raise ValueError(coded("not-affine", f"moments: {blame(setup, layout, rest, x)}"))
     return apart <= _ROUNDING
 

@@ -7,6 +7,7 @@ With c = (1, s) and client i's rows r_i a round is, given who takes part and wha
 so that, with the moments of (z, a), the second moments of x close. U_i and V_i read (c, r_i) and change s and r_i only.
 """
 
+import dataclasses
 from abc import abstractmethod
 
 import equinox as eqx
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from performative.moments.client import TrainingMap
+from performative.moments.client import Deviations, TrainingMap
 
 
 class Law(eqx.Module):
@@ -59,6 +60,7 @@ class RoundMap(AbstractRound):
         effect: what the server makes of (1, s, r_i, sent), with z and with a
         chance: P(tau_i = the t-th number), [N, T]
         mean: E f_i of f = (z, a), [2, N]; own: E f_i f_i^T, [2, 2, N]; covariance: Cov(f_i, f_j), None where certain
+        paired: see `ready`
     """
 
     common: Float[Array, "c c"]
@@ -69,6 +71,21 @@ class RoundMap(AbstractRound):
     mean: Float[Array, "2 N"]
     own: Float[Array, "2 2 N"]
     covariance: Float[Array, "2 2 N N"] | None
+    paired: Float[Array, "N 2 c c"] | None = None
+
+    def ready(self) -> "RoundMap":
+        """With what does not depend on the law worked out, where no client remembers anything.
+
+        paired_ik = sum_jl Cov(f_ik, f_jl) U_jl
+        """
+        if self.covariance is None or self.rows.shape[1]:
+            return self
+        width = self.common.shape[0]
+        sent = jax.vmap(jax.vmap(lambda one: sent_by(one, jnp.zeros((width, width)))[0]))(self.clients)
+        each = self.effect[..., :width] + jnp.einsum("ntkao,ntoc->ntkac", self.effect[..., width:], sent)
+        effect = jnp.einsum("nt,ntkac->nkac", self.chance, each)
+        paired = jnp.einsum("klij,jlbc->ikbc", self.covariance, effect, optimize="optimal")
+        return dataclasses.replace(self, covariance=None, paired=paired)
 
     def advance(self, law: Law) -> Law:
         N, q = self.rows.shape[:2]
@@ -95,6 +112,8 @@ class RoundMap(AbstractRound):
             return jnp.concatenate([new, mine.reshape(N * q, M.shape[1])])
 
         added = _added(whole, C, q)
+        if self.paired is not None:
+            added = added + jnp.einsum("ikac,cd,ikbd->ab", effect, S, self.paired, optimize="optimal")
         if self.covariance is not None:
             added = added + _chance(self.covariance, effect, S, C, q)
         return Law(moved(law.mean[:, None])[:, 0], moved(moved(law.covariance).T) + added)
@@ -121,18 +140,16 @@ def sent_by(mine: TrainingMap, S: Float[Array, "c c"]) -> tuple[Array, Array]:
     """What a client sends on average [o, c], and its covariance beside [o, o], for E c c^T = S."""
     width = S.shape[0]
 
-    def next(carry: tuple[Array, Array], A: Array, D: Array, weight: Array) -> tuple[Array, Array]:
+    def next(carry: tuple[Array, Array], A: Array, D: Deviations) -> tuple[Array, Array]:
         """g = (c, y) has E g g^T = P S P^T, and X beside for y."""
         Y, X = carry
         P = jnp.concatenate([jnp.eye(width), Y])
         M = (P @ S @ P.T).at[width:, width:].add(X)
-        spread = A[:, width:] @ X @ A[:, width:].T + jnp.einsum("j,jag,gh,jbh->ab", weight, D, M, D)
-        return A[:, :width] + A[:, width:] @ Y, spread
+        return A[:, :width] + A[:, width:] @ Y, A[:, width:] @ X @ A[:, width:].T + D.spread(M)
 
     start = mine.start, jnp.zeros((mine.start.shape[0],) * 2)
-    steps = (mine.step, mine.deviation, mine.weight)
-    end, _ = jax.lax.scan(lambda carry, one: (next(carry, *one), None), start, steps)
-    return next(end, mine.finish, mine.sent_deviation, mine.sent_weight)
+    end, _ = jax.lax.scan(lambda carry, one: (next(carry, *one), None), start, (mine.step, mine.deviation))
+    return next(end, mine.finish, mine.sent_deviation)
 
 
 def _added(whole: Float[Array, "N x x"], C: int, q: int) -> Array:

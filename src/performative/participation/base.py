@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from performative.draws import Law
 from performative.facts import AbstractPart
 from performative.participation.law import MOST_COHORTS, CohortMoments, Cohorts, certain_steps, moments_of
+from performative.theory.gaussian import WeightMoments
 from performative.types import Cohort, Memory, Theta, Upload
 
 
@@ -74,6 +75,11 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         tau_i is drawn for each client and round by itself, whoever takes part.
         """
         return certain_steps(clients, default)
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments | None:
+        """Second moments of a round's weights where their mean is p and rounds are independent; None where that is not
+        so, or not known."""
+        return None
 
     def without_work(self) -> "AbstractParticipation":
         """Who takes part, whatever work they do."""

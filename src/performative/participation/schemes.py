@@ -18,6 +18,7 @@ from performative.participation.law import (
     subset_pairs,
     subsets,
 )
+from performative.theory.gaussian import WeightMoments, weight_moments
 from performative.types import Cohort, whole
 
 
@@ -27,6 +28,9 @@ class Full(AbstractParticipation[None]):
     references = ()
     ignores_data = True
     is_full = True
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments:
+        return weight_moments(weights, "full", None)
 
     def size(self, clients: int) -> int:
         return clients
@@ -70,6 +74,9 @@ class SchemeOne(AbstractParticipation[None]):
 
     def __check_init__(self) -> None:
         check_draws("SchemeOne", self.k)
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments:
+        return weight_moments(weights, "one", self.k)
 
     def size(self, clients: int) -> int:
         return self.k
@@ -123,6 +130,9 @@ class SchemeTwo(AbstractParticipation[None]):
 
     def check(self, weights: np.ndarray) -> None:
         check_draws("SchemeTwo", self.k, len(weights))
+
+    def weight_moments(self, weights: np.ndarray) -> WeightMoments:
+        return weight_moments(weights, "two", self.k)
 
     def size(self, clients: int) -> int:
         return self.k

@@ -1,0 +1,59 @@
+"""`pf.forecast`: problems that are not linear, near the point where they settle."""
+
+import numpy as np
+import pytest
+
+import performative as pf
+
+RNG = np.random.default_rng(0)
+
+
+def strategic(clients=4, rows=60, d=2):
+    x = RNG.standard_normal((clients, rows, d))
+    y = (RNG.uniform(size=(clients, rows)) < 1 / (1 + np.exp(-2 * x[..., 0]))).astype(float)
+    return pf.Problem(pf.losses.logistic(0.5), pf.populations.Strategic(x, y, 0.3))
+
+
+def measured(problem, algorithm, stable, rounds, repeats=400):
+    """E|theta - theta_PS|^2 of runs that start there, once they have settled, and its standard error."""
+    record = pf.Record(stable=stable, every=20)
+    history = pf.run(problem, algorithm, rounds, stable, repeats=repeats, dtype="float64", record=record)
+    each = np.mean(history["distance_to_stable"][:, len(history.rounds) // 2 :] ** 2, axis=1)
+    return each.mean(), each.std() / np.sqrt(repeats)
+
+
+def test_on_a_linear_problem_it_is_exact():
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0, 4.0], [0.1, 0.3, 0.5], 1.0))
+    algorithm = pf.p_fedavg(0.2, local_steps=2, participation=pf.SchemeTwo(2))
+    found, known = pf.forecast(problem, algorithm), pf.moments(problem, algorithm, 1).stationary
+    np.testing.assert_allclose(found.mse_stable, known.mse_stable, rtol=1e-8)
+    assert found.valid
+    assert found.doubt < 1e-8
+
+
+def test_strategic_people():
+    problem, algorithm = strategic(), pf.p_fedavg(0.3, local_steps=2, batch=pf.Fixed(4), participation=pf.SchemeTwo(2))
+    found = pf.forecast(problem, algorithm)
+    assert found.valid
+    mse, error = measured(problem, algorithm, found.stable, 400)
+    assert abs(found.mse_stable / mse - 1) < 0.15 + 3 * error / mse
+
+
+def test_a_step_that_is_too_long_for_a_line_is_said_to_be():
+    """Far from the point the curve is another: the forecast doubts itself."""
+    found = pf.forecast(strategic(), pf.p_fedavg(12.0, batch=pf.Fixed(1)))
+    assert not found.valid
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [
+    lambda: pf.p_fedavg(0.2, local_steps=2, batch=pf.Fixed(8), participation=pf.SchemeTwo(3)),
+    lambda: pf.fedvarp(0.2, local_steps=3, batch=pf.Fixed(8), participation=pf.SchemeTwo(3)),
+    lambda: pf.scaffold(0.2, local_steps=3, batch=pf.Fixed(8), deploy="round"),
+], ids=["p_fedavg", "fedvarp", "scaffold"])  # fmt: skip
+def test_strategic_credit(make):
+    problem, algorithm = pf.cases.credit(), make()
+    found = pf.forecast(problem, algorithm)
+    assert found.valid
+    mse, error = measured(problem, algorithm, found.stable, 1500, repeats=200)
+    assert abs(found.mse_stable / mse - 1) < 0.15 + 3 * error / mse
