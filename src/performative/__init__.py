@@ -38,7 +38,7 @@ from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
-from performative.moments import Moments, Stability, moments, stability
+from performative.moments import Moments, Stability, Tuned, moments, stability, tune
 from performative.papers.citations import cite
 from performative.participation import (
     Asynchronous,
@@ -129,6 +129,7 @@ __all__ = [
     "Solution",
     "Stability",
     "Tracking",
+    "Tuned",
     "Uniform",
     "Verdict",
     "Whole",
@@ -190,6 +191,7 @@ __all__ = [
     "sweep",
     "tables",
     "theory",
+    "tune",
     "types",
     "whole",
 ]

@@ -3,5 +3,7 @@
 from performative.moments.exact import moments
 from performative.moments.outcome import Moments, Radii, Stationary
 from performative.moments.stability import Stability, stability
+from performative.moments.tune import tune
+from performative.moments.tuned import Tuned
 
-__all__ = ["Moments", "Radii", "Stability", "Stationary", "moments", "stability"]
+__all__ = ["Moments", "Radii", "Stability", "Stationary", "Tuned", "moments", "stability", "tune"]
