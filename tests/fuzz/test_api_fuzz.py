@@ -28,7 +28,7 @@ MADE_BY_US = {
     "Selection", "weighted_sum", "batch_gradient", "count_samples",
     "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Contraction", "DriftError", "Extremes", "Floor", "GaussianPoints",
-    "LocalSteps", "Moments", "Numbered", "RetentionPoint", "Theorem",
+    "LocalSteps", "Moments", "Numbered", "Tuned", "RetentionPoint", "Theorem",
     "News", *pf.types.__all__,
 }  # fmt: skip
 # Losses of one sample, which problems are made of, cases that need data sets, and what writes where it is told to.

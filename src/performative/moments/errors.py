@@ -9,8 +9,11 @@ from jaxtyping import Array, Float
 
 from performative.moments.facts import Chances, read_chances
 from performative.moments.machine import Machine
-from performative.moments.recursion import Law
+from performative.moments.recursion import AbstractRound, Law
 from performative.sweep.names import set_by_name
+
+# Numbers that the maps of rounds may take that are worked out together.
+_NUMBERS = 1 << 22
 
 
 def with_numbers(machine: Machine, values: dict[str, Array], chances: Chances | None = None) -> Machine:
@@ -46,15 +49,24 @@ def square_error(machine: Machine, law: Law, target: Float[Array, " d"]) -> Floa
 
 
 def errors_by_round(machine: Machine, rounds: int, target: Float[Array, " d"]) -> Float[Array, " rounds"]:
-    """E|theta - target|^2 after each round. Maps of rounds are worked out again on the way back, not kept."""
+    """E|theta - target|^2 after each round. Where maps of all rounds are many numbers they are worked out in blocks,
+    and once more on the way back."""
+    begin = jax.tree.map(jnp.asarray, machine.begin())
 
-    @jax.checkpoint
-    def once(law: Law, round: Array) -> tuple[Law, Array]:
-        after = machine.round(round).advance(law)
+    def once(law: Law, one: AbstractRound) -> tuple[Law, Array]:
+        after = one.advance(law)
         return after, square_error(machine, after, target)
 
-    begin = jax.tree.map(jnp.asarray, machine.begin())
-    return jax.lax.scan(once, begin, jnp.arange(rounds, dtype=jnp.int32))[1]
+    def several(law: Law, rounds: Array) -> tuple[Law, Array]:
+        return jax.lax.scan(once, law, jax.vmap(machine.round)(rounds))
+
+    block = max(1, min(rounds, _NUMBERS // machine.numbers()))
+    blocks = -(-rounds // block)
+    # The last block may go on with the last round; nobody looks at it.
+    each = jnp.minimum(jnp.arange(blocks * block, dtype=jnp.int32), rounds - 1).reshape(blocks, block)
+    if blocks == 1:
+        return several(begin, each[0])[1]
+    return jax.lax.scan(jax.checkpoint(several), begin, each)[1].ravel()[:rounds]
 
 
 class LongRun(eqx.Module):

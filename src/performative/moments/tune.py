@@ -75,27 +75,28 @@ def tune(
     if schedule and (wanted.kind == "stationary" or "rate" not in free):
         raise ValueError('schedule="steps" needs "rate" among what is free, and a number of rounds.')
     found, tried = read_free(free, _with_table(algorithm, wanted) if schedule else algorithm)
-    before = wanted.exact(problem, algorithm)
-    best = Tuned(algorithm, {}, before, before, (), 0.0, wanted.words())
-    costs = []
+    recipes = []
     for setting in itertools.product(*([(name, value) for value in values] for name, values in tried.items())):
         recipe = algorithm
         for name, value in setting:
-            _, recipe = _set(problem, recipe, name, value)
-        if schedule:
-            recipe = _with_table(recipe, wanted)
-        one = _search(problem, recipe, found, wanted, starts, iterations) if found else _as_is(problem, recipe, wanted)
-        costs.append((name_of(dict(setting)), one.after))
+            recipe = _set(problem, recipe, name, value)
+        recipe = _with_table(recipe, wanted) if schedule else recipe
+        recipes.append((dict(setting), recipe, [coordinates_of(problem, recipe, *one) for one in found.items()]))
+    before = wanted.exact(problem, algorithm)
+    best, costs = Tuned(algorithm, {}, before, before, (), 0.0, wanted.words()), []
+    for values, recipe, numbers in recipes:
+        one = _search(problem, recipe, numbers, wanted, starts, iterations)
+        costs.append((name_of(values), one.after))
         if one.after < best.after or (one.after == best.after and not best.values):
-            best = dataclasses.replace(one, values=dict(setting) | one.values, before=before)
+            best = dataclasses.replace(one, values=values | one.values, before=before)
     return dataclasses.replace(best, tried=tuple(costs) if tried else ())
 
 
-def _set(problem: Problem, algorithm: Algorithm, name: str, value: Any) -> tuple[Problem, Algorithm]:
+def _set(problem: Problem, algorithm: Algorithm, name: str, value: Any) -> Algorithm:
     changed, recipe = set_by_name(problem, algorithm, name, value)
     if changed is not problem:
         raise ValueError(f"free: {name!r} belongs to the problem; tune chooses the algorithm.")
-    return problem, recipe
+    return recipe
 
 
 def _with_table(algorithm: Algorithm, cost: Cost) -> Algorithm:
@@ -105,18 +106,15 @@ def _with_table(algorithm: Algorithm, cost: Cost) -> Algorithm:
     return dataclasses.replace(algorithm, rate=Table(np.asarray(values), steps))
 
 
-def _as_is(problem: Problem, recipe: Algorithm, cost: Cost) -> Tuned:
-    value = cost.exact(problem, recipe)
-    return Tuned(recipe, {}, value, value, (), 0.0, cost.words())
-
-
 def _search(
-    problem: Problem, recipe: Algorithm, found: dict[str, Any], cost: Cost, starts: int, iterations: int
+    problem: Problem, recipe: Algorithm, free: list[Coordinates], cost: Cost, starts: int, iterations: int
 ) -> Tuned:
     """From several starts to the best that any of them leads to."""
+    if not free:
+        value = cost.exact(problem, recipe)
+        return Tuned(recipe, {}, value, value, (), 0.0, cost.words())
     if cost.kind == "stationary":
         check_stays(recipe)
-    free = [coordinates_of(problem, recipe, name, bounds) for name, bounds in found.items()]
     with jax.enable_x64(True):
         function = _function(problem, _put(problem, recipe, free, [one.start for one in free]), free, cost)
         first = np.concatenate([one.inside(one.start).ravel() for one in free])
@@ -135,9 +133,10 @@ def _search(
     # The crossing that is followed lies within the round before the exact one.
     exact = after if cost.kind != "time" else told[-1]
     if abs(told[-1] - exact) > _AGREES * abs(exact):
+        names = ", ".join(one.name for one in free)
         raise ValueError(
-            f"tune: of {', '.join(found)} more depends than can be differentiated: the cost is {after:.8g}, and "
-            f"{told[-1]:.8g} as it was followed. Give values to try instead."
+            f"tune: of {names} more depends than can be differentiated: the cost is {after:.8g}, and {told[-1]:.8g} as "
+            "it was followed. Give values to try instead."
         )
     values = {
         one.name: number.item() if number.ndim == 0 else number for one, number in zip(free, numbers, strict=True)
