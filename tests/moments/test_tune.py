@@ -46,6 +46,7 @@ def test_the_best_constant_step():
     assert f"{found.after:.6g} at best" in str(found)
 
 
+@pytest.mark.slow
 def test_the_best_chances():
     """q_i ~ p_i (E|delta_i|^2)^(1/2) at the stationary law."""
     eta, k = 0.3, 2

@@ -149,6 +149,6 @@ def crossing(errors: Float[Array, " R"], accuracy: Array) -> Float[Array, ""]:
     last = len(errors) - 1
     outside = jnp.where(above > 0, jnp.arange(len(errors)), -1).max()
     k = jnp.clip(outside, 0, last - 1)
-    between = k + above[k] / jnp.where(outside < last, above[k] - above[k + 1], 1.0)
+    between = k.astype(above.dtype) + above[k] / jnp.where(outside < last, above[k] - above[k + 1], 1.0)
     late = last * (1.0 + above[last])
     return jnp.where(outside < 0, 0.0, jnp.where(outside < last, between, late))

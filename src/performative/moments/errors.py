@@ -98,17 +98,19 @@ def long_run(machine: Machine, directions: Float[Array, "D r"], target: Float[Ar
 
         return jax.lax.scan(once, Law(mean, covariance), jnp.arange(period))[0]
 
-    moved = turn(start, nothing).mean
-    A = Q.T @ jax.vmap(lambda v: turn(start + v, nothing).mean - moved, in_axes=1, out_axes=1)(Q)
-    mean = start + Q @ jnp.linalg.solve(jnp.eye(r) - A, Q.T @ (moved - start))
-    added = Q.T @ turn(mean, nothing).covariance @ Q
     i, j = jnp.triu_indices(r)
 
-    def apply(i: Array, j: Array) -> Array:
-        B = jnp.zeros((r, r)).at[i, j].set(1.0).at[j, i].set(1.0)
-        return Q.T @ turn(jnp.zeros_like(start), Q @ B @ Q.T).covariance @ Q
+    def pair(i: Array, j: Array) -> Array:
+        return Q @ jnp.zeros((r, r)).at[i, j].set(1.0).at[j, i].set(1.0) @ Q.T
 
-    M = jax.vmap(apply)(i, j)[:, i, j].T
+    # All at once: what becomes of the start, of each direction, and of the covariance of each pair of them.
+    means = jnp.concatenate([start[None], Q.T, jnp.zeros((len(i), len(start)))])
+    spreads = jnp.concatenate([jnp.zeros((1 + r, *nothing.shape)), jax.vmap(pair)(i, j)])
+    after = jax.vmap(turn)(means, spreads)
+    A = Q.T @ after.mean[1 : 1 + r].T
+    mean = start + Q @ jnp.linalg.solve(jnp.eye(r) - A, Q.T @ (after.mean[0] - start))
+    M = jnp.einsum("da,kde,eb->kab", Q, after.covariance[1 + r :], Q)[:, i, j].T
+    added = Q.T @ turn(mean, nothing).covariance @ Q
     solved = jnp.linalg.solve(jnp.eye(len(i)) - M, added[i, j])
     X = jnp.zeros((r, r)).at[i, j].set(solved).at[j, i].set(solved)
     return LongRun(square_error(machine, Law(mean, Q @ X @ Q.T), target), A, M)

@@ -100,12 +100,12 @@ def coordinates_of(problem: Problem, algorithm: Algorithm, name: str, bounds: An
     low, high = _read_bounds(name, bounds) if bounds is not None else _probed(problem, algorithm, name, value)
     if np.isfinite(high):
         width = high - low
-        start = np.clip(value, low + _INSIDE * width, high - _INSIDE * width)
+        start = np.asarray(np.clip(value, low + _INSIDE * width, high - _INSIDE * width))
         return Coordinates(
             name, start, lambda v: np.log((v - low) / (high - v)), lambda x: low + width / (1.0 + jnp.exp(-x))
         )
     if np.isfinite(low):
-        start = np.maximum(value, low + _INSIDE * max(1.0, abs(low)) * (value <= low))
+        start = np.asarray(np.where(value > low, value, low + _INSIDE * max(1.0, abs(low))))
         return Coordinates(name, start, lambda v: np.log(v - low), lambda x: low + jnp.exp(x))
     return Coordinates(name, value, lambda v: v, lambda x: x)
 

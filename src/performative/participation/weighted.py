@@ -87,4 +87,4 @@ class Weighted(AbstractParticipation[None]):
 def _over(weights: np.ndarray, q: Float[np.ndarray | Array, " N"]) -> Float[np.ndarray | Array, " N"]:
     """p_i / q_i, whatever p sums to; 0 for clients who do not count."""
     p = np.asarray(weights, np.float64)
-    return p / p.sum() / (q + (p == 0))
+    return p / p.sum() / (q + (p == 0).astype(np.float64))
