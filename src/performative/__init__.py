@@ -39,7 +39,7 @@ from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
 from performative.inference import Confidence, confidence
-from performative.moments import Forecast, Moments, Stability, forecast, moments, stability
+from performative.moments import Forecast, Moments, Stability, Tuned, forecast, moments, stability, tune
 from performative.papers.citations import cite
 from performative.participation import (
     Asynchronous,
@@ -132,6 +132,7 @@ __all__ = [
     "Solution",
     "Stability",
     "Tracking",
+    "Tuned",
     "Uniform",
     "Verdict",
     "Whole",
@@ -195,6 +196,7 @@ __all__ = [
     "sweep",
     "tables",
     "theory",
+    "tune",
     "types",
     "whole",
 ]

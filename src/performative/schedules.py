@@ -5,15 +5,16 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from performative._base.arguments import checked
-from performative._base.checks import check_number
+from performative._base.checks import check_counts, check_finite, check_number
 from performative.facts import AbstractPart
 from performative.theory import Assumptions, p_fedavg
-from performative.types import ArrayLike, Numbers, is_concrete, number
+from performative.types import ArrayLike, Numbers, is_concrete, number, whole
 
-__all__ = ["AbstractSchedule", "Constant", "Harmonic", "constant", "harmonic", "theorem"]
+__all__ = ["AbstractSchedule", "Constant", "Harmonic", "Table", "constant", "harmonic", "theorem"]
 
 
 class AbstractSchedule(AbstractPart):
@@ -59,6 +60,29 @@ class Harmonic(AbstractSchedule):
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         offset = jnp.asarray(self.offset)
         return jnp.asarray(self.scale) / (jnp.asarray(t).astype(offset.dtype) + offset)
+
+
+class Table(AbstractSchedule):
+    """eta(t) = values[t // steps], the last one for all that comes later.
+
+    With `steps` the algorithm's local steps, one value for each round.
+    """
+
+    references = ()
+
+    values: Numbers = number()
+    steps: int = whole(default=1)
+
+    def __check_init__(self) -> None:
+        check_finite("Table", values=self.values)
+        check_counts(steps=self.steps)
+        if np.ndim(self.values) != 1 or np.shape(self.values) == (0,):
+            raise ValueError(f"Table: values must be a list of steps; got {self.values}.")
+        if is_concrete(self.values) and np.any(np.asarray(self.values) < 0):
+            raise ValueError(f"Table: steps must not be negative; got {self.values}.")
+
+    def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
+        return jnp.take(jnp.asarray(self.values), jnp.asarray(t) // self.steps, mode="clip")
 
 
 def constant(value: ArrayLike) -> Constant:

@@ -36,9 +36,9 @@ OF_SLOT = {
 # What must not be passed over for these, beside the rules of their slot. A part that is not here may keep any.
 ALSO = {
     "sweeps": "FirstK Poisson Gaussian Contaminated Strategic Sluggish Pricing Market Regression Mixture Classes "
-    "Outliers Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Box Ball Performative "
+    "Outliers Database Reweighted Clipped Dice ClippedModel ClippedNoise Constant Harmonic Table Box Ball Performative "
     "Filtered Drifting AdaptiveSize PooledJacobian Prox Preconditioned ServerOpt TrimmedMean Sparse RandomK "
-    "Quantized Available Pools",
+    "Quantized Available Pools Weighted",
     "saves": "Shuffled Sluggish Reweighted Dice AdaptiveSize PooledJacobian Varp Preconditioned ControlVariate "
     "Drifting Scaffold Nova ServerOpt ClusterVarp Sparse Quantized AdaComm Pools",
     "nodes": "Gaussian Contaminated Strategic Sluggish Drifting Pricing Market Regression Mixture Classes Outliers "

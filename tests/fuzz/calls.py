@@ -248,6 +248,7 @@ ANALYSES = {
     "pf.play_outlook": "game=GAME, algorithm=A",
     "pf.play_verdict": "history=H",
     "pf.repeated_risk_minimization": "problem=P, deployments=2",
+    "pf.tune": "problem=P, algorithm=A, free=['rate'], cost='final', rounds=2, starts=1, iterations=1",
     "pf.repeated_gradient_descent": "problem=P, rate=0.1, deployments=2",
     "pf.certify": "problem=P, samples=16",
     "pf.plan": "problem=P, cost=pf.Cost(), accuracy=0.5, local_steps=(1, 2), batches=(4,), pilots=False",

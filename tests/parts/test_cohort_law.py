@@ -22,6 +22,7 @@ SCHEMES = {
     "full": pf.Full(),
     "one draw": pf.SchemeOne(1),
     "with replacement": pf.SchemeOne(3),
+    "chances of one's own": pf.participation.Weighted(3, [1.0, 4.0, 2.0, 3.0, 0.5]),
     "without replacement": pf.SchemeTwo(2),
     "all without replacement": pf.SchemeTwo(5),
     "one client": pf.SchemeTwo(1),
@@ -42,7 +43,14 @@ SCHEMES = {
     "work": pf.LocalWork(pf.SchemeOne(2), UniformSteps(1, 2)),
 }
 # The others take as long to compile, and are drawn in the same ways.
-QUICK = ("with replacement", "without replacement", "some of a group", "there, at most two", "random turns")
+QUICK = (
+    "with replacement",
+    "chances of one's own",
+    "without replacement",
+    "some of a group",
+    "there, at most two",
+    "random turns",
+)
 DRAWN = [pytest.param(s, id=name, marks=[] if name in QUICK else pytest.mark.slow) for name, s in SCHEMES.items()]
 FACTS = ("cohort_moments", "cohorts", "cohort_count")
 

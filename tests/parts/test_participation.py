@@ -17,6 +17,7 @@ PART_EXAMPLES = {
         "inner=pf.SchemeTwo(K), steps=[1 + i % 2 for i in range(N)]",
         "inner=pf.SchemeOne(K), steps=[1, 2, 3, 2, 1, 3, 1]",
     ),
+    "pf.participation.Weighted": "k=K, chance=np.arange(1.0, N + 1)",
     "pf.participation.UniformSteps": {"arguments": "lo=1, hi=2", "inside": "pf.LocalWork(pf.SchemeTwo(K), {})"},
 }
 

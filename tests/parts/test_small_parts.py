@@ -15,6 +15,7 @@ PART_EXAMPLES = {
     "pf.Ball": "radius=2.0",
     "pf.schedules.Constant": "value=0.1",
     "pf.schedules.Harmonic": "scale=2.0, offset=20.0",
+    "pf.schedules.Table": "values=[0.4, 0.2, 0.1], steps=2",
     "pf.losses.Quadratic": "scale=1.0",
     "pf.losses.Ridge": {"arguments": "penalty=0.1", "population": "pf.populations.Strategic(X, Y, 0.1)"},
     "pf.losses.Logistic": {"arguments": "penalty=0.1", "population": "pf.populations.Strategic(X, Y, 0.1)"},

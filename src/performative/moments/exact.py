@@ -49,7 +49,7 @@ def moments(problem: Problem, algorithm: Algorithm, rounds: int, theta: Theta = 
         laws, turn = follow_laws(machine, rounds)
         machine.check_around(*laws)
         found = limits(turn, np.asarray(machine.begin().mean))
-        points = _points(problem, algorithm, start)
+        points = known_points(problem, algorithm, start)
         return _outcome(machine, laws, found, points, full)
 
 
@@ -80,7 +80,7 @@ def _maps(machine: Machine, rounds: Array) -> AbstractRound:
     return jax.vmap(machine.round)(jnp.clip(rounds, 0, machine.rounds - 1))
 
 
-def _points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[str, Any]:
+def known_points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[str, Any]:
     """The stable and the optimal point, None where it is not one point that stays and that everyone shares."""
     found: dict[str, Any] = {"stable": None, "optimal": None}
     if problem.population.reads_time or not algorithm.sharing.is_one:

@@ -17,7 +17,7 @@ from performative.moments.layout import Layout
 from performative.populations import AbstractPopulation
 from performative.populations.nodes import Polynomial
 from performative.problem import Problem
-from performative.types import Scene, Theta
+from performative.types import Scene, Theta, is_concrete
 
 # Numbers that clients, or the server for them, remember: their covariance is the square of that.
 MOST_MEMORY = 5_000
@@ -91,14 +91,17 @@ def read_chances(setup: Setup) -> Chances:
     work = declared(participation, "step_law", clients, E)
     if not laws or any(law is None for law in laws) or work is None:
         raise ValueError(no_law(name))
-    both = np.stack([law.both for law in laws])
-    covariance = np.stack([law.covariance for law in laws])
-    certain = float(np.max(np.abs(covariance))) <= 1e-14
+    # Chances that are traced are those of a law whose derivatives somebody wants: nothing can be looked at.
+    known = is_concrete([law.both for law in laws])
+    xp = np if known else jnp
+    both = xp.stack([law.both for law in laws])
+    covariance = xp.stack([law.covariance for law in laws])
+    certain = known and float(np.max(np.abs(covariance))) <= 1e-14
     used = np.flatnonzero(work.any(axis=0))
     plain = len(used) == 1 and used[0] + 1 == setup.algorithm.steps
     return Chances(
-        jnp.asarray(np.stack([np.stack([law.present, law.weight]) for law in laws])),
-        jnp.asarray(np.diagonal(both, axis1=3, axis2=4)),
+        jnp.asarray(xp.stack([xp.stack([law.present, law.weight]) for law in laws])),
+        jnp.asarray(xp.diagonal(both, axis1=3, axis2=4)),
         None if certain else jnp.asarray(covariance),
         None if plain else jnp.asarray(used + 1, jnp.int32),
         jnp.asarray(work[:, used]),

@@ -20,6 +20,7 @@ from performative.participation.schemes import Full, SchemeOne, SchemeTwo
 from performative.participation.step_rules import AbstractSteps, AdaComm, UniformSteps
 from performative.participation.trace import Trace
 from performative.participation.turns import Turns
+from performative.participation.weighted import Weighted
 
 __all__ = [
     "AbstractAvailability",
@@ -49,4 +50,5 @@ __all__ = [
     "Turns",
     "UniformLatency",
     "UniformSteps",
+    "Weighted",
 ]

@@ -5,8 +5,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
+
+from performative.types import is_concrete
 
 # A cohort's probability, its clients (each once, no spare rows) and their weights a_i.
 Cohorts = Iterator[tuple[float, np.ndarray, np.ndarray]]
@@ -30,15 +33,16 @@ class CohortMoments(eqx.Module):
         both: E f f^T, [2, 2, N, N]: E z_i z_j in [0, 0], E z_i a_j in [0, 1], E a_i z_j in [1, 0], E a_i a_j in [1, 1]
     """
 
-    present: Float[np.ndarray, " N"]
-    weight: Float[np.ndarray, " N"]
-    both: Float[np.ndarray, "2 2 N N"]
+    present: Float[np.ndarray | Array, " N"]
+    weight: Float[np.ndarray | Array, " N"]
+    both: Float[np.ndarray | Array, "2 2 N N"]
 
     @property
-    def covariance(self) -> Float[np.ndarray, "2 2 N N"]:
+    def covariance(self) -> Float[np.ndarray | Array, "2 2 N N"]:
         """Cov(f_i, f_j), [2, 2, N, N]."""
-        mean = np.stack([self.present, self.weight])
-        return self.both - np.einsum("ai,bj->abij", mean, mean)
+        xp = np if is_concrete(self.both) else jnp
+        mean = xp.stack([self.present, self.weight])
+        return self.both - xp.einsum("ai,bj->abij", mean, mean)
 
 
 def check_clients(clients: int) -> None:
@@ -73,23 +77,28 @@ def subset_pairs(count: int, k: int) -> np.ndarray:
     return pairs
 
 
-def multinomial_moments(p: np.ndarray, K: int) -> CohortMoments:
-    """Of K draws with replacement, a_i = (how often i is drawn) / K.
+def multinomial_moments(p: np.ndarray | Array, K: int, scale: np.ndarray | Array | None = None) -> CohortMoments:
+    """Of K draws with replacement, a_i = scale_i (how often i is drawn) / K, the scale 1 where none is given.
 
         E z_i     = 1 - (1 - p_i)^K               E z_i z_j = 1 - (1 - p_i)^K - (1 - p_j)^K + (1 - p_i - p_j)^K
         E a_i     = p_i                           E a_i a_j = (1 - 1/K) p_i p_j + [i = j] p_i / K
         E z_i a_i = E a_i                         E z_i a_j = p_j (1 - (1 - p_i)^(K-1))  for i != j
 
-    The last one: given that a draw is j, client i takes part if one of the other K - 1 draws is i.
+    for a scale of 1. The last one: given that a draw is j, client i takes part if one of the other K - 1 draws is i.
+    Chances that JAX traces give moments that it can differentiate.
     """
     check_clients(len(p))
+    xp = np if is_concrete((p, scale)) else jnp
+    same = np.eye(len(p), dtype=bool)
     never = (1 - p) ** K
-    z_z = 1 - never[:, None] - never[None, :] + np.maximum(1 - p[:, None] - p[None, :], 0) ** K
-    np.fill_diagonal(z_z, 1 - never)
-    z_a = p[None, :] * (1 - (1 - p[:, None]) ** (K - 1))
-    np.fill_diagonal(z_a, p)
-    a_a = (1 - 1 / K) * np.outer(p, p) + np.diag(p / K)
-    return CohortMoments(1 - never, p.copy(), np.stack([np.stack([z_z, z_a]), np.stack([z_a.T, a_a])]))
+    z_z = 1 - never[:, None] - never[None, :] + xp.maximum(1 - p[:, None] - p[None, :], 0) ** K
+    z_z = xp.where(same, (1 - never)[:, None], z_z)
+    z_a = xp.where(same, p[:, None], p[None, :] * (1 - (1 - p[:, None]) ** (K - 1)))
+    a_a = (1 - 1 / K) * xp.outer(p, p) + xp.diag(p / K)
+    weight = p * 1
+    if scale is not None:
+        weight, z_a, a_a = scale * weight, scale * z_a, scale[:, None] * scale * a_a
+    return CohortMoments(1 - never, weight, xp.stack([xp.stack([z_z, z_a]), xp.stack([z_a.T, a_a])]))
 
 
 def moments_of(cohorts: Iterable[tuple[float, np.ndarray, np.ndarray]], clients: int) -> CohortMoments:
