@@ -1,4 +1,4 @@
-"""How far are printed steps from the best ones, and whom should a server ask where some react more than others?"""
+"""How far are released steps from the best ones, and whom should a server ask where some react more than others?"""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -27,29 +27,29 @@ def choices(
 
 
 def _steps(s: Study, k: int, other_steps: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Scheme I after the same rounds: steps as printed, the best constant, harmonic and free ones, and other E."""
+    """Scheme I after the same rounds: steps as released, the best constant, harmonic and free ones, and other E."""
     part: Any = {"participation": pf.SchemeOne(k)}
     how: Any = {"cost": "final", "rounds": s.rounds, "theta": s.start, "starts": 1}
-    printed = pf.p_fedavg(s.rate, local_steps=s.local_steps, **part)
-    harmonic = pf.tune(s.problem, printed, ["rate"], **how)
+    released = pf.p_fedavg(s.rate, local_steps=s.local_steps, **part)
+    harmonic = pf.tune(s.problem, released, ["rate"], **how)
     level = pf.tune(s.problem, pf.p_fedavg(_CONSTANT, local_steps=s.local_steps, **part), ["rate"], **how)
     free = pf.tune(s.problem, harmonic.algorithm, ["rate"], schedule="steps", **how)
     u = s.beta * (1 - s.sensitivity)
     numbers: dict[str, Any] = {
-        "printed": harmonic.before, "best_harmonic": harmonic.after, "best_constant": level.after,
-        "best_of_all": free.after, "printed_over_harmonic": harmonic.ratio,
-        "printed_over_all": harmonic.before / free.after, "harmonic_over_all": harmonic.after / free.after,
+        "released": harmonic.before, "best_harmonic": harmonic.after, "best_constant": level.after,
+        "best_of_all": free.after, "released_over_harmonic": harmonic.ratio,
+        "released_over_all": harmonic.before / free.after, "harmonic_over_all": harmonic.after / free.after,
         "constant_over_all": level.after / free.after, "best_scale": harmonic.values["rate.scale"],
         "best_offset": harmonic.values["rate.offset"],
         # In the limit of many steps the error is in proportion to 1/t, least for the scale 1 / (1 - eps).
-        "printed_over_best_in_the_limit": s.limit("one", k) / _scaled(s).limit("one", k),
+        "released_over_best_in_the_limit": s.limit("one", k) / _scaled(s).limit("one", k),
         "limit_in_closed_form": u**2 / (2 * u - 1),
     }  # fmt: skip
     others = pf.tune(s.problem, harmonic.algorithm, {"rate": None, "local_steps": other_steps}, **how)
     by_count = [harmonic.after, *(after for _, after in others.tried)]
     numbers["worst_count_over_best"] = max(by_count) / min(by_count)
     named = {
-        "as printed": printed, "best constant": level.algorithm, "best harmonic": harmonic.algorithm,
+        "as released": released, "best constant": level.algorithm, "best harmonic": harmonic.algorithm,
         "best of all": free.algorithm,
     }  # fmt: skip
     errors = {name: pf.moments(s.problem, one, s.rounds, s.start).mse_stable for name, one in named.items()}
