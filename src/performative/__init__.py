@@ -39,7 +39,9 @@ from performative.domains import Ball, Box
 from performative.game import Game
 from performative.history import History
 from performative.inference import Confidence, confidence
-from performative.moments import Forecast, Moments, Stability, Tuned, forecast, moments, stability, tune
+from performative.moments import Forecast, Moments, Stability, forecast, moments, stability
+from performative.moments.tune import tune
+from performative.moments.tuned import Tuned
 from performative.papers.citations import cite
 from performative.participation import (
     Asynchronous,

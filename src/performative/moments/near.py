@@ -26,7 +26,7 @@ _TRIES, _VALID = 4, 0.15
 
 
 @checked
-def forecast(problem: Problem, algorithm: Algorithm, theta: Theta = None) -> Forecast:
+def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> Forecast:
     """Where a run settles, how fast and with what error, near the stable point of a problem that need not be linear.
 
     Rounds are linearized where they settle on average (which local steps and compression move away from theta_PS), with
@@ -34,12 +34,12 @@ def forecast(problem: Problem, algorithm: Algorithm, theta: Theta = None) -> For
     directions: where the error would differ by more than 15 %, the forecast is not `valid`.
 
     Args:
-        theta: where to look for the stable point, None for the start of `pf.stable_point`
+        start: where to look for the stable point, as in `pf.stable_point`
     """
     with jax.enable_x64(True):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformativeWarning)
-            stable = stable_point(problem, start=theta)
+            stable = stable_point(problem, start=start)
         machine, _, _ = build(problem, algorithm, stable, 1, exact=False)
         point = np.asarray(ravel_pytree(stable)[0])
         x = np.asarray(machine.begin().mean)
