@@ -183,6 +183,7 @@ def test_stability_refuses_the_same():
         pf.stability(PROBLEM, pf.p_fedavg(0.1, participation=pf.PowerOfChoice(1, 2)), {"rate": [0.1]})
 
 
+@pytest.mark.slow
 def test_an_exact_rule_of_ones_own_is_taken():
     """As a `Gaussian` of the same numbers."""
     found = pf.moments(pf.Problem(pf.losses.squared, Straight(MEAN)), pf.p_fedavg(0.1), 5)
@@ -191,6 +192,7 @@ def test_an_exact_rule_of_ones_own_is_taken():
     np.testing.assert_allclose(found.covariance[:, 0, 0], known.variance, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_clip_out_of_reach_is_none():
     """At a start where an update is exactly 0, too."""
     found = pf.moments(PROBLEM, pf.p_fedavg(0.1, channel=pf.channels.ClippedNoise(1e4, 0.0)), 5)
@@ -198,6 +200,7 @@ def test_a_clip_out_of_reach_is_none():
     np.testing.assert_allclose(found.covariance[:, 0, 0], known.variance, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_different_rows_of_a_table():
     """Uniform(n) of m rows: Var of their mean is sigma^2 (m - n) / (n (m - 1))."""
     still = pf.Problem(pf.losses.squared, pf.populations.Database(ROWS))
@@ -206,6 +209,7 @@ def test_different_rows_of_a_table():
     np.testing.assert_allclose(found.covariance[1, 0, 0], variance, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_no_long_run_where_people_drift():
     drifting = pf.populations.Drifting(PEOPLE, pf.paths.Linear(0.05))
     found = pf.moments(pf.Problem(pf.losses.squared, drifting), pf.p_fedavg(0.1), 3)

@@ -275,7 +275,7 @@ def _assemble(
     channel = declared(setup.algorithm.channel, "quadrature", model)
     if channel is None:
         name = type(setup.algorithm.channel).__name__
-        text = f"moments: channel={name} is not linear, or does not say how likely its draws are; use pf.run."
+        text = f"moments: channel={name} is not linear in the update, or keeps its draws to itself; use pf.run."
         raise ValueError(coded("not-affine", text))
     at = (_beside(s), _beside(R))
     return Machine(setup, layout, first, still, (s, R), at, chances, spread, channel, drawn, None, period, nodes)
