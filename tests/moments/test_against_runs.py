@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from random_recipes import draw_recipe
 from scipy import stats
 
 import performative as pf
-from tests.moments.random_recipes import draw_recipe
 
 LEVEL = 1e-3
 
@@ -29,10 +29,10 @@ def least_p(problem, algorithm, rounds, repeats, seed=0):
     return min(found) * len(found)
 
 
-@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize("seed", [5])
 def test_a_sample_of_recipes(seed):
     problem, algorithm = draw_recipe(seed)
-    assert least_p(problem, algorithm, rounds=8, repeats=4_000) > LEVEL / 2
+    assert least_p(problem, algorithm, rounds=8, repeats=4_000) > LEVEL
 
 
 @pytest.mark.slow

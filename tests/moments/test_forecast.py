@@ -31,6 +31,7 @@ def test_on_a_linear_problem_it_is_exact():
     assert found.doubt < 1e-8
 
 
+@pytest.mark.slow
 def test_strategic_people():
     problem, algorithm = strategic(), pf.p_fedavg(0.3, local_steps=2, batch=pf.Fixed(4), participation=pf.SchemeTwo(2))
     found = pf.forecast(problem, algorithm)
