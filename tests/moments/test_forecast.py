@@ -31,6 +31,13 @@ def test_on_a_linear_problem_it_is_exact():
     assert found.doubt < 1e-8
 
 
+def test_a_point_that_the_domain_holds_is_refused():
+    people = pf.populations.Gaussian([1.0, 2.0], 0.2, 1.0)
+    problem = pf.Problem(pf.losses.squared, people, domain=pf.Box(-1.0, 1.0))
+    with pytest.raises(ValueError, match="edge of domain=Box"):
+        pf.forecast(problem, pf.p_fedavg(0.1))
+
+
 @pytest.mark.slow
 def test_strategic_people():
     problem, algorithm = strategic(), pf.p_fedavg(0.3, local_steps=2, batch=pf.Fixed(4), participation=pf.SchemeTwo(2))

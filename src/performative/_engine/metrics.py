@@ -34,6 +34,8 @@ class DistanceToMoving(eqx.Module):
     def of(self, problem: Problem, weights: Array, theta: Theta, time: Array) -> Array:
         """The distance at that time."""
         now = problem.at(time)
+        spare = now.population.clients - len(weights)  # over devices, rows that fill up come last
+        weights = jnp.pad(weights, (0, spare)) if spare else weights
         point = getattr(now.population, self.which)(now.loss, weights)
         return jnp.sqrt(squared_norm(jax.tree.map(jnp.subtract, theta, point)))
 

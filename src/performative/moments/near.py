@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from performative._base.arguments import checked
-from performative._base.messages import PerformativeWarning
+from performative._base.messages import PerformativeWarning, coded
 from performative.algorithm import Algorithm
 from performative.moments.exact import last_turn
 from performative.moments.limits import Limits, limits
@@ -23,6 +23,8 @@ from performative.types import Theta
 _STEPS, _REST = 12, 1e-9
 # Directions in which the forecast is tried one standard deviation away, and by how much it may then differ.
 _TRIES, _VALID = 4, 0.15
+# Nearer to the edge of a domain than this share of its size, a point lies on it.
+_EDGE = 1e-6
 
 
 @checked
@@ -40,8 +42,9 @@ def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> For
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformativeWarning)
             stable = stable_point(problem, start=start)
-        machine, _, _ = build(problem, algorithm, stable, 1, exact=False)
         point = np.asarray(ravel_pytree(stable)[0])
+        _check_inside(problem, stable, point)
+        machine, _, _ = build(problem, algorithm, stable, 1, exact=False)
         x = np.asarray(machine.begin().mean)
         machine, found = _settle(machine, x)
         law = found.law
@@ -50,6 +53,21 @@ def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> For
             error = _error(machine, found, point)
             doubt = max(abs(_error(machine, other, point) / error - 1.0) for other in _tried(machine, found))
         return _told(machine, found, stable, error, doubt)
+
+
+def _check_inside(problem: Problem, stable: Theta, point: np.ndarray) -> None:
+    """Refuse a point that the edge of the domain holds: rounds bend there."""
+    if problem.domain is None:
+        return
+    shaped, step = ravel_pytree(stable)[1], _EDGE * (1.0 + np.abs(point).max())
+    for near in np.concatenate([point + step * np.eye(len(point)), point - step * np.eye(len(point))]):
+        moved = ravel_pytree(problem.domain.project(shaped(jnp.asarray(near))))[0]
+        if np.abs(np.asarray(moved) - near).max() > 1e-3 * step:
+            name = type(problem.domain).__name__
+            text = (
+                f"forecast: the stable point lies at the edge of domain={name}, where a round is no line; use pf.run."
+            )
+            raise ValueError(coded("not-affine", text))
 
 
 def _settle(machine: Machine, x: np.ndarray) -> tuple[Machine, Limits]:
