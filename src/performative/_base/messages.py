@@ -133,8 +133,8 @@ warning risk-falls-far-out: `optimal_point`: from some starts the performative r
 refusal world-never-rests: Points of a population whose memory does not come to rest while one model stays deployed.
   > Override `settle` where the limit is known, or follow the world by `repeated_risk_minimization` or `pf.run`.
   `Sluggish` needs a speed above 0.
-refusal not-affine: `pf.moments` and its kin: a part is not linear in the model, or does not say how likely its draws are, so that
-  means and covariances are not known.
+refusal not-affine: `pf.moments` and its kin: a part is not linear in the model, or does not say how likely its draws
+  are, so that means and covariances are not known.
   > Use `pf.run` with many repeats, or a part that is linear: `Minibatch`, `Plain`, `Mean`, no domain.
 refusal target-moves: A point, a certificate or a plan is asked of a problem whose data change by themselves.
   > Say when: `pf.stable_point(problem, time=t)`, or ask about `problem.at(t)`, the problem as it stands then.
