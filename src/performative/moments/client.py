@@ -7,6 +7,7 @@ that the deviation of a batch is that of one sample, over its size.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -67,10 +68,8 @@ class Deviations(eqx.Module):
         return jnp.einsum("abgh,gh->ab", self.pairs, M)
 
 
-def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"], adds: bool) -> Deviations:
-    """In the form that is least work; `adds` says that they are the same whatever g is."""
-    if adds:
-        return Deviations((nodes[:, :, 0].T * weight) @ nodes[:, :, 0], None, None)
+def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"]) -> Deviations:
+    """In the form that is least work."""
     if nodes.shape[0] <= nodes.shape[1]:
         return Deviations(None, (nodes, weight), None)
     return Deviations(None, None, jnp.einsum("j,jag,jbh->abgh", weight, nodes, nodes))
@@ -99,28 +98,21 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
 
     def one_step(carry: tuple[Array, PyTree], e: Array) -> tuple[tuple[Array, PyTree], tuple[Array, Deviations]]:
         y0, still = carry
-
-        def node(j: Array) -> Array:
-            return affine(lambda *g: run.step(e, rules.sample(j), still, *g)[0], s0, r0, y0)
-
-        nodes = jax.lax.map(node, jnp.arange(len(rules.weight)), batch_size=_AT_ONCE)
-        mean = jnp.tensordot(rules.weight, nodes, 1)
+        mean, deviation = averaged(
+            lambda j, *g: run.step(e, rules.sample(j), still, *g)[0], rules.weight, rules.spread, rules.adds[0],
+            s0, r0, y0,
+        )  # fmt: skip
         after = run.step(e, some, still, s0, r0, y0)[1]
-        return (mean @ extended(s0, r0, y0), after), (
-            mean,
-            deviations(nodes - mean, rules.weight * rules.spread, rules.adds[0]),
-        )
+        return (mean @ extended(s0, r0, y0), after), (mean, deviation)
 
     each_step = jnp.arange(run.setup.algorithm.steps, dtype=jnp.int32)
     (y0, still), (step, deviation) = jax.lax.scan(one_step, (y0, still), each_step)
 
-    def sent(j: Array) -> Array:
-        return affine(lambda *g: run.finish(some, rules.drawn(j), still, *g)[0], s0, r0, y0)
-
-    each = jax.vmap(sent)(jnp.arange(len(rules.channel_weight)))
-    finish = jnp.tensordot(rules.channel_weight, each, 1)
+    finish, apart = averaged(
+        lambda j, *g: run.finish(some, rules.drawn(j), still, *g)[0], rules.channel_weight, jnp.ones(()), rules.adds[1],
+        s0, r0, y0,
+    )  # fmt: skip
     form = run.finish(some, rules.drawn(0), still, s0, r0, y0)[1]
-    apart = deviations(each - finish, rules.channel_weight, rules.adds[1])
     made_of = TrainingMap(start, step, deviation, finish, apart)
     return made_of, form, finish @ extended(s0, r0, y0)
 
@@ -132,24 +124,48 @@ def effect_map(run: "OneClient", s0: Array, r0: Array, o0: Array, form: PyTree) 
     return jnp.stack([present - absent, weighed - present]), absent[:, : 1 + len(s0) + len(r0)]
 
 
+def averaged(
+    function: Callable[..., Array], weight: Float[Array, " J"], spread: Array, adds: bool, *at: Array
+) -> tuple[Array, Deviations]:
+    """The mean over nodes j of function(j, arguments ...) as a matrix, and its deviations, whose variance is scaled.
+
+    What `adds` has the same slope at all nodes, so that one of them tells it.
+    """
+    count = jnp.arange(len(weight))
+    if not adds:
+        nodes = jax.lax.map(lambda j: affine(partial(function, j), *at), count, batch_size=_AT_ONCE)
+        mean = jnp.tensordot(weight, nodes, 1)
+        return mean, deviations(nodes - mean, weight * spread)
+    values = jax.lax.map(lambda j: function(j, *at), count, batch_size=_AT_ONCE)
+    mean = jnp.tensordot(weight, values, 1)
+    away = values - mean
+    return affine(partial(function, 0), *at).at[:, 0].add(mean - values[0]), Deviations(
+        (away.T * (weight * spread)) @ away, None, None
+    )
+
+
 def multiplied(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> Array:
-    """How much of their deviation samples, and the channel's draws, make of the model and not of a constant, [2]."""
+    """How much of their deviation samples, and the channel's draws, make of the model and not of a constant, [2].
+
+    Along a direction that is like no other.
+    """
     some, zero = rules.sample(0), jnp.zeros((), jnp.int32)
     y0, still = run.start(some, s0, r0)
+    along = tuple(jnp.sin(1.0 + k + jnp.arange(1.0, 1.0 + len(part)) ** 2) for k, part in enumerate((s0, r0, y0)))
 
-    def largest(count: int, one: Callable[[Array], Array]) -> Array:
-        nodes = jax.lax.map(one, jnp.arange(count), batch_size=_AT_ONCE)
-        return jnp.max(jnp.abs(nodes - nodes[:1])[:, :, 1:], initial=0.0)
+    def largest(count: int, one: Callable[..., Array]) -> Array:
+        def slope(j: Array) -> Array:
+            return jax.jvp(partial(one, j), (s0, r0, y0), along)[1]
 
-    return jnp.stack([
-        largest(
-            len(rules.weight), lambda j: affine(lambda *g: run.step(zero, rules.sample(j), still, *g)[0], s0, r0, y0)
-        ),
-        largest(
-            len(rules.channel_weight),
-            lambda j: affine(lambda *g: run.finish(some, rules.drawn(j), still, *g)[0], s0, r0, y0),
-        ),
-    ])  # fmt: skip
+        slopes = jax.lax.map(slope, jnp.arange(count), batch_size=_AT_ONCE)
+        return jnp.max(jnp.abs(slopes - slopes[:1]), initial=0.0)
+
+    return jnp.stack(
+        [
+            largest(len(rules.weight), lambda j, *g: run.step(zero, rules.sample(j), still, *g)[0]),
+            largest(len(rules.channel_weight), lambda j, *g: run.finish(some, rules.drawn(j), still, *g)[0]),
+        ]
+    )
 
 
 class OneClient:

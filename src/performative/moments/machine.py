@@ -32,6 +32,7 @@ from performative.moments.layout import Layout, find_layout, follow
 from performative.moments.listed import Cohorts, ListedRound, closings, list_all
 from performative.moments.probes import check_affine, check_mean
 from performative.moments.recursion import AbstractRound, Law, RoundMap
+from performative.moments.shortened import shortened
 from performative.populations.nodes import Polynomial
 from performative.problem import Problem
 from performative.record import Record
@@ -161,10 +162,11 @@ class Machine(eqx.Module):
             return ListedRound(made, cohorts, *closed, C, self.layout.width)
         effect, absent = rest_of
         covariance = None if self.chances.covariance is None else self.chances.covariance[k]
-        return RoundMap(
+        whole = RoundMap(
             absent[0, 0, :C, :C], absent[:, 0, C:], made, effect, self.chances.work, self.chances.mean[k],
             self.chances.own[k], covariance,
-        ).ready()  # fmt: skip
+        )  # fmt: skip
+        return whole if self.layout.width else shortened(whole)
 
     def _at_once(self, rest: State) -> int:
         """Clients whose nodes are worked on side by side."""

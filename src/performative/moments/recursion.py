@@ -7,7 +7,6 @@ With c = (1, s) and client i's rows r_i a round is, given who takes part and wha
 so that, with the moments of (z, a), the second moments of x close. U_i and V_i read (c, r_i) and change s and r_i only.
 """
 
-import dataclasses
 from abc import abstractmethod
 
 import equinox as eqx
@@ -60,7 +59,7 @@ class RoundMap(AbstractRound):
         effect: what the server makes of (1, s, r_i, sent), with z and with a
         chance: P(tau_i = the t-th number), [N, T]
         mean: E f_i of f = (z, a), [2, N]; own: E f_i f_i^T, [2, 2, N]; covariance: Cov(f_i, f_j), None where certain
-        paired: see `ready`
+        paired: sum over j, l of Cov(f_ik, f_jl) U_jl, in the place of `covariance` where no client remembers anything
     """
 
     common: Float[Array, "c c"]
@@ -73,20 +72,6 @@ class RoundMap(AbstractRound):
     covariance: Float[Array, "2 2 N N"] | None
     paired: Float[Array, "N 2 c c"] | None = None
 
-    def ready(self) -> "RoundMap":
-        """With what does not depend on the law worked out, where no client remembers anything.
-
-        paired_ik = sum_jl Cov(f_ik, f_jl) U_jl
-        """
-        if self.covariance is None or self.rows.shape[1]:
-            return self
-        width = self.common.shape[0]
-        sent = jax.vmap(jax.vmap(lambda one: sent_by(one, jnp.zeros((width, width)))[0]))(self.clients)
-        each = self.effect[..., :width] + jnp.einsum("ntkao,ntoc->ntkac", self.effect[..., width:], sent)
-        effect = jnp.einsum("nt,ntkac->nkac", self.chance, each)
-        paired = jnp.einsum("klij,jlbc->ikbc", self.covariance, effect, optimize="optimal")
-        return dataclasses.replace(self, covariance=None, paired=paired)
-
     def advance(self, law: Law) -> Law:
         N, q = self.rows.shape[:2]
         C = self.common.shape[0]
@@ -94,7 +79,8 @@ class RoundMap(AbstractRound):
 
         def of_client(i: Array, mine: TrainingMap, effect: Array, chance: Array) -> tuple[Array, Array]:
             at = jnp.concatenate([jnp.arange(C), C + i * q + jnp.arange(q)])
-            return effect_of(mine, effect, chance, S[at][:, at])
+            mine_of, away, noise = effect_of(mine, effect, chance, S[at][:, at])
+            return mine_of, noise + jnp.einsum("t,tkac,cd,tlbd->kalb", chance, away, S[at][:, at], away)
 
         effect, excess = jax.vmap(of_client)(jnp.arange(N), self.clients, self.effect, self.chance)
         whole = jnp.einsum("kln,nkalb->nab", self.own, excess)
@@ -121,19 +107,17 @@ class RoundMap(AbstractRound):
 
 def effect_of(
     mine: TrainingMap, effect: Float[Array, "T 2 c co"], chance: Float[Array, " T"], S: Float[Array, "c c"]
-) -> tuple[Array, Array]:
-    """What a client's round does on average [2, c, c], and the covariance of what it does beside [2, c, 2, c].
+) -> tuple[Array, Array, Array]:
+    """What a client's round does on average, with z and with a [2, c, c], and for E c c^T = S:
 
-    Over its samples, its channel and its number of steps, for E c c^T = S; with z and with a.
+    what each number of steps does beside [T, 2, c, c], and the covariance of noise of samples and channel [2, c, 2, c].
     """
     width = S.shape[0]
     sent, spread = jax.vmap(lambda one: sent_by(one, S))(mine)
     through = effect[..., width:]
     each = effect[..., :width] + jnp.einsum("tkao,toc->tkac", through, sent)
     mean = jnp.tensordot(chance, each, 1)
-    away = each - mean
-    own = jnp.einsum("t,tkao,top,tlbp->kalb", chance, through, spread, through)
-    return mean, own + jnp.einsum("t,tkac,cd,tlbd->kalb", chance, away, S, away)
+    return mean, each - mean, jnp.einsum("t,tkao,top,tlbp->kalb", chance, through, spread, through)
 
 
 def sent_by(mine: TrainingMap, S: Float[Array, "c c"]) -> tuple[Array, Array]:
