@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -298,3 +300,32 @@ def test_pilot_runs_on_a_problem_that_is_not_quadratic():
     error = np.sqrt(np.mean(np.square(history["distance_to_stable"]), axis=0))
     rounds = last_exit(error, history.rounds, plan.accuracy)
     assert abs(rounds - plan.rounds) <= max(1, 0.25 * plan.rounds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["fedvarp", partial(pf.fedprox, mu=0.5)])
+def test_every_recipe_is_planned_by_its_own_moments(recipe):
+    rng = np.random.default_rng(0)
+    people = pf.populations.Gaussian(rng.normal(size=8), rng.uniform(-0.3, 0.6, 8), 1.0)
+    problem = pf.Problem(pf.losses.squared, people)
+    plan = pf.plan(problem, pf.Cost(communication=5.0), 0.05, recipe=recipe, local_steps=(1, 4), batches=(1,))
+    assert plan.method == "exact moments" and plan.reached <= 0.05
+    history = pf.run(problem, plan.algorithm, plan.rounds, repeats=4_000, record=pf.Record(risks=False, theta="last"))
+    error = np.sqrt(np.mean(np.square(np.asarray(history.final) - float(pf.stable_point(problem)))))
+    assert abs(error / plan.reached - 1) < 0.05
+
+
+@pytest.mark.slow
+def test_people_whose_noise_multiplies_are_planned_exactly():
+    """The second moments of regression do not close in the short recursion."""
+    problem = pf.Problem(pf.losses.ridge(0.1), pf.populations.Regression([0.0, 0.5], 0.5, [1.0, 2.0], 0.3, 0.5))
+    plan = pf.plan(problem, pf.Cost(), 0.3, local_steps=(2,), batches=(1,))
+    exact = pf.moments(problem, plan.algorithm, plan.rounds)
+    assert plan.method == "exact moments"
+    assert plan.reached == pytest.approx(math.sqrt(exact.mse_stable[-1]), rel=1e-9) and plan.reached <= 0.3
+
+
+def test_an_unknown_recipe_is_named():
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(1.0, 0.5, 1.0))
+    with pytest.raises(ValueError, match="fedvarp"):
+        pf.plan(problem, pf.Cost(), 0.1, recipe="fedvarb")

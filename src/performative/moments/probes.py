@@ -14,6 +14,7 @@ from jaxtyping import Array
 from performative._base.messages import coded
 from performative._engine.executors import Gather
 from performative._engine.keys import RunKeys, run_keys
+from performative._engine.prepare import on_device
 from performative._engine.round import close_round, make_broadcast
 from performative._engine.setup import Setup, init_state
 from performative._engine.steps import client_slice
@@ -23,6 +24,7 @@ from performative.channels import Plain
 from performative.estimators import Minibatch
 from performative.moments.layout import Layout, find_layout, flat_like
 from performative.populations.base import collect
+from performative.problem import Problem
 from performative.sharing import OneModel
 from performative.sharing.base import blank_local
 from performative.types import Batch, Cohort, Local, Scene, State, Theta
@@ -167,6 +169,24 @@ def check_mean(setup: Setup, theta: Theta) -> None:
         name = type(algorithm.estimator).__name__
         text = f"moments: estimator={name} is not the mean over the samples of a batch; use pf.run, or pf.Fixed(1)."
         raise ValueError(coded("not-affine", text))
+
+
+def loss_bends(problem: Problem, theta: Theta) -> bool:
+    """Whether gradients on samples of the first client are not linear in the model: a quick look, before all else."""
+    problem, theta = on_device(problem, jnp.float32), jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), theta)
+    here = client_slice(problem.population, jnp.zeros((), jnp.int32))
+    at, shaped = ravel_pytree(theta)
+    world = here.init(Scene(theta, problem.loss, jnp.zeros(())))
+    batch = collect(here, here.draw(jax.random.key(3), (8,), theta), None, world, theta)
+    rng = np.random.default_rng(0)
+    x, y = (at + jnp.asarray(rng.standard_normal(len(at)), at.dtype) for _ in range(2))
+
+    def gradients(x: Array) -> Array:
+        return jax.vmap(lambda z: ravel_pytree(jax.grad(problem.loss)(shaped(x), z))[0])(batch.z)
+
+    one, other, beyond = (gradients(point) for point in (x, y, 1.7 * x - 0.7 * y))
+    bend = float(jnp.abs(beyond - 1.7 * one + 0.7 * other).max())
+    return not bend <= 1e-3 * (1.0 + float(jnp.abs(one).max()))
 
 
 def _times(leaf: Array, factor: Array) -> Array:

@@ -9,8 +9,9 @@ import numpy as np
 from performative._engine.run import run
 from performative.callbacks import Progress
 from performative.participation.latency import AbstractLatency
-from performative.plan.settings import Setting
+from performative.plan.settings import Recipe, Setting
 from performative.problem import Problem
+from performative.recipes import p_fedavg
 from performative.record import Record
 from performative.types import Theta
 
@@ -38,7 +39,7 @@ class Trial:
 
 def pilot(
     problem: Problem, setting: Setting, theta: Theta, stable: Theta, accuracy: float, rounds: float, deploy: str,
-    latency: AbstractLatency | None, seed: int,
+    latency: AbstractLatency | None, seed: int, recipe: Recipe = p_fedavg,
 ) -> Trial:  # fmt: skip
     """A run of a few repeats, half as long again as was predicted; longer while the error is still on its way."""
     for stretch, least in _TRIES:
@@ -50,7 +51,7 @@ def pilot(
             warnings.filterwarnings("ignore", message=r".*\[run-diverged\]")
             history = run(
                 problem,
-                setting.algorithm(latency, deploy),
+                setting.algorithm(latency, deploy, recipe),
                 count,
                 theta=theta,
                 seed=seed,

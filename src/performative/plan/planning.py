@@ -1,30 +1,30 @@
 """From costs and targets to a setting."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from performative import recipes
 from performative._base.arguments import Count, Positive, checked
+from performative._base.checks import nearest
 from performative.facts import relying
 from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
+from performative.plan.closer import Look, look_closely
 from performative.plan.cost import Cost
 from performative.plan.following import Tracking
 from performative.plan.near import Near, look_around
 from performative.plan.outcome import Option, Plan, one_of_each
-from performative.plan.pilots import Trial, last_exit, pilot
+from performative.plan.pilots import Trial
 from performative.plan.private import private_options
-from performative.plan.recursion import errors, has_moments, is_exact
-from performative.plan.settings import LocalMaps, rounds_to
+from performative.plan.recursion import has_moments
+from performative.plan.settings import LocalMaps, Recipe, rounds_to
 from performative.plan.tracking import track
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.types import Theta
 
-# Settings that are looked at more closely: in pilot runs, no two of the same kind, or by the exact recursion.
-_PILOTS, _EXACT = 6, 120
 # Lengths of step of each kind that are.
 _RATES = 3
 # How much longer than the fastest so far a setting may take before the search leaves it.
@@ -39,6 +39,7 @@ def plan(
     cost: Cost,
     accuracy: Positive,
     *,
+    recipe: str | Recipe = "p_fedavg",
     theta: Theta = None,
     deploy: str = "step",
     privacy: Privacy | None = None,
@@ -48,11 +49,13 @@ def plan(
     pilots: bool = True,
     seed: int = 0,
 ) -> Plan | Tracking:
-    """The setting of P-FedAvg that comes within `accuracy` of the stable point in the least time.
+    """The setting of a recipe that comes within `accuracy` of the stable point in the least time.
 
     Args:
         cost: what steps, samples, exchanges and stragglers take
         accuracy: the root mean square of |theta - theta_PS| that is wanted, in units of theta
+        recipe: the name of one of ours, such as "fedvarp", or a function of (rate, local_steps=, batch=,
+            participation=, deploy=) that returns an `Algorithm`
         theta: where learning starts, as in `run`
         deploy: "step" or "round"
         privacy: pf.Privacy(delta, epsilon): each person is protected by clipping and noise, calibrated to the length of
@@ -61,9 +64,10 @@ def plan(
         local_steps, batches: what to choose E and the samples a step from
         pilots: whether the best settings are tried in short runs where no exact recursion is known
 
-    All settings are ranked by the moments of the problem's linear model at the stable point; the best of different
-    kinds are then followed exactly (places that follow the model linearly, with the squared loss or prices) or in pilot
-    runs, and the fastest is chosen. Far from the stable point the ranking is as good as the linear model is.
+    All settings are ranked by what P-FedAvg would do in the problem's linear model at the stable point; the best of
+    different kinds are then followed exactly, by the moments of the recipe itself (`pf.moments`, or for P-FedAvg where
+    places follow the model linearly a short form of them), or in pilot runs where it has none, and the fastest is
+    chosen. The ranking is only about which are looked at.
 
     Where the data drift (`pf.populations.Drifting`) no setting ends at a point, and the answer is a `Tracking`: the
     constant step and the batch that follow the moving stable point most closely, E = 1 and everyone taking part, and
@@ -73,9 +77,14 @@ def plan(
     """
     if deploy not in ("step", "round"):
         raise ValueError(f'plan: deploy must be "step" or "round"; got {deploy!r}.')
+    recipe = _recipe(recipe)
     if not local_steps or not batches:
         raise ValueError("plan: local_steps and batches must each hold at least one number to choose from.")
     cost.check(problem.clients)
+    plain = recipe is recipes.p_fedavg
+    if not plain and (privacy is not None or problem.population.reads_time):
+        what = "privacy=" if privacy is not None else "data that drift"
+        raise ValueError(f'plan: {what} can be planned for recipe="p_fedavg" alone.')
     if problem.population.reads_time:
         _check_tracked(privacy, clip, local_steps)
         return track(problem, cost, accuracy, theta, batches)
@@ -99,18 +108,26 @@ def plan(
             "larger accuracy."
         )
     with relying() as heard:
-        if not has_moments(problem):
+        if not (plain and has_moments(problem)):
             ranked = one_of_each(ranked)
-        ranked, method, trial, untried = _look_closely(
-            problem, near, cost, accuracy, ranked, theta, deploy, pilots, seed
-        )
+        look = Look(problem, near, cost, accuracy, recipe, theta, deploy, pilots, seed)
+        ranked, method, trial, untried = look_closely(look, ranked)
     ranked = one_of_each(ranked)
-    word = (f"Exact on the author's word: {', '.join(heard)}.",) if heard and method == "exact recursion" else ()
+    word = (f"Exact on the author's word: {', '.join(heard)}.",) if heard and method.startswith("exact") else ()
     return Plan(
         accuracy, near.distance, ranked[0], ranked[1] if len(ranked) > 1 else None, tuple(ranked), method,
-        ranked[0].setting.algorithm(cost.latency, deploy), cost, near.clients,
+        ranked[0].setting.algorithm(cost.latency, deploy, recipe), cost, near.clients,
         reached=None if trial is None else trial.error, notes=(*word, *_notes(near, method, trial, untried)),
     )  # fmt: skip
+
+
+def _recipe(recipe: str | Recipe) -> Recipe:
+    """One of ours by its name."""
+    if callable(recipe):
+        return recipe
+    if recipe not in recipes.__all__:
+        raise ValueError(f"plan: unknown recipe {recipe!r}.{nearest(recipe, recipes.__all__)}")
+    return getattr(recipes, recipe)
 
 
 def _check_tracked(privacy: Privacy | None, clip: float | None, local_steps: Sequence[int]) -> None:
@@ -130,7 +147,7 @@ def _notes(near: Near, method: str, trial: Trial | None, untried: int) -> tuple[
     """What the prediction rests on, where that is less than exact."""
     others = f"The linear model holds {untried} more for faster than that; they were not tried."
     more = (others,) if untried else ()
-    if method == "exact recursion":
+    if method.startswith("exact"):
         return more
     if trial is not None and trial.repeats:
         tried = (
@@ -176,48 +193,3 @@ def _rank(
             best[kind] = sorted([*known, here], key=lambda option: option.time)[:_RATES]
             fastest = min(fastest, rounds * each)
     return sorted((option for options in best.values() for option in options), key=lambda option: option.time)
-
-
-def _look_closely(
-    problem: Problem, near: Near, cost: Cost, accuracy: float, ranked: list[Option], theta: Theta, deploy: str,
-    pilots: bool, seed: int,
-) -> tuple[list[Option], str, Trial | None, int]:  # fmt: skip
-    """The leading settings with the time that they really take, until no other is predicted to be faster.
-
-    Also how the fastest was looked at, what came of it, and how many that are predicted to be faster were not tried.
-    """
-    seen: list[tuple[Option, Trial]] = []
-    for number, option in enumerate(ranked):
-        exact = is_exact(problem, near, option.setting, option.rounds)
-        if number == _EXACT or (not exact and (not pilots or sum(t.repeats > 0 for _, t in seen) == _PILOTS)):
-            break
-        if len(seen) > 1 and min(o.time for o, _ in seen) <= option.time:
-            break
-        if exact:
-            trial = _follow(near, option, accuracy, deploy)
-        else:
-            trial = pilot(
-                problem, option.setting, theta, near.stable, accuracy, option.rounds, deploy, cost.latency, seed
-            )
-        seen.append((dataclasses.replace(option, rounds=trial.rounds, time=trial.rounds * option.round_time), trial))
-    if not seen:
-        return ranked, "linear model", None, 0
-    found = sorted((pair for pair in seen if math.isfinite(pair[0].time)), key=lambda pair: pair[0].time)
-    if not found:
-        raise ValueError(
-            f"plan: none of the {len(seen)} best settings came within accuracy = {accuracy:g} in a pilot run: this far "
-            "from the stable point the linear model misleads. Ask for another accuracy, or start nearer (theta)."
-        )
-    best, trial = found[0]
-    rest = [option for option in ranked[len(seen) :] if option.time >= best.time]
-    later = sorted([*(option for option, _ in found[1:]), *rest], key=lambda o: o.time)
-    untried = len(ranked) - len(seen) - len(rest)
-    return [best, *later], "pilot runs" if trial.repeats else "exact recursion", trial, untried
-
-
-def _follow(near: Near, option: Option, accuracy: float, deploy: str) -> Trial:
-    """By the exact recursion: the rounds after which the error stays at or below `accuracy`."""
-    count = math.ceil(1.5 * option.rounds) + 2
-    error = errors(near, option.setting, count, deploy)
-    needed = last_exit(error, np.arange(count + 1), accuracy)
-    return Trial(needed, float(error[int(needed)]) if math.isfinite(needed) else math.inf)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from performative.participation.latency import AbstractLatency
 from performative.plan.near import Near
 from performative.theory.gaussian import WeightMoments, weight_moments
 
+Recipe = Callable[..., Algorithm]
 # Rounds whose maps are kept: about as many as one harmonic rate has spans.
 _KEPT = 256
 
@@ -53,7 +55,7 @@ class Setting:
             return participation.FirstK(self.k, latency)
         return participation.SchemeOne(self.k) if self.scheme == "one" else participation.SchemeTwo(self.k)
 
-    def algorithm(self, latency: AbstractLatency | None, deploy: str) -> Algorithm:
+    def algorithm(self, latency: AbstractLatency | None, deploy: str, recipe: Recipe = recipes.p_fedavg) -> Algorithm:
         """The recipe to run."""
         rate: Any = self.rate if self.decay is None else schedules.harmonic(self.rate * self.decay, self.decay)
         parts: Parts = {
@@ -64,7 +66,7 @@ class Setting:
         }
         if self.clip is not None:
             return recipes.pcsgd(rate, clip=self.clip, noise_multiplier=self.noise, **parts)
-        return recipes.p_fedavg(rate, **parts)
+        return recipe(rate, **parts)
 
     def moments(self, weights: np.ndarray) -> WeightMoments:
         """Of the weights of a round. First-K is Scheme II where latencies have one law."""
