@@ -23,7 +23,7 @@ from performative.solve import optimal_point, stable_point
 from performative.types import Theta
 
 # Numbers of rounds' maps that are held at once.
-_NUMBERS = 1 << 24
+_NUMBERS = 1 << 26
 
 
 @checked

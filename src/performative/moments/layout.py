@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from performative._base.messages import coded
+from performative._base.run_once import quickly_compiled
 from performative._engine.keys import run_keys
 from performative._engine.round import begin_server
 from performative._engine.setup import Setup, init_state
@@ -141,7 +142,7 @@ def _rows(setup: Setup, state: State, theta: Theta) -> set[int]:
     return found
 
 
-@eqx.filter_jit
+@quickly_compiled
 def follow(setup: Setup, theta: Theta, seed: Int[Array, ""], rounds: int) -> tuple[State, Cohort]:
     """The states of one run, [rounds + 1, ...], and its cohorts."""
     keys = run_keys(jax.random.fold_in(jax.random.key(0), seed))

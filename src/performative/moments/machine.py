@@ -38,8 +38,6 @@ from performative.problem import Problem
 from performative.record import Record
 from performative.types import Cohort, State, Theta
 
-# What was found of machines of one form: tracing them again would find the same.
-_SIZES: dict[Any, int] = {}
 # Numbers of nodes' matrices that are held at once.
 _AT_ONCE = 1 << 23
 # Of a deviation: less is rounding.
@@ -93,13 +91,20 @@ class Machine(eqx.Module):
         return self.common + self.start[1].size
 
     def numbers(self) -> int:
-        """How many numbers a round's map takes."""
-        leaves, structure = jax.tree.flatten(self)
-        kind = structure, tuple(np.shape(leaf) for leaf in leaves)
-        if kind not in _SIZES:
-            made = jax.eval_shape(self.round, jnp.zeros((), jnp.int32))
-            _SIZES[kind] = sum(leaf.size for leaf in jax.tree.leaves(made))
-        return _SIZES[kind]
+        """About how many numbers a round's map takes while it is made."""
+        rest, zero = self.rest(jnp.zeros((), jnp.int32)), jax.ShapeDtypeStruct((), jnp.int32)
+        carried, nodes = jax.eval_shape(self._carried, rest, zero)
+        c, y = self.common + self.layout.width, len(carried)
+        g, o = c + y, y + self.layout.width + self.layout.model
+        deviation = y * y if self.adds[0] else y * g * min(len(nodes), y * g)
+        each = self.setup.algorithm.steps * (y * g + deviation) + 2 * c * (c + o) + o * (g + o)
+        return self.layout.clients * each * (1 if self.chances.steps is None else len(self.chances.steps))
+
+    def _carried(self, rest: State, client: Array) -> tuple[Array, Array]:
+        """What a client's steps carry, and the weights of its nodes."""
+        rules, (s, R) = self.rules(rest, client), self.at
+        run = OneClient(self.setup, self.layout, rest, R, client, None)
+        return run.start(rules.sample(0), s, R[client])[0], rules.weight
 
     def around(self, x: np.ndarray) -> "Machine":
         """Linearized at (s, R) = x."""

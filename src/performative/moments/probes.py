@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from performative._base.messages import coded
+from performative._base.run_once import quickly_compiled
 from performative._engine.executors import Gather
 from performative._engine.keys import RunKeys, run_keys
 from performative._engine.prepare import on_device
@@ -36,7 +37,7 @@ _MANY, _FEW, _NUMBERS = 24, 3, 100_000
 _PLAIN: dict[str, Any] = {"estimator": Minibatch(), "channel": Plain(), "aggregator": Mean(), "sharing": OneModel()}
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _after(
     setup: Setup, layout: Layout, rest: State, seeds: Array, cohorts: Cohort, who: Array, x: Array, push: Array
 ) -> Array:  # fmt: skip

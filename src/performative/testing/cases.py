@@ -11,6 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
 from performative import losses
+from performative._base.run_once import quickly_compiled
 from performative._engine.clock import Clock
 from performative._engine.keys import RunKeys, run_keys
 from performative._engine.prepare import check_fit, on_device, read_theta
@@ -27,7 +28,7 @@ from performative.populations import AbstractPopulation, Strategic
 from performative.problem import Problem
 from performative.schedules import AbstractSchedule
 from performative.sharing import AbstractSharing
-from performative.testing.uses import BUILDERS, INSTANCES, compiled, row
+from performative.testing.uses import BUILDERS, INSTANCES, row
 from performative.types import Loss, State, Theta, Unchecked
 
 SLOTS: dict[str, type] = {
@@ -69,7 +70,7 @@ class Case:
             self.traces += 1
             return self.use(part, inputs, memory)
 
-        self.fast = compiled(counted)
+        self.fast = quickly_compiled(counted)
 
     def instance(self, i: int) -> tuple[PyTree, PyTree]:
         """Inputs and memory of one instance."""

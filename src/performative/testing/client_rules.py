@@ -12,13 +12,14 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import TableRow, take_clients
+from performative._base.run_once import quickly_compiled
 from performative._engine.round import measure_losses
 from performative._engine.simulated import federated_round
 from performative.participation import AbstractParticipation, Selection
 from performative.populations import AbstractPopulation
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same
-from performative.testing.uses import INSTANCES, compiled, row
+from performative.testing.uses import INSTANCES, row
 from performative.types import State
 
 Tree = TypeVar("Tree")
@@ -62,7 +63,7 @@ def padding_of_tables(case: Case) -> bool:
     spoilt = spoil_padding(case.setup.problem.population)
     if spoilt is None:
         return False
-    with_nan = compiled(lambda inputs, memory: case.use(case.part, inputs, memory, spoilt))
+    with_nan = quickly_compiled(lambda inputs, memory: case.use(case.part, inputs, memory, spoilt))
     for i in range(INSTANCES):
         clean = case.fast(case.part, *case.instance(i))
         other = case.fast(spoilt, *case.instance(i)) if case.slot == "population" else with_nan(*case.instance(i))
@@ -72,7 +73,7 @@ def padding_of_tables(case: Case) -> bool:
 
 def padding_of_batches(case: Case) -> bool:
     """For estimators: rows of a batch that its mask leaves out are never read."""
-    spoilt = compiled(lambda part, inputs, memory: case.use(part, inputs, memory, spoil_rows))
+    spoilt = quickly_compiled(lambda part, inputs, memory: case.use(part, inputs, memory, spoil_rows))
     for i in range(INSTANCES):
         clean = case.fast(case.part, *case.instance(i))
         assert_same(clean, spoilt(case.part, *case.instance(i)), "NaN in masked rows: result", exact=True)
@@ -146,7 +147,7 @@ def relabeling_of_participation(case: Case) -> bool:
     def rename(rows: Array | np.ndarray) -> Array:
         return jnp.zeros_like(rows).at[perm].set(rows)
 
-    @compiled
+    @quickly_compiled
     def shares(part: AbstractParticipation, p: Array, tables: PyTree, origin: Array) -> Array:
         def measure(ids: Array, key: Array, samples: int | None = None) -> Array:
             return measure_losses(case.setup, case.state, origin[ids], key, samples)
@@ -180,7 +181,7 @@ def relabeling_of_participation(case: Case) -> bool:
 
 
 def _rounds(case: Case, executor: str) -> list[State]:
-    step = compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
+    step = quickly_compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
     states = [case.state]
     for _ in range(_ROUNDS):
         states.append(step(case.setup, states[-1], case.keys))

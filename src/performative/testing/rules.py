@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from performative._base.run_once import quickly_compiled
 from performative.facts import AbstractPart
 from performative.testing.cases import Case
-from performative.testing.uses import INSTANCES, compiled, row
+from performative.testing.uses import INSTANCES, row
 from performative.types import ArrayLike
 
 Part = TypeVar("Part", bound=AbstractPart)
@@ -117,7 +118,7 @@ def jit_equals_eager(case: Case) -> bool:
 
 def vmap_equals_loop(case: Case) -> bool:
     singles = [case.fast(case.part, *case.instance(i)) for i in range(INSTANCES)]
-    mapped = compiled(eqx.filter_vmap(case.use, in_axes=(None, 0, 0)))
+    mapped = quickly_compiled(eqx.filter_vmap(case.use, in_axes=(None, 0, 0)))
     together = mapped(case.part, case.inputs, case.memory)
     for i, single in enumerate(singles):
         assert_same(single, row(together, i), f"alone against vmap, instance {i}: result")
@@ -165,7 +166,7 @@ def sweeps(case: Case) -> bool:
     others = eqx.filter(settings[1], eqx.is_inexact_array)
     inputs, memory = case.instance(0)
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), numbers, others)
-    swept = compiled(jax.vmap(lambda leaves: case.use(eqx.combine(leaves, rest), inputs, memory)))(stacked)
+    swept = quickly_compiled(jax.vmap(lambda leaves: case.use(eqx.combine(leaves, rest), inputs, memory)))(stacked)
     for i, part in enumerate(settings):
         assert_same(case.fast(part, inputs, memory), row(swept, i), f"alone against swept, setting {i}: result")
     return True

@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import slice_client
+from performative._base.run_once import quickly_compiled
 from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.solve.worlds import check_rest
 from performative.testing import client_rules
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same, assert_types
-from performative.testing.uses import INSTANCES, compiled, scene_of
+from performative.testing.uses import INSTANCES, scene_of
 from performative.types import Noise, Theta
 
 _DRAWS = 4000
@@ -56,7 +57,7 @@ def nodes(case: Case) -> bool:
     """Weights of `nodes` are >= 0 and sum to one; `settle` gives a world like `init`'s."""
     loss, theta = case.setup.problem.loss, case.state.theta
 
-    @compiled
+    @quickly_compiled
     def look(population: AbstractPopulation, client: Array) -> PyTree:
         mine = slice_client(population, client)
         noise, share = mine.quadrature(theta, 64)
@@ -87,7 +88,7 @@ def expectations(case: Case) -> bool:
 
         return jax.vmap(numbers)(noise)
 
-    @compiled
+    @quickly_compiled
     def look(population: AbstractPopulation, client: Array, key: Array) -> PyTree:
         mine = slice_client(population, client)
         scene = scene_of(mine, theta, loss)

@@ -3,9 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +11,7 @@ from jaxtyping import Array, PyTree
 
 from performative._base.checks import check_like
 from performative._base.client_axis import slice_client
+from performative._base.run_once import quickly_compiled
 from performative._engine.executors import Gather
 from performative._engine.keys import run_keys
 from performative._engine.round import measure_losses
@@ -27,18 +26,10 @@ from performative.populations.base import collect
 from performative.sharing import AbstractSharing
 from performative.types import Broadcast, Cohort, Local, Loss, Sample, Scene, State, Theta, Upload, squared_norm
 
-P = ParamSpec("P")
-T = TypeVar("T")
 # A client, a key and a model; `use`, inputs and memory, the last two with a leading axis of instances.
 Inputs = tuple[Array, Array, Theta]
 Built = tuple[Callable[..., tuple[PyTree, PyTree]], PyTree, PyTree]
 INSTANCES = 3
-
-
-def compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Jit with the compiler's optimizations off: a check runs once, so compiling is its whole cost."""
-    jit: Any = eqx.filter_jit  # hands on what jax.jit takes, though its signature does not say so
-    return cast(Callable[P, T], jit(function, compiler_options={"xla_backend_optimization_level": 0}))
 
 
 def scene_of(mine: AbstractPopulation, theta: Theta, loss: Loss) -> Scene:
@@ -187,7 +178,7 @@ def _aggregator(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built
         move, memory = aggregator.aggregate(theta, upload, cohort, weights, memory)
         return (move, aggregator.broadcast(memory)), memory
 
-    sent = compiled(jax.vmap(uploads))(keys, thetas, cohorts)
+    sent = quickly_compiled(jax.vmap(uploads))(keys, thetas, cohorts)
     weights = jnp.broadcast_to(setup.weights, (INSTANCES, clients))
     return use, (thetas, sent, cohorts, weights), _spread(state.server.aggregator)
 
