@@ -1,7 +1,6 @@
 """Runs of P-FedAvg against the exact moments of the Gaussian problem."""
 
 import numpy as np
-import pytest
 
 import performative as pf
 from performative.theory import gaussian_moments
@@ -13,37 +12,19 @@ SCALE, WEIGHTS = _rng.uniform(0.5, 2.0, N), _rng.dirichlet(2 * np.ones(N))
 STABLE = WEIGHTS @ MEAN / (1 - WEIGHTS @ SENSITIVITY)
 
 
-@pytest.mark.parametrize(
-    ("participation", "scheme", "k", "E", "n", "deploy"),
-    [
-        pytest.param(pf.Full(), "full", None, 5, 2, "step", marks=pytest.mark.slow),
-        pytest.param(pf.Full(), "full", None, 2, 1, "never", marks=pytest.mark.slow),
-        pytest.param(pf.SchemeOne(3), "one", 3, 1, 2, "step", marks=pytest.mark.slow),
-        pytest.param(pf.SchemeOne(3), "one", 3, 5, 1, "round", marks=pytest.mark.slow),
-        pytest.param(pf.SchemeTwo(2), "two", 2, 1, 1, "round", marks=pytest.mark.slow),
-        (pf.SchemeTwo(2), "two", 2, 5, 2, "step"),
-    ],
-)
-def test_monte_carlo_agrees_with_the_recursion(participation, scheme, k, E, n, deploy):
+def test_monte_carlo_agrees_with_the_recursion():
+    """Schemes and deployments one by one: tests/moments/test_exact_forms.py."""
+    E, n, k = 5, 2, 2
     exact = gaussian_moments(
         MEAN, SENSITIVITY, SCALE, 20.0 / (np.arange(ROUNDS * E) + 60.0), local_steps=E,
-        weights=WEIGHTS, batch=n, start=4.0, scheme=scheme, k=k, deploy=deploy,
+        weights=WEIGHTS, batch=n, start=4.0, scheme="two", k=k,
     )  # fmt: skip
     algorithm = pf.p_fedavg(
-        pf.schedules.harmonic(20.0, 60.0), local_steps=E, batch=pf.Fixed(n), deploy=deploy,
-        participation=participation,
-    )  # fmt: skip
-    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, SENSITIVITY, SCALE), WEIGHTS)
-    history = pf.run(
-        problem,
-        algorithm,
-        rounds=ROUNDS,
-        theta=4.0,
-        seed=3,
-        repeats=REPEATS,
-        dtype="float64",
-        record=pf.Record(risks=False),
+        pf.schedules.harmonic(20.0, 60.0), local_steps=E, batch=pf.Fixed(n), participation=pf.SchemeTwo(k)
     )
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, SENSITIVITY, SCALE), WEIGHTS)
+    record = pf.Record(risks=False)
+    history = pf.run(problem, algorithm, ROUNDS, theta=4.0, seed=3, repeats=REPEATS, dtype="float64", record=record)
     assert exact.mean[0] == 4.0 and exact.variance[0] == 0.0
     for samples, known in ((history.theta, exact.mean), ((history.theta - STABLE) ** 2, exact.mse)):
         error = samples.std(axis=0)[1:] / np.sqrt(REPEATS)

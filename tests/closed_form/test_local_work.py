@@ -84,61 +84,37 @@ class TestCyclesOfLocalWork:
     """Groups {0, 1} and {2, 3} in turn, an epoch a round. Data react between rounds; within one only theta moves:
 
     theta_i = (1 - eta)^E theta + sum_e w_e z_e,      w_e = eta (1 - eta)^(E - 1 - e)
+
+    Rows that are shuffled have n / (n - 1) sum (w_e - w_bar)^2 of the variance of a row where SGD has sum w_e^2.
     """
 
-    ROWS, SHIFT = 6, np.asarray([0.5, 0.2, 0.6, 0.1])
-    WEIGHTS = np.asarray([0.1, 0.3, 0.4, 0.2])
-    TABLE = np.random.default_rng(4).normal(np.asarray([1.0, 2.0, -1.0, 4.0])[:, None], 1.0, (4, 6))
-    GROUPS = ((0, 1), (2, 3))
+    ROWS = 6
+    TABLE = np.random.default_rng(4).normal(np.asarray([1.0, 2.0, -1.0, 4.0])[:, None], 1.0, (4, ROWS))
+    SHIFT = pf.populations.shifts.Linear(np.asarray([0.5, 0.2, 0.6, 0.1]))
+    PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Database(TABLE, SHIFT), np.asarray([0.1, 0.3, 0.4, 0.2]))
     W = ETA * (1 - ETA) ** np.arange(ROWS - 1, -1, -1)
+    LEFT = ROWS / (ROWS - 1) * np.square(W - W.mean()).sum() / (W**2).sum()
+
+    def algorithm(self, batch):
+        groups = pf.Cyclic([[0, 1], [2, 3]])
+        return pf.p_fedavg(ETA, local_steps=self.ROWS, batch=batch, deploy="round", participation=groups)
 
     def after(self, batch, rounds, repeats):
-        population = pf.populations.Database(self.TABLE, pf.populations.shifts.Linear(self.SHIFT))
-        problem = pf.Problem(pf.losses.squared, population, self.WEIGHTS)
-        algorithm = pf.p_fedavg(
-            ETA, local_steps=self.ROWS, batch=batch, deploy="round",
-            participation=pf.Cyclic([list(group) for group in self.GROUPS]),
-        )  # fmt: skip
-        history = pf.run(
-            problem,
-            algorithm,
-            rounds,
-            theta=0.5,
-            repeats=repeats,
-            dtype="float64",
-            record=pf.Record(risks=False, theta="last"),
-        )
-        return history.theta[:, -1]
+        record = pf.Record(risks=False, theta="last")
+        algorithm = self.algorithm(batch)
+        return pf.run(
+            self.PROBLEM, algorithm, rounds, theta=0.5, repeats=repeats, dtype="float64", record=record
+        ).theta[:, -1]
 
-    def expected(self, rounds):
-        """Mean of theta, and its variance under SGD and shuffled SGD, by the recursion of two moments."""
-        mean, sgd, shuffled = 0.5, 0.0, 0.0
-        for t in range(rounds):
-            group = list(self.GROUPS[t % 2])
-            share = self.WEIGHTS[group] / self.WEIGHTS[group].sum()
-            keep = (1 - ETA) ** self.ROWS + self.W.sum() * (share @ self.SHIFT[group])
-            mean = keep * mean + self.W.sum() * (share @ self.TABLE[group].mean(axis=1))
-            rows = share**2 @ self.TABLE[group].var(axis=1)
-            sgd = keep**2 * sgd + rows * (self.W**2).sum()
-            uneven = self.ROWS / (self.ROWS - 1) * np.square(self.W - self.W.mean()).sum()
-            shuffled = keep**2 * shuffled + rows * uneven
-        return mean, sgd, shuffled
-
-    def test_local_gradient_descent(self):
-        np.testing.assert_allclose(self.after(Whole(), 60, 1), self.expected(60)[0], rtol=1e-12)
-
-    @pytest.mark.parametrize("batch, moment", [(pf.Fixed(1), 1), (pf.Shuffled(1), 2)], ids=["sgd", "shuffled"])
-    def test_local_sgd(self, batch, moment):
-        repeats = 8000
-        theta, wanted = self.after(batch, 11, repeats), self.expected(11)
-        variance = wanted[moment]
-        assert abs(theta.mean() - wanted[0]) < 4 * np.sqrt(variance / repeats)
-        # The variance of a variance is about 2 v^2 / n for what is nearly normal; sums of few uniform rows are tamer.
-        assert abs(theta.var() - variance) < 4 * variance * np.sqrt(2 / repeats)
-
-    def test_shuffling_takes_most_of_the_noise(self):
-        _, sgd, shuffled = self.expected(50)
-        assert shuffled < 0.25 * sgd
+    def test_runs_have_the_exact_moments(self):
+        exact, repeats = pf.moments(self.PROBLEM, self.algorithm(pf.Fixed(1)), 60, theta=0.5), 8000
+        np.testing.assert_allclose(self.after(Whole(), 60, 1), exact.mean[60], rtol=1e-12)
+        for batch, left in ((pf.Fixed(1), 1.0), (pf.Shuffled(1), self.LEFT)):
+            theta, variance = self.after(batch, 11, repeats), left * exact.covariance[11, 0, 0]
+            assert abs(theta.mean() - exact.mean[11]) < 4 * np.sqrt(variance / repeats)
+            # Var of a variance is about 2 v^2 / n for what is nearly normal; sums of few uniform rows are tamer.
+            assert abs(theta.var() - variance) < 4 * variance * np.sqrt(2 / repeats)
+        assert self.LEFT < 0.25  # shuffling takes most of the noise
 
 
 def test_drift_is_of_updates_whatever_server_and_channel_do():

@@ -21,7 +21,8 @@ def draw_recipe(seed):
     )  # fmt: skip
     inner = pick(
         pf.Full, lambda: pf.SchemeOne(2), lambda: pf.SchemeTwo(3), lambda: pf.Cyclic(2), lambda: pf.Available(0.6),
-        lambda: pf.FirstK(2, pf.participation.Exponential(1.0)),
+        # Waits of random length are refused where people change with time.
+        lambda: pf.SchemeTwo(2) if problem.population.reads_time else pf.FirstK(2, pf.participation.Exponential(1.0)),
     )  # fmt: skip
     parts = {
         "batch": pf.Fixed(int(rng.integers(1, 4))),

@@ -66,19 +66,6 @@ def test_people_who_answer_late():
 
 
 @pytest.mark.slow
-def test_a_line_that_drifts():
-    """(v / (c^2 eta))^2 + eta sigma^2 / (c (2 - eta c)) is the error that stays (E = 1)."""
-    eta, eps, v, sd = 0.2, 0.3, 0.05, 0.7
-    inner = pf.populations.Gaussian([1.0], [eps], sd)
-    problem = pf.Problem(pf.losses.squared, pf.populations.Drifting(inner, pf.paths.Linear(v)))
-    rounds, c = 250, 1 - eps
-    found = pf.moments(problem, pf.p_fedavg(eta), rounds)
-    target = (1.0 + v * rounds) / c
-    error = (found.mean[-1] - target) ** 2 + found.covariance[-1, 0, 0]
-    np.testing.assert_allclose(error, (v / (c**2 * eta)) ** 2 + eta * sd**2 / (c * (2 - eta * c)), rtol=1e-9)
-
-
-@pytest.mark.slow
 def test_memory_is_told_on_request():
     found = pf.moments(GAUSSIAN, pf.fedvarp(0.1, participation=pf.SchemeTwo(2)), 4, full=True)
     mean, covariance = found.state

@@ -90,6 +90,11 @@ TOLD = {  # by what parts say of themselves
         PROBLEM, {"participation": pf.FirstK(2, pf.participation.Exponential([1.0, 2.0, 3.0]))},
         "participation=FirstK has no law",
     ),
+    "waiting while people drift": (
+        pf.Problem(pf.losses.squared, pf.populations.Drifting(PEOPLE, pf.paths.Linear(0.05))),
+        {"participation": pf.LocalWork(pf.FirstK(2, pf.participation.Exponential(1.0)), [1, 2, 1])},
+        "population=Drifting changes with time, and how long participation=LocalWork waits",
+    ),
     "people who leave": (
         PROBLEM, {"participation": pf.participation.Retention(pf.Full(), pf.participation.Patience(1.0, 4.0))},
         "participation=Retention has no law",

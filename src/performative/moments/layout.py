@@ -92,6 +92,13 @@ def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State,
     runs = [jax.tree.leaves(states) for states, _ in played]
     cohorts = [jax.tree.map(lambda leaf: leaf[0], drawn) for _, drawn in played]
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(made)]
+    if made.time is not None and any(np.any(np.asarray(drawn.elapsed) != 0.0) for _, drawn in played):
+        people, scheme = type(setup.problem.population).__name__, type(setup.algorithm.participation).__name__
+        raise ValueError(coded(
+            "not-affine",
+            f"moments: population={people} changes with time, and how long participation={scheme} waits for clients "
+            "depends on chance; use pf.run.",
+        ))  # fmt: skip
     clients, first = setup.weights.shape[0], [np.asarray(leaf) for leaf in jax.tree.leaves(made)]
     by_client = _rows(setup, made, theta)
     shared, rows, model = list[int](), list[int](), 0

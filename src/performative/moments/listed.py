@@ -116,7 +116,7 @@ def list_cohorts(setup: Setup, round: int, work: np.ndarray) -> Cohorts:
         ))  # fmt: skip
     widest = max(len(ids) for _, ids, _, _ in rows)
 
-    def filled(values: Any, empty: float) -> list[float]:
+    def filled(values: Any, empty: Any) -> list[Any]:
         return [*values, *[empty] * (widest - len(values))]
 
     return Cohorts(
@@ -156,4 +156,5 @@ def closings(
 
 def _places(i: Array, common: int, width: int) -> Array:
     """Where (1, s, r_i) stands in (1, s, R)."""
-    return jnp.concatenate([jnp.arange(common), common + i * width + jnp.arange(width)])
+    shared, own = (jnp.arange(count, dtype=i.dtype) for count in (common, width))
+    return jnp.concatenate([shared, common + i * width + own])
