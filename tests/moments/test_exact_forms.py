@@ -75,3 +75,14 @@ def test_memory_is_told_on_request():
     # After a round the server remembers an update of who came, on average p(came) of it.
     start = found.names.index("client 0: server.aggregator.last")
     np.testing.assert_allclose(mean[1, start], 2 / N * 0.1 * MEAN[0], rtol=1e-12)
+
+
+def test_time_that_depends_on_chance_is_no_part_of_the_verdict():
+    """It goes on for ever, while the model follows the drift."""
+    people = pf.populations.Drifting(pf.populations.Gaussian([0.0, 1.0], 0.3, 1.0), pf.paths.Linear(0.05))
+    algorithm = pf.p_fedavg(0.2, participation=pf.LocalWork(pf.Full(), pf.participation.UniformSteps(1, 3)))
+    exact = pf.moments(pf.Problem(pf.losses.squared, people), algorithm, 10)
+    assert exact.verdict == "settles"
+    still = pf.moments(pf.Problem(pf.losses.squared, people.inner), algorithm, 10)
+    np.testing.assert_allclose(exact.spectral_radius.mean, still.spectral_radius.mean, rtol=1e-9)
+    np.testing.assert_allclose(exact.spectral_radius.second, still.spectral_radius.second, rtol=1e-9)

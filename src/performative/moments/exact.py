@@ -72,7 +72,7 @@ def last_turn(machine: Machine, block: int = 1) -> Turn:
     """The last period that the machine knows, its maps worked out in blocks of so many rounds."""
     block = max(block, machine.period)
     last = jnp.arange(machine.rounds - machine.period, machine.rounds - machine.period + block, dtype=jnp.int32)
-    return Turn(_maps(machine, last), machine.period, machine.size)
+    return Turn(_maps(machine, last), machine.period, machine.size, machine.time)
 
 
 @eqx.filter_jit

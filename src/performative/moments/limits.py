@@ -7,17 +7,23 @@ about the directions that a run from its start can reach.
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from performative.moments.outcome import ONE
-from performative.moments.recursion import AbstractRound, Law, roll
+from performative.moments.recursion import AbstractRound, Law
 
 # A direction shorter than this, beside those of length one, is rounding.
 _TINY = 1e-9
 # Up to so many pairs of directions the map of covariances is written down as a matrix.
 _DENSE = 1200
 _TURNS, _CLOSE = 20_000, 1e-13
+# Laws that are moved side by side: at most so many, and with about so many numbers of the map for all of them.
+_BLOCK, _NUMBERS = 64, 1 << 24
+# Maps of fewer numbers are gone through one law after the other: a program for many at once takes longer to compile.
+_LARGE = 1 << 20
 
 
 class Limits(eqx.Module):
@@ -35,46 +41,75 @@ class Limits(eqx.Module):
 
 def limits(turn: "Turn", start: np.ndarray) -> Limits:
     """If all went on for ever by these rounds, one after another, from (1, s, R) = `start` on."""
-    directions = reachable(turn, start)
+    directions = turn.without_time(reachable(turn, start))
     r, per_round = directions.shape[1], 1.0 / turn.period
-    first = turn.mean(start)
-    T = directions.T @ np.stack([turn.mean(start + v) - first for v in directions.T], axis=1) if r else np.zeros((0, 0))
+    first, *moved = turn.means(np.concatenate([start[None], start + directions.T]))
+    T = directions.T @ (np.stack(moved, axis=1) - first[:, None]) if r else np.zeros((0, 0))
     mean_radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
     second_radius, solve = _second(turn, directions)
     found = None
     if max(mean_radius, second_radius) < ONE:
         mean = start + directions @ np.linalg.solve(np.eye(r) - T, directions.T @ (first - start))
-        added = directions.T @ turn(mean, turn.nothing)[1] @ directions
+        added = directions.T @ turn.added(mean) @ directions
         found = Law(jnp.asarray(mean), jnp.asarray(directions @ solve(added) @ directions.T))
     return Limits(mean_radius**per_round, second_radius**per_round, found)
 
 
 class Turn:
-    """A whole period of rounds: maps [R, ...], of which the first `period` count."""
+    """A whole period of rounds: maps [R, ...], of which the first `period` count; places of (1, s, R) that are time."""
 
-    def __init__(self, maps: AbstractRound, period: int, size: int):
-        self.maps, self.period, self.nothing = maps, period, np.zeros((size, size))
+    def __init__(self, maps: AbstractRound, period: int, size: int, time: tuple[int, ...] = ()):
+        self.maps, self.period, self.size, self.time = maps, period, size, time
 
-    def __call__(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and covariance after it."""
-        after = roll(self.maps, np.asarray(self.period), Law(jnp.asarray(mean), jnp.asarray(covariance)))
-        means, covariances = (np.asarray(part[self.period - 1]) for part in after)
-        return means, covariances
+    def means(self, x: np.ndarray) -> np.ndarray:
+        """What becomes of means [n, D]."""
+        return self._after(x, np.zeros((len(x), self.size, self.size)))[0]
 
-    def mean(self, x: np.ndarray) -> np.ndarray:
-        """What becomes of a mean."""
-        return self(x, self.nothing)[0]
+    def added(self, mean: np.ndarray) -> np.ndarray:
+        """The covariance after it of what was certain before."""
+        return self._after(mean[None], np.zeros((1, self.size, self.size)))[1][0]
 
-    def second(self, B: np.ndarray) -> np.ndarray:
-        """What becomes of second moments."""
-        return self(np.zeros(len(B)), B)[1]
+    def seconds(self, B: np.ndarray) -> np.ndarray:
+        """What becomes of second moments [n, D, D]."""
+        return self._after(np.zeros((len(B), self.size)), B)[1]
+
+    def _after(self, means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of laws [n, ...], always as many at a time, so that one program serves all."""
+        leaves = jax.tree.leaves(self.maps)
+        block = int(np.clip(_NUMBERS * len(leaves[0]) // sum(leaf.size for leaf in leaves), 1, _BLOCK))
+        found = []
+        for first in range(0, len(means), block):
+            some = [part[first : first + block] for part in (means, covariances)]
+            filled = [np.concatenate([part, np.zeros((block - len(part), *part.shape[1:]))]) for part in some]
+            after = _through(self.maps, np.asarray(self.period), Law(*map(jnp.asarray, filled)))
+            found.append([np.asarray(part)[: len(some[0])] for part in (after.mean, after.covariance)])
+        mean, covariance = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return mean, covariance
+
+    def without_time(self, directions: np.ndarray) -> np.ndarray:
+        """Directions [D, r] in which time stands still: it goes on for ever, and on its own."""
+        if not self.time or not directions.shape[1]:
+            return directions
+        left, size, _ = np.linalg.svd(np.delete(directions, self.time, axis=0), full_matrices=False)
+        return np.insert(left[:, size > _TINY], np.asarray(self.time) - np.arange(len(self.time)), 0.0, axis=0)
+
+
+@eqx.filter_jit
+def _through(maps: AbstractRound, period: Int[Array | np.ndarray, ""], laws: Law) -> Law:
+    """Laws [n, ...] after a period."""
+
+    def one(law: Law) -> Law:
+        return jax.lax.fori_loop(0, period, lambda r, law: jax.tree.map(lambda leaf: leaf[r], maps).advance(law), law)
+
+    large = sum(leaf.size for leaf in jax.tree.leaves(maps)) > _LARGE
+    return jax.vmap(one)(laws) if large else jax.lax.map(one, laws)
 
 
 def reachable(turn: Turn, x: np.ndarray) -> np.ndarray:
     """Orthonormal directions [D, r] in which runs from x can differ, or come to differ from it."""
     Q = (x / np.linalg.norm(x))[:, None]
     while Q.shape[1] < len(x):
-        after = turn.second(Q @ Q.T)
+        after = turn.seconds((Q @ Q.T)[None])[0]
         rest = after - Q @ (Q.T @ after)
         left, size, _ = np.linalg.svd(rest)
         new = left[:, size > _TINY * max(float(np.abs(after).max()), 1.0)]
@@ -93,17 +128,18 @@ def _second(turn: Turn, directions: np.ndarray) -> tuple[float, Callable[[np.nda
     if r == 0:
         return 0.0, lambda added: added
 
-    def apply(B: np.ndarray) -> np.ndarray:
-        return directions.T @ turn.second(directions @ B @ directions.T) @ directions
-
     i, j = np.triu_indices(r)
     if len(i) > _DENSE:
-        return _by_turns(apply, r)
+        return _by_turns(
+            lambda B: directions.T @ turn.seconds((directions @ B @ directions.T)[None])[0] @ directions, r
+        )
     matrix = np.empty((len(i), len(i)))
-    for k in range(len(i)):
-        B = np.zeros((r, r))
-        B[i[k], j[k]] = B[j[k], i[k]] = 1.0
-        matrix[:, k] = apply(B)[i, j]
+    for first in range(0, len(i), _BLOCK):
+        k = np.arange(first, min(first + _BLOCK, len(i)))
+        B = np.zeros((len(k), r, r))
+        B[k - first, i[k], j[k]] = B[k - first, j[k], i[k]] = 1.0
+        after = directions.T @ turn.seconds(directions @ B @ directions.T) @ directions
+        matrix[:, k] = after[:, i, j].T
 
     def solve(added: np.ndarray) -> np.ndarray:
         out = np.zeros((r, r))

@@ -90,6 +90,12 @@ class Machine(eqx.Module):
         """D, the length of (1, s, R)."""
         return self.common + self.start[1].size
 
+    @property
+    def time(self) -> tuple[int, ...]:
+        """Places in (1, s, R) of simulated time, where it depends on chance."""
+        names = [name for name in self.names() if not name.startswith("client ")]
+        return tuple(1 + k for k, name in enumerate(names) if name.startswith("time"))
+
     def numbers(self) -> int:
         """About how many numbers a round's map takes while it is made."""
         rest, zero = self.rest(jnp.zeros((), jnp.int32)), jax.ShapeDtypeStruct((), jnp.int32)

@@ -19,10 +19,10 @@ from performative.moments.client import Deviations, TrainingMap
 
 
 class Law(eqx.Module):
-    """Mean [D] and covariance [D, D] of (1, s, R), the first number of which is certain."""
+    """Mean [D] and covariance [D, D] of (1, s, R), the first number of which is certain; or of n such laws."""
 
-    mean: Float[Array, " D"] = eqx.field(converter=jnp.asarray)
-    covariance: Float[Array, "D D"] = eqx.field(converter=jnp.asarray)
+    mean: Float[Array, "*n D"] = eqx.field(converter=jnp.asarray)
+    covariance: Float[Array, "*n D D"] = eqx.field(converter=jnp.asarray)
 
     @property
     def second(self) -> Float[Array, "D D"]:
