@@ -25,6 +25,8 @@ from performative.types import Cohort, Draws, State, Upload
 
 # Nodes that are worked on side by side.
 _AT_ONCE = 256
+# Products of entries that are kept of a client's step.
+_PAIRS = 1 << 20
 
 
 class Rules(eqx.Module):
@@ -69,8 +71,9 @@ class Deviations(eqx.Module):
 
 
 def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"]) -> Deviations:
-    """In the form that is least work."""
-    if nodes.shape[0] <= nodes.shape[1]:
+    """In the form that is least work, unless that takes too much memory."""
+    count, y, g = nodes.shape
+    if count <= y or (y * g) ** 2 > _PAIRS:
         return Deviations(None, (nodes, weight), None)
     return Deviations(None, None, jnp.einsum("j,jag,jbh->abgh", weight, nodes, nodes))
 

@@ -102,7 +102,7 @@ class Machine(eqx.Module):
         carried, nodes = jax.eval_shape(self._carried, rest, zero)
         c, y = self.common + self.layout.width, len(carried)
         g, o = c + y, y + self.layout.width + self.layout.model
-        deviation = y * y if self.adds[0] else y * g * min(len(nodes), y * g)
+        deviation = y * y if self.adds[0] else y * g * len(nodes)
         each = self.setup.algorithm.steps * (y * g + deviation) + 2 * c * (c + o) + o * (g + o)
         return self.layout.clients * each * (1 if self.chances.steps is None else len(self.chances.steps))
 
