@@ -3,6 +3,7 @@
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.cluster_varp import ClusterVarp
 from performative.aggregators.extrapolate import Extrapolate, mean_of_last_two
+from performative.aggregators.fair import Agnostic, QFair
 from performative.aggregators.mean import Mean, weighted_sum
 from performative.aggregators.nova import Nova
 from performative.aggregators.pooled_jacobian import PooledJacobian
@@ -13,6 +14,7 @@ from performative.aggregators.varp import Varp
 
 __all__ = [
     "AbstractAggregator",
+    "Agnostic",
     "ClusterVarp",
     "Extrapolate",
     "Krum",
@@ -20,6 +22,7 @@ __all__ = [
     "Median",
     "Nova",
     "PooledJacobian",
+    "QFair",
     "Scaffold",
     "ServerOpt",
     "TrimmedMean",

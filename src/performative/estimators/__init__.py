@@ -11,6 +11,8 @@ from performative.estimators.minibatch import Minibatch, batch_gradient, count_s
 from performative.estimators.performative import Performative
 from performative.estimators.preconditioned import Preconditioned
 from performative.estimators.prox import Prox
+from performative.estimators.snapshots import Snapshots
+from performative.estimators.with_loss import WithLoss
 
 __all__ = [
     "AbstractEstimator",
@@ -24,6 +26,8 @@ __all__ = [
     "Performative",
     "Preconditioned",
     "Prox",
+    "Snapshots",
+    "WithLoss",
     "batch_gradient",
     "count_samples",
 ]

@@ -1,5 +1,6 @@
 """Algorithms by name, each a short combination of parts. Every slot can be replaced by keyword."""
 
+from performative.recipes.methods import snapshots
 from performative.recipes.papers import (
     cluster_fedvarp,
     dicesgd,
@@ -16,20 +17,27 @@ from performative.recipes.papers import (
     profl,
     scaffold,
 )
+from performative.recipes.servers import afl, fedadam, fedavgm, fedyogi, qffl
 
 __all__ = [
+    "afl",
     "cluster_fedvarp",
     "dicesgd",
+    "fedadam",
     "fedavg",
+    "fedavgm",
     "fedexp",
     "fednova",
     "fedprox",
     "fedvarp",
+    "fedyogi",
     "multi_agent_pp",
     "p_fedavg",
     "pcsgd",
     "pg",
     "pofl",
     "profl",
+    "qffl",
     "scaffold",
+    "snapshots",
 ]

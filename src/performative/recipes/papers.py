@@ -125,7 +125,11 @@ def fedprox(rate: Rate, mu: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
 @recipe
 @cites("karimireddy2020scaffold")
 def scaffold(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020."""
+    """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020.
+
+    With `estimator=pf.estimators.Performative(window)` what is corrected is the performative gradient: it goes to the
+    optimal point, however many local steps clients take.
+    """
     inside = wrapped(parts, "estimator", ControlVariate)
     return combine("scaffold", rate, {"aggregator": Scaffold()}, inside)
 

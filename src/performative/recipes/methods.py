@@ -1,0 +1,36 @@
+"""Methods of performative prediction beside the papers' own: past data, other models, other goals."""
+
+from typing import Unpack
+
+from performative.algorithm import Algorithm, Parts
+from performative.estimators import Snapshots
+from performative.facts import cites
+from performative.recipes.making import combine, recipe
+from performative.schedules import Rate
+from performative.types import ArrayLike
+
+
+@recipe
+@cites("khorsandi2025tight", "perdomo2020performative")
+def snapshots(
+    rate: Rate, k: int, weights: ArrayLike | None = None, rows: int | None = None, **parts: Unpack[Parts]
+) -> Algorithm:
+    """Steps on the last k data sets, one a deployment (`Snapshots`). Settles at the stable point for -k < eps < 1.
+
+    eps is how far the mean of the data follows the model, as in `Snapshots`. Local steps are to go to the minimum:
+    a rate of 1 for the squared loss, or many. `rows` is what a client keeps of each data set; None for all of a batch
+    with a fixed size, over the local steps of a round. Khorsandi et al. 2025.
+
+    Example:
+
+        import performative as pf
+
+        problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], -1.5, 0.0))
+        print(pf.run(problem, pf.snapshots(1.0, k=2), rounds=60, theta=0.0).final)      # k = 1 would run away
+    """
+    if rows is None:
+        size = getattr(parts.get("batch"), "n", None) if "batch" in parts else 1
+        if not isinstance(size, int):
+            raise ValueError("snapshots: this batch has no fixed size; give rows, the samples to keep of a data set.")
+        rows = size * parts.get("local_steps", 1)
+    return combine("snapshots", rate, {"estimator": Snapshots(k, rows, weights), "deploy": "round"}, parts)
