@@ -33,7 +33,7 @@ from performative.algorithm import Algorithm
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
 from performative.compare import compare
-from performative.deploy import Every, Late
+from performative.deploy import Every, Explore, Growing, Late
 from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
@@ -71,6 +71,7 @@ from performative.recipes import (
     fedvarp,
     fedyogi,
     multi_agent_pp,
+    one_point,
     p_fedavg,
     pcsgd,
     pg,
@@ -79,6 +80,7 @@ from performative.recipes import (
     qffl,
     scaffold,
     snapshots,
+    two_point,
 )
 from performative.record import Metric, Record
 from performative.scoreboard import Scoreboard, scoreboard
@@ -114,11 +116,13 @@ __all__ = [
     "Cost",
     "Cyclic",
     "Every",
+    "Explore",
     "FirstK",
     "Fixed",
     "Forecast",
     "Full",
     "Game",
+    "Growing",
     "History",
     "Late",
     "LocalWork",
@@ -177,6 +181,7 @@ __all__ = [
     "nash_point",
     "networks",
     "number",
+    "one_point",
     "optimal_point",
     "optimizers",
     "p_fedavg",
@@ -211,6 +216,7 @@ __all__ = [
     "tables",
     "theory",
     "tune",
+    "two_point",
     "types",
     "whole",
 ]

@@ -112,6 +112,8 @@ RECORDS = {
     "pf.qffl": "rate=0.1, q=1.0",
     "pf.afl": "rate=0.1",
     "pf.snapshots": "rate=0.1, k=2",
+    "pf.two_point": "rate=0.1, radius=0.5",
+    "pf.one_point": "rate=0.1, radius=0.5",
     "pf.fednova": "rate=0.1",
     "pf.fedexp": "rate=0.1",
     "pf.fedvarp": "rate=0.1",

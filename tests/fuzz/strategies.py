@@ -241,6 +241,7 @@ RECIPES = {
     "cluster_fedvarp": {"clusters": ("1", "2", "[0, 1, 1]")}, "fedavgm": {"momentum": ("0.0", "0.5", "!1.0")},
     "fedadam": {}, "fedyogi": {}, "qffl": {"q": ("0.0", "2.0", "!-1.0")}, "afl": {"step": ("0.0", "0.5", "!-1.0")},
     "snapshots": {"k": SMALL, "weights": ("None", "![1.0, -1.0]"), "rows": ("2",)},
+    "two_point": {"radius": ("0.5", "!0.0")}, "one_point": {"radius": ("0.5", "!-1.0")},
 }  # fmt: skip
 SLOTS = {
     "local_steps": SMALL, "batch": BATCHES, "estimator": estimators(), "participation": PARTICIPATION,

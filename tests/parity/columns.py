@@ -56,7 +56,8 @@ def has_company(row: dict[str, str], table: dict[str, dict[str, list[Any]]]) -> 
     """Whether every part of a row has beside it what it cannot work without."""
     for pair in row.items():
         for slot, kind in company().get(pair, {}).items():
-            if not any(type(part) is kind for part in chain(table[slot][row[slot]][0])):
+            there = table[slot][row[slot]][0]
+            if isinstance(there, str) or not any(type(part) is kind for part in chain(there)):
                 return False
     return True
 

@@ -78,12 +78,13 @@ class QFair(AbstractAggregator[None]):
 class Agnostic(AbstractAggregator[Float[Array, " N"]]):
     """AFL: weights lambda over clients climb where losses are high, while the model descends.
 
-        move = sum_k (a_k / p_k) lambda_k delta_k,      lambda <- P_simplex(lambda + step F)
+        move = sum_k (a_k / p_k) lambda_k delta_k,      lambda = P_simplex(p + step sum of F so far)
 
     A saddle point of sum_i lambda_i F_i with data as they are: it settles where the largest loss is smallest, whatever
-    p is; lambda starts at p. Of clients that sit out F_i counts as 0, as in the paper's stochastic form without its
-    scaling. The server keeps one number a client, and a round costs N log N. It needs the estimator `WithLoss`.
-    Mohri, Sivek and Suresh 2019.
+    p is. A client that sits out adds no loss. The server keeps the sum of each client's losses, and a round costs
+    N log N. It needs the estimator `WithLoss`. Mohri, Sivek and Suresh 2019. Differs from the paper: what is projected
+    is the sum, not the last lambda; inside of the simplex it is the same, and clients that sit out are left alone. Over
+    very long runs the sum loses digits: dtype="float64" where that counts.
 
     Args:
         step: of lambda
@@ -106,24 +107,28 @@ class Agnostic(AbstractAggregator[Float[Array, " N"]]):
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Float[Array, " N"]:
         _check_losses("Agnostic", extra)
-        return jnp.full((clients,), -1.0, jnp.result_type(float))  # below the simplex: p, which is not known yet
+        return jnp.zeros((clients,), jnp.result_type(float))
 
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Float[Array, " N"]
     ) -> tuple[Theta, Float[Array, " N"]]:
         p = weights.astype(memory.dtype)
-        fair = jnp.where(memory[0] < 0, p, memory)
+        fair = self._fair(p, memory)
         mine, asked = (jnp.take(one, cohort.ids, mode="clip") for one in (fair, p))
         factor = jnp.where(asked > 0, mine / jnp.where(asked > 0, asked, 1), 0).astype(cohort.weight.dtype)
         move = weighted_sum(upload.delta, cohort.weight * factor, cohort.active)
-        loss = jnp.where(cohort.present, upload.extra["loss"], 0).astype(fair.dtype)
+        loss = jnp.where(cohort.present, upload.extra["loss"], 0).astype(memory.dtype)
         ids = jnp.where(cohort.present, cohort.ids, weights.shape[0])
-        return move, project_simplex(fair.at[ids].add(jnp.asarray(self.step, fair.dtype) * loss, mode="drop"))
+        return move, memory.at[ids].add(loss, mode="drop")
+
+    def _fair(self, p: Float[Array, " N"], memory: Float[Array, " N"]) -> Float[Array, " N"]:
+        """lambda."""
+        return project_simplex(p + jnp.asarray(self.step, p.dtype) * memory)
 
     def levels(
         self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Float[Array, " N"]
     ) -> dict[str, Array]:
-        return {"largest_weight": jnp.max(jnp.where(memory[0] < 0, weights.astype(memory.dtype), memory))}
+        return {"largest_weight": jnp.max(self._fair(weights.astype(memory.dtype), memory))}
 
 
 def project_simplex(v: Float[Array, " N"]) -> Float[Array, " N"]:

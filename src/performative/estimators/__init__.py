@@ -13,6 +13,7 @@ from performative.estimators.preconditioned import Preconditioned
 from performative.estimators.prox import Prox
 from performative.estimators.snapshots import Snapshots
 from performative.estimators.with_loss import WithLoss
+from performative.estimators.zeroth_order import ZerothOrder
 
 __all__ = [
     "AbstractEstimator",
@@ -28,6 +29,7 @@ __all__ = [
     "Prox",
     "Snapshots",
     "WithLoss",
+    "ZerothOrder",
     "batch_gradient",
     "count_samples",
 ]

@@ -44,6 +44,9 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
     learns_reaction: ClassVar[bool] = False
     """Whether its direction holds how people react to the model that the client trains."""
 
+    needs_exploration: ClassVar[bool] = False
+    """Whether it learns from models that are deployed beside the global one (`pf.Explore`)."""
+
     def bound(self) -> Bound | None:
         """What bounds one person's share in the sum of a batch's gradients, with its noise; None where nothing does."""
         return None

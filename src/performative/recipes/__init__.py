@@ -1,6 +1,6 @@
 """Algorithms by name, each a short combination of parts. Every slot can be replaced by keyword."""
 
-from performative.recipes.methods import snapshots
+from performative.recipes.methods import one_point, snapshots, two_point
 from performative.recipes.papers import (
     cluster_fedvarp,
     dicesgd,
@@ -32,6 +32,7 @@ __all__ = [
     "fedvarp",
     "fedyogi",
     "multi_agent_pp",
+    "one_point",
     "p_fedavg",
     "pcsgd",
     "pg",
@@ -40,4 +41,5 @@ __all__ = [
     "qffl",
     "scaffold",
     "snapshots",
+    "two_point",
 ]

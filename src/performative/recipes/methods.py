@@ -3,7 +3,8 @@
 from typing import Unpack
 
 from performative.algorithm import Algorithm, Parts
-from performative.estimators import Snapshots
+from performative.deploy import Explore
+from performative.estimators import Snapshots, ZerothOrder
 from performative.facts import cites
 from performative.recipes.making import combine, recipe
 from performative.schedules import Rate
@@ -34,3 +35,40 @@ def snapshots(
             raise ValueError("snapshots: this batch has no fixed size; give rows, the samples to keep of a data set.")
         rows = size * parts.get("local_steps", 1)
     return combine("snapshots", rate, {"estimator": Snapshots(k, rows, weights), "deploy": "round"}, parts)
+
+
+@recipe
+@cites("agarwal2010optimal", "miller2021outside", "perdomo2020performative")
+def two_point(rate: Rate, radius: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
+    """Zeroth order: theta + radius u and theta - radius u are deployed in turn, and losses alone are compared.
+
+        v = d (L(theta + radius u) - L(theta - radius u)) / (2 radius) u,      a step every second round
+
+    It needs no model of how people react, and goes to the optimal point where the performative risk is convex (at any
+    radius where it is quadratic). Every round is a deployment. See `ZerothOrder` and `pf.Explore`.
+
+    Example:
+
+        import performative as pf
+
+        problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 0.5, 0.0))
+        print(pf.run(problem, pf.two_point(0.5, radius=1.0), rounds=200, theta=0.0).final)
+    """
+    return combine("two_point", rate, {"estimator": ZerothOrder(2), "deploy": Explore(radius)}, parts)
+
+
+@recipe
+@cites("flaxman2005online", "miller2021outside", "perdomo2020performative")
+def one_point(rate: Rate, radius: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
+    """Zeroth order from one deployment a step: v = d L(theta + radius u) / radius u.
+
+    Unbiased as `two_point` is, with a variance that no batch takes away: give small, falling rates. Flaxman, Kalai and
+    McMahan 2005.
+
+    Example:
+
+        import performative as pf
+
+        print(pf.one_point(pf.schedules.harmonic(2.0, 100.0), radius=1.0).estimator)
+    """
+    return combine("one_point", rate, {"estimator": ZerothOrder(1), "deploy": Explore(radius, pairs=False)}, parts)
