@@ -44,9 +44,11 @@ def test_two_points_along_the_axes_are_coordinate_descent_on_the_performative_ri
 
 
 def test_two_points_reach_the_optimal_point_at_any_radius():
-    found = models(PLANE, pf.two_point(0.2, radius=2.0), 800, np.zeros(2))[0, -1]
-    np.testing.assert_allclose(found, np.asarray(pf.optimal_point(PLANE)), atol=1e-8)
-    assert np.abs(found - np.asarray(pf.stable_point(PLANE))).max() > 0.1
+    people = pf.populations.Gaussian([[1.0, -2.0], [0.0, 3.0]], np.stack([EPS, -EPS]), 0.0)
+    problem = pf.Problem(pf.losses.squared, people)
+    found = models(problem, pf.two_point(0.2, radius=2.0), 800, np.zeros(2))[0, -1]
+    np.testing.assert_allclose(found, np.asarray(pf.optimal_point(problem)), atol=1e-7)
+    assert np.abs(found - np.asarray(pf.stable_point(problem))).max() > 0.1
 
 
 @pytest.mark.usefixtures("double_precision")

@@ -114,6 +114,8 @@ RECORDS = {
     "pf.snapshots": "rate=0.1, k=2",
     "pf.two_point": "rate=0.1, radius=0.5",
     "pf.one_point": "rate=0.1, radius=0.5",
+    "pf.plug_in": "rate=0.1, radius=0.5, deployments=4",
+    "pf.robust": "rate=0.1, radius=0.1",
     "pf.fednova": "rate=0.1",
     "pf.fedexp": "rate=0.1",
     "pf.fedvarp": "rate=0.1",

@@ -9,8 +9,10 @@ from performative.estimators.dice import Dice
 from performative.estimators.filtered import Filtered
 from performative.estimators.minibatch import Minibatch, batch_gradient, count_samples
 from performative.estimators.performative import Performative
+from performative.estimators.plug_in import PlugIn
 from performative.estimators.preconditioned import Preconditioned
 from performative.estimators.prox import Prox
+from performative.estimators.robust import Robust
 from performative.estimators.snapshots import Snapshots
 from performative.estimators.with_loss import WithLoss
 from performative.estimators.zeroth_order import ZerothOrder
@@ -25,8 +27,10 @@ __all__ = [
     "Filtered",
     "Minibatch",
     "Performative",
+    "PlugIn",
     "Preconditioned",
     "Prox",
+    "Robust",
     "Snapshots",
     "WithLoss",
     "ZerothOrder",

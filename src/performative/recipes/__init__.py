@@ -1,6 +1,6 @@
 """Algorithms by name, each a short combination of parts. Every slot can be replaced by keyword."""
 
-from performative.recipes.methods import one_point, snapshots, two_point
+from performative.recipes.methods import one_point, plug_in, robust, snapshots, two_point
 from performative.recipes.papers import (
     cluster_fedvarp,
     dicesgd,
@@ -36,9 +36,11 @@ __all__ = [
     "p_fedavg",
     "pcsgd",
     "pg",
+    "plug_in",
     "pofl",
     "profl",
     "qffl",
+    "robust",
     "scaffold",
     "snapshots",
     "two_point",

@@ -1,14 +1,17 @@
 """Methods of performative prediction beside the papers' own: past data, other models, other goals."""
 
+from collections.abc import Callable
 from typing import Unpack
+
+from jaxtyping import Array
 
 from performative.algorithm import Algorithm, Parts
 from performative.deploy import Explore
-from performative.estimators import Snapshots, ZerothOrder
+from performative.estimators import PlugIn, Robust, Snapshots, ZerothOrder
 from performative.facts import cites
 from performative.recipes.making import combine, recipe
 from performative.schedules import Rate
-from performative.types import ArrayLike
+from performative.types import ArrayLike, Theta
 
 
 @recipe
@@ -51,8 +54,8 @@ def two_point(rate: Rate, radius: ArrayLike, **parts: Unpack[Parts]) -> Algorith
 
         import performative as pf
 
-        problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 0.5, 0.0))
-        print(pf.run(problem, pf.two_point(0.5, radius=1.0), rounds=200, theta=0.0).final)
+        problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 3.0], [0.2, 0.6], 0.0))
+        print(pf.run(problem, pf.two_point(0.5, radius=1.0), rounds=200, theta=0.0).final, pf.optimal_point(problem))
     """
     return combine("two_point", rate, {"estimator": ZerothOrder(2), "deploy": Explore(radius)}, parts)
 
@@ -72,3 +75,43 @@ def one_point(rate: Rate, radius: ArrayLike, **parts: Unpack[Parts]) -> Algorith
         print(pf.one_point(pf.schedules.harmonic(2.0, 100.0), radius=1.0).estimator)
     """
     return combine("one_point", rate, {"estimator": ZerothOrder(1), "deploy": Explore(radius, pairs=False)}, parts)
+
+
+@recipe
+@cites("lin2024plugin", "perdomo2020performative")
+def plug_in(
+    rate: Rate, radius: ArrayLike, deployments: int, features: Callable[[Theta], Array] | None = None,
+    **parts: Unpack[Parts],
+) -> Algorithm:  # fmt: skip
+    """Plug-in: fit a linear reaction to a few deployments around the start, then minimize the risk that it predicts.
+
+    The first `deployments` rounds show the start and models `radius` away from it along the axes, d + 1 at least; then
+    nothing else is deployed, and steps go to the optimal point of the fitted reaction (`PlugIn`). `features` is the
+    form that is fitted, None for the linear one. Lin and Zrnic 2024.
+
+    Example:
+
+        import performative as pf
+
+        problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 3.0], [0.2, 0.6], 0.0))
+        found = pf.run(problem, pf.plug_in(0.5, radius=1.0, deployments=2), rounds=60, theta=0.0).final
+        print(found, pf.optimal_point(problem))
+    """
+    explore = Explore(radius, pairs=False, directions="axes", rounds=deployments)
+    return combine("plug_in", rate, {"estimator": PlugIn(deployments, features), "deploy": explore}, parts)
+
+
+@recipe
+@cites("duchi2021learning", "xue2024distributionally", "perdomo2020performative")
+def robust(rate: Rate, radius: ArrayLike, divergence: str = "kl", **parts: Unpack[Parts]) -> Algorithm:
+    """Distributionally robust steps: against the worst law within `radius` of the data (`Robust`).
+
+    Batches must be large: one of n samples says nothing of laws further away than log(n). Xue and Sun 2024.
+
+    Example:
+
+        import performative as pf
+
+        print(pf.robust(0.1, radius=0.05, batch=pf.Fixed(200)).estimator)
+    """
+    return combine("robust", rate, {"estimator": Robust(radius, divergence)}, parts)
