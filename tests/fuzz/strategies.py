@@ -243,7 +243,7 @@ RECIPES = {
     "snapshots": {"k": SMALL, "weights": ("None", "![1.0, -1.0]"), "rows": ("2",)},
     "two_point": {"radius": ("0.5", "!0.0")}, "one_point": {"radius": ("0.5", "!-1.0")},
     "plug_in": {"radius": ("0.5",), "deployments": ("4", "!0")},
-    "robust": {"radius": ("0.0", "0.1", "!-1.0"), "divergence": ("'kl'", "'chi2'", "!'tv'")},
+    "no_regret": {}, "robust": {"radius": ("0.0", "0.1", "!-1.0"), "divergence": ("'kl'", "'chi2'", "!'tv'")},
 }  # fmt: skip
 SLOTS = {
     "local_steps": SMALL, "batch": BATCHES, "estimator": estimators(), "participation": PARTICIPATION,

@@ -2,6 +2,7 @@
 
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.cluster_varp import ClusterVarp
+from performative.aggregators.confidence_bounds import ConfidenceBounds
 from performative.aggregators.extrapolate import Extrapolate, mean_of_last_two
 from performative.aggregators.fair import Agnostic, QFair
 from performative.aggregators.mean import Mean, weighted_sum
@@ -16,6 +17,7 @@ __all__ = [
     "AbstractAggregator",
     "Agnostic",
     "ClusterVarp",
+    "ConfidenceBounds",
     "Extrapolate",
     "Krum",
     "Mean",

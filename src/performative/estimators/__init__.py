@@ -8,6 +8,7 @@ from performative.estimators.control_variate import ControlVariate
 from performative.estimators.dice import Dice
 from performative.estimators.filtered import Filtered
 from performative.estimators.minibatch import Minibatch, batch_gradient, count_samples
+from performative.estimators.model_risks import ModelRisks
 from performative.estimators.performative import Performative
 from performative.estimators.plug_in import PlugIn
 from performative.estimators.preconditioned import Preconditioned
@@ -26,6 +27,7 @@ __all__ = [
     "Dice",
     "Filtered",
     "Minibatch",
+    "ModelRisks",
     "Performative",
     "PlugIn",
     "Preconditioned",

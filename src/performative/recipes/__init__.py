@@ -1,6 +1,6 @@
 """Algorithms by name, each a short combination of parts. Every slot can be replaced by keyword."""
 
-from performative.recipes.methods import one_point, plug_in, robust, snapshots, two_point
+from performative.recipes.methods import confidence_bounds, no_regret, one_point, plug_in, robust, snapshots, two_point
 from performative.recipes.papers import (
     cluster_fedvarp,
     dicesgd,
@@ -22,6 +22,7 @@ from performative.recipes.servers import afl, fedadam, fedavgm, fedyogi, qffl
 __all__ = [
     "afl",
     "cluster_fedvarp",
+    "confidence_bounds",
     "dicesgd",
     "fedadam",
     "fedavg",
@@ -32,6 +33,7 @@ __all__ = [
     "fedvarp",
     "fedyogi",
     "multi_agent_pp",
+    "no_regret",
     "one_point",
     "p_fedavg",
     "pcsgd",

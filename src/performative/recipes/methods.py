@@ -5,12 +5,13 @@ from typing import Unpack
 
 from jaxtyping import Array
 
+from performative.aggregators import ConfidenceBounds
 from performative.algorithm import Algorithm, Parts
 from performative.deploy import Explore
-from performative.estimators import PlugIn, Robust, Snapshots, ZerothOrder
+from performative.estimators import ModelRisks, PlugIn, Robust, Snapshots, ZerothOrder
 from performative.facts import cites
 from performative.recipes.making import combine, recipe
-from performative.schedules import Rate
+from performative.schedules import Power, Rate
 from performative.types import ArrayLike, Theta
 
 
@@ -115,3 +116,46 @@ def robust(rate: Rate, radius: ArrayLike, divergence: str = "kl", **parts: Unpac
         print(pf.robust(0.1, radius=0.05, batch=pf.Fixed(200)).estimator)
     """
     return combine("robust", rate, {"estimator": Robust(radius, divergence)}, parts)
+
+
+@recipe
+@cites("farina2026stability", "zinkevich2003online", "perdomo2020performative")
+def no_regret(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
+    """No-regret play: gradient steps rate / sqrt(t + 1) over a bounded domain, each model deployed.
+
+    Its answer is not the last model but all of them: the distribution of `history.theta` has a mean regret that goes to
+    0 or below (`pf.mixed_regret`), whatever people do, also where they jump and no single model is stable. A `rate`
+    that is a schedule is taken as it is. Farina and Perdomo 2026; Zinkevich 2003.
+
+    Example:
+
+        import performative as pf
+
+        problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 0.5, 1.0), domain=pf.Box(-4.0, 4.0))
+        history = pf.run(problem, pf.no_regret(0.5), rounds=100, theta=-4.0)
+        print(pf.mixed_regret(problem, history.theta[0]))
+    """
+    steps = rate if callable(rate) else Power(rate)
+    return combine("no_regret", steps, {"deploy": "round"}, parts)
+
+
+@recipe
+@cites("jagadeesan2022regret", "perdomo2020performative")
+def confidence_bounds(models: ArrayLike, slope: ArrayLike, error: ArrayLike = 0.0, **parts: Unpack[Parts]) -> Algorithm:
+    """Search among listed models by confidence bounds: deploy the one that could still be the best.
+
+    One deployment bounds the performative risk of all models (`ConfidenceBounds`): |PR(theta) - DPR(theta', theta)| <=
+    slope |theta - theta'|, slope = L_z eps. It finds the best of them where that holds, convex or not; a round is a
+    deployment. There is no rate: the server goes where the bounds say. Jagadeesan, Zrnic and Mendler-Duenner 2022.
+
+    Example:
+
+        import numpy as np
+        import performative as pf
+
+        problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 3.0], [0.2, 0.6], 0.0))
+        search = pf.confidence_bounds(np.linspace(0.0, 4.0, 81), slope=2.0)
+        print(pf.run(problem, search, rounds=40, theta=0.0).final, pf.optimal_point(problem))
+    """
+    own = {"estimator": ModelRisks(models), "aggregator": ConfidenceBounds(models, slope, error), "deploy": "round"}
+    return combine("confidence_bounds", 1.0, own, parts)
