@@ -81,7 +81,8 @@ class Explore(AbstractPart):
         shown = back(center + far * u)
         if self.rounds is None:
             return shown
-        return jax.tree.map(lambda new, old: jnp.where(round < self.rounds, new, old), shown, deployed)
+        lasts = round < self.rounds
+        return jax.tree.map(lambda new, old: jnp.where(lasts, new, old), shown, deployed)
 
 
 class Deployment(AbstractPart):

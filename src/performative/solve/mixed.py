@@ -56,7 +56,7 @@ def mixed_regret(
         each = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], models) for i in range(len(share))]
         land, _ = survey(problem, each[0], samples=check_samples(samples), name="models")
         points, where = np.unique(np.stack([land.flat(model) for model in each]), axis=0, return_inverse=True)
-        share = np.bincount(np.ravel(where), share, minlength=len(points))
+        share = np.asarray(np.bincount(np.ravel(where), share, minlength=len(points)), np.float64)
         view = _mixture(land, points, share)
         start = land.project(share @ points)
         best = minimize(land, view, start)
