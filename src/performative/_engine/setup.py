@@ -92,6 +92,11 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
                 f"sharing={type(sharing).__name__} with {type(part).__name__}: a client that trains two models has no "
                 "one gradient of people's reaction; use PerClient, Groups or Heads, or an estimator such as Minibatch."
             )
+        if part.keeps_samples and not sharing.trains_one:
+            raise ValueError(
+                f"sharing={type(sharing).__name__} with {type(part).__name__}: samples of past rounds came under one "
+                "model, and a client trains two; use PerClient, Groups or Heads, or an estimator such as Minibatch."
+            )
         if part.needs_exploration and algorithm.deploy.explore is None:
             raise ValueError(
                 f"estimator={type(part).__name__} learns from models that are deployed beside the global one; give "

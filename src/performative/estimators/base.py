@@ -44,6 +44,9 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
     learns_reaction: ClassVar[bool] = False
     """Whether its direction holds how people react to the model that the client trains."""
 
+    keeps_samples: ClassVar[bool] = False
+    """Whether clients remember samples of past rounds."""
+
     needs_exploration: ClassVar[bool] = False
     """Whether it learns from models that are deployed beside the global one (`pf.Explore`)."""
 

@@ -49,6 +49,7 @@ class Snapshots(AbstractEstimator[Kept]):
     """
 
     references = ("khorsandi2025tight",)
+    keeps_samples = True
     sends_update_only = True
     quadrature = draws_nothing
 
