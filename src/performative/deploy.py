@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 from performative._base.checks import check_counts, check_flags, check_number, check_rule, is_one_of
 from performative.facts import AbstractPart
-from performative.types import Numbers, Theta, as_whole, number, whole
+from performative.types import Numbers, Theta, as_array, as_whole, number, whole
 
 __all__ = ["Deployment", "Every", "Explore", "Growing", "Late"]
 
@@ -142,6 +142,12 @@ class Every(AbstractPart):
             raise ValueError(f"Every(k={self.k}) needs a whole number of rounds, k >= 1.")
 
 
+def _as_float(value: Any) -> Any:
+    """A number that chooses code, as Python's; the rest is left to the checks."""
+    array = as_array(value)
+    return float(array) if array.ndim == 0 and array.dtype.kind in "uif" else value
+
+
 class Growing(AbstractPart):
     """Lazy deployment at growing intervals: the j-th model stays for n_j rounds.
 
@@ -165,7 +171,7 @@ class Growing(AbstractPart):
     references = ("mendlerdunner2020stochastic",)
 
     first: int = whole(default=1)
-    power: float = eqx.field(static=True, default=1.0, converter=lambda v: float(v) if np.ndim(v) == 0 else v)
+    power: float = eqx.field(static=True, default=1.0, converter=_as_float)
 
     def __check_init__(self) -> None:
         check_counts(**{"Growing: first": self.first})

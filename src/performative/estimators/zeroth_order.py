@@ -51,7 +51,7 @@ class ZerothOrder(AbstractEstimator[Seen | None]):
     points: int = whole(default=2)
 
     def __check_init__(self) -> None:
-        if isinstance(self.points, bool) or self.points not in (1, 2):
+        if isinstance(self.points, bool) or not isinstance(self.points, int) or self.points not in (1, 2):
             raise ValueError(f"ZerothOrder: points must be 1 or 2; got {self.points!r}.")
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Seen | None:

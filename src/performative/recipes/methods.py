@@ -6,13 +6,13 @@ from typing import Unpack
 from jaxtyping import Array
 
 from performative.aggregators import ConfidenceBounds
-from performative.algorithm import Algorithm, Parts
+from performative.algorithm import Algorithm, Parts, check_rate
 from performative.deploy import Explore
 from performative.estimators import ModelRisks, PlugIn, Robust, Snapshots, ZerothOrder
 from performative.facts import cites
 from performative.recipes.making import combine, recipe
 from performative.schedules import Power, Rate
-from performative.types import ArrayLike, Theta
+from performative.types import ArrayLike, Theta, as_array
 
 
 @recipe
@@ -98,8 +98,9 @@ def plug_in(
         found = pf.run(problem, pf.plug_in(0.5, radius=1.0, deployments=2), rounds=60, theta=0.0).final
         print(found, pf.optimal_point(problem))
     """
+    estimator = PlugIn(deployments, features)
     explore = Explore(radius, pairs=False, directions="axes", rounds=deployments)
-    return combine("plug_in", rate, {"estimator": PlugIn(deployments, features), "deploy": explore}, parts)
+    return combine("plug_in", rate, {"estimator": estimator, "deploy": explore}, parts)
 
 
 @recipe
@@ -135,8 +136,10 @@ def no_regret(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
         history = pf.run(problem, pf.no_regret(0.5), rounds=100, theta=-4.0)
         print(pf.mixed_regret(problem, history.theta[0]))
     """
-    steps = rate if callable(rate) else Power(rate)
-    return combine("no_regret", steps, {"deploy": "round"}, parts)
+    if not callable(rate):
+        check_rate(as_array(rate))
+        rate = Power(rate)
+    return combine("no_regret", rate, {"deploy": "round"}, parts)
 
 
 @recipe

@@ -2,6 +2,7 @@
 
 from typing import Unpack
 
+from performative._base.checks import check_number, check_rule
 from performative.aggregators import Agnostic, QFair, ServerOpt
 from performative.algorithm import Algorithm, Parts
 from performative.estimators import WithLoss
@@ -27,6 +28,9 @@ def fedavgm(rate: Rate, server_rate: ArrayLike = 1.0, momentum: ArrayLike = 0.9,
 
         print(pf.fedavgm(0.1, momentum=0.5).aggregator)
     """
+    check_number("fedavgm", server_rate=server_rate, momentum=momentum)
+    check_rule("fedavgm", "must not be negative", server_rate=server_rate)
+    check_rule("fedavgm", "must lie in [0, 1)", momentum=momentum)
     inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, Momentum(momentum), server_rate))
     return combine("fedavgm", rate, {}, inside)
 
@@ -48,6 +52,8 @@ def fedadam(
 
         print(pf.fedadam(0.1).aggregator)
     """
+    check_number("fedadam", server_rate=server_rate)
+    check_rule("fedadam", "must not be negative", server_rate=server_rate)
     inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, Adam(b1, b2, eps), server_rate))
     return combine("fedadam", rate, {}, inside)
 
@@ -66,6 +72,8 @@ def fedyogi(
 
         print(pf.fedyogi(0.1).aggregator)
     """
+    check_number("fedyogi", server_rate=server_rate)
+    check_rule("fedyogi", "must not be negative", server_rate=server_rate)
     inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, Yogi(b1, b2, eps), server_rate))
     return combine("fedyogi", rate, {}, inside)
 
