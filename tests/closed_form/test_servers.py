@@ -85,6 +85,15 @@ def test_one_fair_step_is_the_printed_one():
         assert float(move) == pytest.approx(wanted, rel=1e-12)
 
 
+def test_the_loss_is_that_of_the_first_step():
+    eta, p, m = 0.1, np.asarray([0.8, 0.2]), np.asarray([0.0, 3.0])
+    delta = (m - 1.0) * (1 - (1 - eta) ** 2)  # two steps from theta = 1 with eps = 0
+    F, reach = (1.0 - m) ** 2 / 2, 2 * eta
+    wanted = np.sum(p * F * delta) / np.sum(p * (F + delta**2 / reach))
+    found = models(people(m, p, sensitivity=0.0), pf.qffl(eta, q=1.0, local_steps=2), 1, theta=1.0)
+    assert found[1] == pytest.approx(1.0 + wanted, rel=1e-12)
+
+
 def test_the_worst_mixture_does_not_depend_on_the_weights():
     # The largest of three losses is smallest half way between 0 and 4.
     found = models(people([0.0, 1.0, 4.0], [0.8, 0.1, 0.1]), pf.afl(0.3, step=0.02), 1500)
