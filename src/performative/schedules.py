@@ -14,7 +14,7 @@ from performative.facts import AbstractPart
 from performative.theory import Assumptions, p_fedavg
 from performative.types import ArrayLike, Numbers, is_concrete, number, whole
 
-__all__ = ["AbstractSchedule", "Constant", "Harmonic", "Table", "constant", "harmonic", "theorem"]
+__all__ = ["AbstractSchedule", "Constant", "Harmonic", "Power", "Table", "constant", "harmonic", "theorem"]
 
 
 class AbstractSchedule(AbstractPart):
@@ -60,6 +60,40 @@ class Harmonic(AbstractSchedule):
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         offset = jnp.asarray(self.offset)
         return jnp.asarray(self.scale) / (jnp.asarray(t).astype(offset.dtype) + offset)
+
+
+class Power(AbstractSchedule):
+    """eta(t) = scale / (t + offset)^power.
+
+    power = 1/2 is what no-regret play over a bounded domain needs (Zinkevich 2003).
+
+    Example:
+
+        import performative as pf
+
+        print([float(pf.schedules.Power(scale=0.1)(t)) for t in (0, 3, 99)])
+    """
+
+    references = ("zinkevich2003online",)
+
+    scale: Numbers = number()
+    power: Numbers = number(default=0.5)
+    offset: Numbers = number(default=1.0)
+
+    def __check_init__(self) -> None:
+        check_number("Power", scale=self.scale, power=self.power, offset=self.offset)
+        if is_concrete((self.scale, self.power, self.offset)) and not (
+            self.scale >= 0 and self.power >= 0 and self.offset > 0
+        ):
+            raise ValueError(
+                f"Power needs scale >= 0, power >= 0 and offset > 0; got scale={self.scale}, power={self.power}, "
+                f"offset={self.offset}."
+            )
+
+    def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
+        offset = jnp.asarray(self.offset)
+        later = jnp.asarray(t).astype(offset.dtype) + offset
+        return jnp.asarray(self.scale) / later ** jnp.asarray(self.power, offset.dtype)
 
 
 class Table(AbstractSchedule):

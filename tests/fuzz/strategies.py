@@ -238,7 +238,12 @@ RECIPES = {
     "pcsgd": {"clip": NUMBERS, "noise_multiplier": NUMBERS},
     "dicesgd": {"clip": ("1.0",), "memory_clip": ("10.0",), "noise_multiplier": NUMBERS}, "fedprox": {"mu": NUMBERS},
     "scaffold": {}, "fednova": {}, "fedexp": {"cap": ("None", "2.0")}, "fedvarp": {},
-    "cluster_fedvarp": {"clusters": ("1", "2", "[0, 1, 1]")},
+    "cluster_fedvarp": {"clusters": ("1", "2", "[0, 1, 1]")}, "fedavgm": {"momentum": ("0.0", "0.5", "!1.0")},
+    "fedadam": {}, "fedyogi": {}, "qffl": {"q": ("0.0", "2.0", "!-1.0")}, "afl": {"step": ("0.0", "0.5", "!-1.0")},
+    "snapshots": {"k": SMALL, "weights": ("None", "![1.0, -1.0]"), "rows": ("2",)},
+    "two_point": {"radius": ("0.5", "!0.0")}, "one_point": {"radius": ("0.5", "!-1.0")},
+    "plug_in": {"radius": ("0.5",), "deployments": ("4", "!0")},
+    "no_regret": {}, "robust": {"radius": ("0.0", "0.1", "!-1.0"), "divergence": ("'kl'", "'chi2'", "!'tv'")},
 }  # fmt: skip
 SLOTS = {
     "local_steps": SMALL, "batch": BATCHES, "estimator": estimators(), "participation": PARTICIPATION,

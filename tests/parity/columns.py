@@ -53,10 +53,13 @@ def company() -> dict[tuple[str, str], dict[str, type]]:
 
 
 def has_company(row: dict[str, str], table: dict[str, dict[str, list[Any]]]) -> bool:
-    """Whether every part of a row has beside it what it cannot work without."""
+    """Whether every part of a row has beside it what it cannot work without, in the slots that the row has."""
     for pair in row.items():
         for slot, kind in company().get(pair, {}).items():
-            if not any(type(part) is kind for part in chain(table[slot][row[slot]][0])):
+            if slot not in row:
+                continue
+            there = table[slot][row[slot]][0]
+            if isinstance(there, str) or not any(type(part) is kind for part in chain(there)):
                 return False
     return True
 

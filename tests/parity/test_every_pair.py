@@ -102,9 +102,13 @@ def setup_of(row, turns):
 
 CLIENT_SLOTS, SERVER_SLOTS = ("estimator", "batch", "channel", "deploy"), ("aggregator", "participation")
 # Few different clients, so that few programs are compiled; then who serves them and who is asked.
-CLIENT_ROWS = covering_rows(product_of({slot: COLUMNS[slot] for slot in CLIENT_SLOTS}))
+CLIENTS_PARTS = product_of({slot: COLUMNS[slot] for slot in CLIENT_SLOTS})
+CLIENT_ROWS = covering_rows([row for row in CLIENTS_PARTS if has_company(row, COLUMNS)])
 SERVERS = product_of({slot: COLUMNS[slot] for slot in SERVER_SLOTS})
 ALIKE = covering_rows([row for row in (c | s for c in CLIENT_ROWS for s in SERVERS) if allowed(row)])
+# A server that goes with every sharing, for clients' parts that met none yet.
+PLAIN = [c | {"aggregator": "Mean", "participation": "Full"} for c in CLIENT_ROWS]
+ALIKE += [row for row in PLAIN if row not in ALIKE and allowed(row)]
 # Then who shares a model with whom.
 SHARED = product_of({"sharing": COLUMNS["sharing"]})
 ROWS = covering_rows([row for row in (a | s for a in ALIKE for s in SHARED) if allowed(row)])
@@ -210,7 +214,13 @@ def rounds_of(setup, executors, step=simulated.federated_round, count=ROUNDS):
 def test_every_two_parts_meet():
     met = {pair for row in ROWS for pair in pairs_of(row)}
     others = {slot: column for slot, column in COLUMNS.items() if slot != "sharing"}
-    able = {pair for row in product_of(others) if allowed(row) for pair in pairs_of(row)}
+    # What asks for no company, and is nobody's, goes with all that go with anything.
+    choosy = {"aggregator", "participation"} | {slot for (one, _), found in company().items() for slot in (one, *found)}
+    rows = [row for row in product_of({slot: others[slot] for slot in others if slot in choosy}) if allowed(row)]
+    able = {pair for row in rows for pair in pairs_of(row)}
+    met_somebody = {part for pair in able for part in pair}
+    easy = [(slot, name) for slot in others if slot not in choosy for name in others[slot]]
+    able |= {frozenset([one, other]) for one in easy for other in (*met_somebody, *easy) if one[0] != other[0]}
     able |= {
         frozenset([(slot, name), ("sharing", sharing)])
         for slot, column in others.items()
@@ -230,7 +240,11 @@ def test_all_examples_take_a_turn():
 
     wanted = kinds(*(part for column in COLUMNS.values() for several in column.values() for part in several))
     used = kinds(*(algorithm_of(row, turns) for row, turns in zip(ROWS, TURNS, strict=True)))
-    assert {kind.__name__ for kind in wanted - used} == {"Every", "Late"}  # an algorithm holds them as a Deployment
+    assert {kind.__name__ for kind in wanted - used} == {
+        "Every",
+        "Growing",
+        "Late",
+    }  # an algorithm holds them as a Deployment
 
 
 # In `make test` one in so many, the others in the slow set.

@@ -49,6 +49,8 @@ def make_broadcast(setup: Setup, state: State, cohort: Cohort) -> Broadcast:
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     if algorithm.deploy.lag:
         deployed = _late(state, algorithm.deploy.lag)
+    if algorithm.deploy.explore is not None and setup.problem.domain is not None:
+        deployed = setup.problem.domain.project(deployed)
     extra = algorithm.aggregator.broadcast(state.server.aggregator)
     if extra and not algorithm.sharing.is_one:
         names = type(algorithm.sharing).__name__, type(algorithm.aggregator).__name__

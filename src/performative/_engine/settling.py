@@ -39,7 +39,8 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
     steps = None if follows else work.steps_of(problem.clients, algorithm.local_steps)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(point))
     told = all(declared(part, "is_plain") for part in plain)
-    if not told or not algorithm.sharing.is_one or steps is None or problem.clients * size**2 > _NUMBERS:
+    told = told and algorithm.deploy.is_regular and algorithm.sharing.is_one
+    if not told or steps is None or problem.clients * size**2 > _NUMBERS:
         return None
     with jax.enable_x64(True):
         at = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), point)

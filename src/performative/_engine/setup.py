@@ -92,10 +92,25 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
                 f"sharing={type(sharing).__name__} with {type(part).__name__}: a client that trains two models has no "
                 "one gradient of people's reaction; use PerClient, Groups or Heads, or an estimator such as Minibatch."
             )
+        if part.keeps_samples and not sharing.trains_one:
+            raise ValueError(
+                f"sharing={type(sharing).__name__} with {type(part).__name__}: samples of past rounds came under one "
+                "model, and a client trains two; use PerClient, Groups or Heads, or an estimator such as Minibatch."
+            )
+        if part.needs_exploration and algorithm.deploy.explore is None:
+            raise ValueError(
+                f"estimator={type(part).__name__} learns from models that are deployed beside the global one; give "
+                "deploy=pf.Explore(radius)."
+            )
     if algorithm.deploy.lag and not sharing.is_one:
         raise ValueError(
             f"deploy=pf.Late({algorithm.deploy.lag}) with sharing={type(sharing).__name__}: nobody keeps the models "
             "that clients had of their own; use sharing=pf.sharing.OneModel()."
+        )
+    if algorithm.deploy.explore is not None and not sharing.is_one:
+        raise ValueError(
+            f"deploy=pf.Explore(...) with sharing={type(sharing).__name__}: what is shown beside a model is beside the "
+            "one that all share; use sharing=pf.sharing.OneModel()."
         )
     if algorithm.absent == "reacts" and algorithm.participation.oldest(len(weights)):
         raise ValueError(

@@ -2,7 +2,9 @@
 
 from performative.aggregators.base import AbstractAggregator
 from performative.aggregators.cluster_varp import ClusterVarp
+from performative.aggregators.confidence_bounds import ConfidenceBounds
 from performative.aggregators.extrapolate import Extrapolate, mean_of_last_two
+from performative.aggregators.fair import Agnostic, QFair
 from performative.aggregators.mean import Mean, weighted_sum
 from performative.aggregators.nova import Nova
 from performative.aggregators.pooled_jacobian import PooledJacobian
@@ -13,13 +15,16 @@ from performative.aggregators.varp import Varp
 
 __all__ = [
     "AbstractAggregator",
+    "Agnostic",
     "ClusterVarp",
+    "ConfidenceBounds",
     "Extrapolate",
     "Krum",
     "Mean",
     "Median",
     "Nova",
     "PooledJacobian",
+    "QFair",
     "Scaffold",
     "ServerOpt",
     "TrimmedMean",

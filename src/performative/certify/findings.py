@@ -124,6 +124,8 @@ def _near(c: Certificate) -> list[Finding]:
         found.append(Finding("near.deeper", "caution", {"point": _point(c.deeper)}))
     if c.settles is not None:
         found.append(Finding("near.small-steps", "info", {"settle": c.settles}))
+    if _nothing_attracts(c):
+        found.append(Finding("near.mixed", "info", {}))
     if c.others:
         shown = [{"point": _point(p.theta), "attracting": p.attracting} for p in c.others[:4]]
         found.append(Finding("near.others", "caution", {"points": shown, "more": max(0, len(c.others) - 4)}))
@@ -133,6 +135,11 @@ def _near(c: Certificate) -> list[Finding]:
     elif c.unique is None:
         found.append(Finding("near.no-other", "info", {}))
     return found
+
+
+def _nothing_attracts(c: Certificate) -> bool:
+    """Whether neither retraining nor small steps settle at any point that was found."""
+    return c.attracting is False and c.settles is False and not any(p.attracting or p.settles for p in c.others)
 
 
 def _factor(c: Certificate) -> Finding:

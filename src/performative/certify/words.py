@@ -275,6 +275,10 @@ WORDS = Words(
             "Small gradient steps (P-FedAvg, gradient descent) "
             f"{'settle there from nearby' if settle else 'run away from it'}."
         ),
+        "near.mixed": (
+            "No point that was found attracts. No-regret play within a bounded domain (`pf.no_regret`) still leads to "
+            "a distribution of models that is stable in the mean; `pf.mixed_regret` tells how close it is."
+        ),
         "near.others": _equilibria,
         "near.reached": lambda here, point: (
             f"Exact retraining from the start ends {'there' if here else f'at {_model(point)}'}."

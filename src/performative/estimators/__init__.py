@@ -8,9 +8,15 @@ from performative.estimators.control_variate import ControlVariate
 from performative.estimators.dice import Dice
 from performative.estimators.filtered import Filtered
 from performative.estimators.minibatch import Minibatch, batch_gradient, count_samples
+from performative.estimators.model_risks import ModelRisks
 from performative.estimators.performative import Performative
+from performative.estimators.plug_in import PlugIn
 from performative.estimators.preconditioned import Preconditioned
 from performative.estimators.prox import Prox
+from performative.estimators.robust import Robust
+from performative.estimators.snapshots import Snapshots
+from performative.estimators.with_loss import WithLoss
+from performative.estimators.zeroth_order import ZerothOrder
 
 __all__ = [
     "AbstractEstimator",
@@ -21,9 +27,15 @@ __all__ = [
     "Dice",
     "Filtered",
     "Minibatch",
+    "ModelRisks",
     "Performative",
+    "PlugIn",
     "Preconditioned",
     "Prox",
+    "Robust",
+    "Snapshots",
+    "WithLoss",
+    "ZerothOrder",
     "batch_gradient",
     "count_samples",
 ]

@@ -44,6 +44,12 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
     learns_reaction: ClassVar[bool] = False
     """Whether its direction holds how people react to the model that the client trains."""
 
+    keeps_samples: ClassVar[bool] = False
+    """Whether clients remember samples of past rounds."""
+
+    needs_exploration: ClassVar[bool] = False
+    """Whether it learns from models that are deployed beside the global one (`pf.Explore`)."""
+
     def bound(self) -> Bound | None:
         """What bounds one person's share in the sum of a batch's gradients, with its noise; None where nothing does."""
         return None

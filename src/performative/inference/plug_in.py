@@ -44,7 +44,7 @@ def unknown(problem: Problem, algorithm: Algorithm, size: int) -> str | None:
     if not algorithm.sharing.is_one:
         return f"sharing={type(algorithm.sharing).__name__}"
     deploy, who = algorithm.deploy, algorithm.participation
-    if not deploy.each_step and (deploy.period != 1 or deploy.lag):
+    if not deploy.each_step and (deploy.period != 1 or deploy.lag or not deploy.is_regular):
         return "deployment that is not that of every round"
     if declared(who, "weight_moments", np.asarray(problem.client_weights, np.float64)) is None:
         return f"participation={type(who).__name__}, whose weights have no known moments"

@@ -266,6 +266,9 @@ def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: The
 
 def _turns(setup: Setup, chances: Chances) -> tuple[int, int]:
     """Rounds until all that depends on their number has begun to repeat, and after how many it does."""
+    if not setup.algorithm.deploy.is_regular:
+        text = "moments: deployment at growing intervals, or of other models, does not repeat; use pf.run."
+        raise ValueError(coded("not-affine", text))
     turns = len(chances.mean), max(setup.algorithm.deploy.period, 1), max(setup.remembered_rounds, 1)
     return sum(turns), math.lcm(*turns)
 

@@ -96,7 +96,7 @@ def _why_not(game: Game, algorithm: Algorithm, foresees: bool) -> str:
         return f"what {' and '.join(strange)} make of a gradient is not known here."
     if not isinstance(algorithm.rate, Constant):
         return "the rate changes from step to step; give a constant one."
-    if not algorithm.deploy.each_step and (foresees or algorithm.deploy.period != 1):
+    if not algorithm.deploy.each_step and (foresees or algorithm.deploy.period != 1 or not algorithm.deploy.is_regular):
         return 'models are not deployed each step; known are deploy="step" and, for plain gradients, "round".'
     if not even or (game.play == "simultaneous" and not algorithm.participation.is_full):
         return "not all clients do the same work in every round."

@@ -1,24 +1,11 @@
 """The papers' algorithms, each a short combination of parts. Every slot can be replaced by keyword."""
 
-import dataclasses
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Unpack
 
 import numpy as np
 
-from performative._base.checks import nearest
 from performative._base.messages import warn
-from performative.aggregators import (
-    AbstractAggregator,
-    ClusterVarp,
-    Extrapolate,
-    Mean,
-    Nova,
-    PooledJacobian,
-    Scaffold,
-    Varp,
-)
+from performative.aggregators import AbstractAggregator, ClusterVarp, Extrapolate, Nova, PooledJacobian, Scaffold, Varp
 from performative.algorithm import Algorithm, Parts
 from performative.estimators import (
     AbstractEstimator,
@@ -27,66 +14,26 @@ from performative.estimators import (
     ControlVariate,
     Dice,
     Filtered,
-    Minibatch,
     Performative,
     Prox,
 )
 from performative.facts import chain, cites
-from performative.participation import Full
+from performative.recipes.making import central, combine, recipe, wrapped
 from performative.schedules import Rate
 from performative.types import ArrayLike
 
-__all__ = [
-    "cluster_fedvarp",
-    "dicesgd",
-    "fedavg",
-    "fedexp",
-    "fednova",
-    "fedprox",
-    "fedvarp",
-    "multi_agent_pp",
-    "p_fedavg",
-    "pcsgd",
-    "pg",
-    "pofl",
-    "profl",
-    "scaffold",
-]
 
-
-R = TypeVar("R", bound=Callable[..., Algorithm])
-
-
-def _recipe(function: R) -> R:
-    """Let `help` and editors show the slots that `**parts` stands for; `= ...` where a recipe has a default."""
-    slots = inspect.signature(Algorithm).parameters
-    own = list(inspect.signature(function).parameters.values())[:-1]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    rest = [slots[name].replace(kind=keyword, default=...) for name in slots if name in Parts.__annotations__]
-    vars(function)["__signature__"] = inspect.Signature([*own, *rest], return_annotation=Algorithm)
-    return function
-
-
-def _combine(name: str, rate: Rate, defaults: dict[str, Any], parts: Mapping[str, Any]) -> Algorithm:
-    """A recipe's record: its own parts, replaced by those given."""
-    known = [field.name for field in dataclasses.fields(Algorithm) if field.name != "rate"]
-    for slot in parts:
-        if slot not in known:
-            raise ValueError(f"{name} has no argument {slot!r}.{nearest(slot, known)}")
-    return Algorithm(**{"rate": rate, "name": name, **defaults, **parts})
-
-
-@_recipe
+@recipe
 @cites("jin2024performative", "perdomo2020performative")
 def p_fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """P-FedAvg: E local steps on data that react, then a mean of updates. Settles at the stable point.
 
     Jin et al. 2024, Section 2.4.
     """
-    return _combine("p_fedavg", rate, {}, parts)
+    return combine("p_fedavg", rate, {}, parts)
 
 
-@_recipe
+@recipe
 @cites("mcmahan2017communication")
 def fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """FedAvg as a static learner: the world is taken to be what the first model made of it.
@@ -94,20 +41,20 @@ def fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     All data come from D(theta_0), so it settles at the minimizer of that risk: the baseline that ignores the shift.
     McMahan et al. 2017.
     """
-    return _combine("fedavg", rate, {"deploy": "never"}, parts)
+    return combine("fedavg", rate, {"deploy": "never"}, parts)
 
 
-@_recipe
+@recipe
 @cites("li2022multiagent", "perdomo2020performative")
 def multi_agent_pp(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """Multi-agent performative prediction on a complete graph: P-FedAvg with E = 1 and everyone present.
 
     Li, Yau and Wai 2022.
     """
-    return _combine("multi_agent_pp", rate, _central("multi_agent_pp", parts), parts)
+    return combine("multi_agent_pp", rate, central("multi_agent_pp", parts), parts)
 
 
-@_recipe
+@recipe
 @cites("izzo2021learn", "miller2021outside", "perdomo2020performative")
 def pg(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """PerfGD as a central learner does it: one df/dtheta for all, E = 1, everyone present.
@@ -117,20 +64,20 @@ def pg(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
     they do not: for these `pofl`.
     """
     own = {"estimator": Performative(window), "aggregator": PooledJacobian(memory=window, alike=True)}
-    return _combine("pg", rate, own | _central("pg", parts), parts)
+    return combine("pg", rate, own | central("pg", parts), parts)
 
 
-@_recipe
+@recipe
 @cites("zheng2024profl", "perdomo2020performative")
 def pofl(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """POFL: every client steps along its own performative gradient. Reaches the optimal point on clean data.
 
     `window` is H, the past models that df/dtheta is learnt from. Zheng et al. 2024, Algorithm 2.
     """
-    return _told(_combine("pofl", rate, {"estimator": Performative(window)}, parts))
+    return _told(combine("pofl", rate, {"estimator": Performative(window)}, parts))
 
 
-@_recipe
+@recipe
 @cites("zheng2024profl", "perdomo2020performative")
 def profl(rate: Rate, window: int, tolerance: ArrayLike | None = None, **parts: Unpack[Parts]) -> Algorithm:
     """PROFL: POFL on contaminated data, each client leaving out the gradients that do not belong.
@@ -142,20 +89,20 @@ def profl(rate: Rate, window: int, tolerance: ArrayLike | None = None, **parts: 
     estimator: AbstractEstimator = Filtered(Performative(window))
     if tolerance is not None:
         estimator = AdaptiveSize(estimator, tolerance)
-    return _told(_combine("profl", rate, {"estimator": estimator}, parts))
+    return _told(combine("profl", rate, {"estimator": estimator}, parts))
 
 
-@_recipe
+@recipe
 @cites("li2024clipped", "perdomo2020performative")
 def pcsgd(rate: Rate, clip: ArrayLike, noise_multiplier: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
     """PCSGD: each sample's gradient clipped, noise added, the model projected onto the problem's domain.
 
     The clip moves the point that it settles at. Li, Yemini and Wai 2024, Eq. (9); their gamma_{t+1} is rate(t).
     """
-    return _combine("pcsgd", rate, {"estimator": Clipped(clip, noise_multiplier)}, parts)
+    return combine("pcsgd", rate, {"estimator": Clipped(clip, noise_multiplier)}, parts)
 
 
-@_recipe
+@recipe
 @cites("li2024clipped", "perdomo2020performative")
 def dicesgd(
     rate: Rate, clip: ArrayLike, memory_clip: ArrayLike, noise_multiplier: ArrayLike, **parts: Unpack[Parts]
@@ -165,50 +112,54 @@ def dicesgd(
     Li, Yemini and Wai 2024, Algorithm 1, which has no domain.
     """
     private = Dice(clip=clip, memory_clip=memory_clip, noise_multiplier=noise_multiplier)
-    return _combine("dicesgd", rate, {"estimator": private}, parts)
+    return combine("dicesgd", rate, {"estimator": private}, parts)
 
 
-@_recipe
+@recipe
 @cites("li2020fedprox")
 def fedprox(rate: Rate, mu: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
     """FedProx: local steps that are pulled back to the server's model. Li et al. 2020."""
-    return _combine("fedprox", rate, {}, _wrapped(parts, "estimator", lambda inner: Prox(inner, mu)))
+    return combine("fedprox", rate, {}, wrapped(parts, "estimator", lambda inner: Prox(inner, mu)))
 
 
-@_recipe
+@recipe
 @cites("karimireddy2020scaffold")
 def scaffold(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020."""
-    inside = _wrapped(parts, "estimator", ControlVariate)
-    return _combine("scaffold", rate, {"aggregator": Scaffold()}, inside)
+    """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020.
+
+    With `estimator=pf.estimators.Performative(window)` what is corrected is the performative gradient: it goes to the
+    optimal point, however many local steps clients take.
+    """
+    inside = wrapped(parts, "estimator", ControlVariate)
+    return combine("scaffold", rate, {"aggregator": Scaffold()}, inside)
 
 
-@_recipe
+@recipe
 @cites("wang2020tackling")
 def fednova(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """FedNova: clients that do unequal work count by their gradients, not by their steps. Wang et al. 2020."""
-    return _combine("fednova", rate, {}, _wrapped(parts, "aggregator", Nova))
+    return combine("fednova", rate, {}, wrapped(parts, "aggregator", Nova))
 
 
-@_recipe
+@recipe
 @cites("jhunjhunwala2023fedexp")
 def fedexp(rate: Rate, cap: ArrayLike | None = None, **parts: Unpack[Parts]) -> Algorithm:
     """FedExP: the server steps further the less clients agree, at most `cap` times. Jhunjhunwala et al. 2023."""
-    return _combine("fedexp", rate, {}, _wrapped(parts, "aggregator", lambda inner: Extrapolate(inner, cap=cap)))
+    return combine("fedexp", rate, {}, wrapped(parts, "aggregator", lambda inner: Extrapolate(inner, cap=cap)))
 
 
-@_recipe
+@recipe
 @cites("jhunjhunwala2022fedvarp")
 def fedvarp(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
     """FedVARP: the last known update stands in for clients that sit out. Jhunjhunwala et al. 2022."""
-    return _combine("fedvarp", rate, {"aggregator": Varp()}, parts)
+    return combine("fedvarp", rate, {"aggregator": Varp()}, parts)
 
 
-@_recipe
+@recipe
 @cites("jhunjhunwala2022fedvarp")
 def cluster_fedvarp(rate: Rate, clusters: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
     """ClusterFedVARP: one remembered update for each cluster of clients. Jhunjhunwala et al. 2022."""
-    return _combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)
+    return combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)
 
 
 def _told(algorithm: Algorithm) -> Algorithm:
@@ -222,18 +173,3 @@ def _told(algorithm: Algorithm) -> Algorithm:
             "point of other weights. Give aggregator=pf.aggregators.Nova().",
         )
     return algorithm
-
-
-def _wrapped(parts: Mapping[str, Any], slot: str, wrap: Callable[[Any], Any]) -> dict[str, Any]:
-    """The parts with a wrapper around what is given for a slot, or around its default."""
-    default: Any = {"estimator": Minibatch(), "aggregator": Mean()}[slot]
-    return {**parts, slot: wrap(parts.get(slot, default))}
-
-
-def _central(name: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a learner without local steps fixes; refused where it is given."""
-    fixed = {"local_steps": 1, "participation": Full()}
-    clash = [slot for slot in fixed if slot in parts]
-    if clash:
-        raise ValueError(f"{name} fixes E = 1 and full participation; drop {clash} or use another recipe.")
-    return fixed
