@@ -86,3 +86,23 @@ def test_time_that_depends_on_chance_is_no_part_of_the_verdict():
     still = pf.moments(pf.Problem(pf.losses.squared, people.inner), algorithm, 10)
     np.testing.assert_allclose(exact.spectral_radius.mean, still.spectral_radius.mean, rtol=1e-9)
     np.testing.assert_allclose(exact.spectral_radius.second, still.spectral_radius.second, rtol=1e-9)
+
+
+def test_the_limit_of_t_times_the_error():
+    """beta^2 Var / (2 beta c - 1) for everyone and E = 1; no limit where beta c <= 1/2."""
+    people = pf.populations.Gaussian([0.0, 1.0, 3.0], [0.1, 0.4, 0.6], 1.0)
+    problem, c = pf.Problem(pf.losses.squared, people), 1 - 1.1 / 3
+    exact = pf.moments(problem, pf.p_fedavg(pf.schedules.harmonic(3.0, 30.0)), 40)
+    assert exact.rate_limit == pytest.approx(9.0 / 3 / (6 * c - 1), rel=1e-6)
+    assert pf.moments(problem, pf.p_fedavg(pf.schedules.harmonic(0.5, 30.0)), 40).rate_limit == np.inf
+    assert pf.moments(problem, pf.p_fedavg(0.1), 40).rate_limit is None
+
+
+@pytest.mark.slow
+def test_the_series_tends_to_its_limit():
+    people = pf.populations.Gaussian([0.0, 1.0, 3.0], [0.1, 0.4, 0.6], 1.0)
+    rate = pf.schedules.harmonic(3.0, 30.0)
+    algorithm = pf.fedvarp(rate, local_steps=2, participation=pf.SchemeTwo(2))
+    exact = pf.moments(pf.Problem(pf.losses.squared, people), algorithm, 8_000)
+    # What is left falls as 1/t.
+    assert 2 * exact.rate[8_000] - exact.rate[4_000] == pytest.approx(exact.rate_limit, rel=1e-4)

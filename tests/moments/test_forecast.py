@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative.moments.facts import check_numbers
 
 RNG = np.random.default_rng(0)
 
@@ -65,3 +66,23 @@ def test_strategic_credit(make):
     assert found.valid
     mse, error = measured(problem, algorithm, found.stable, 1500, repeats=200)
     assert abs(found.mse_stable / mse - 1) < 0.15 + 3 * error / mse
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", [pf.cases.strategic_credit, pf.cases.strategic_adult], ids=["credit", "adult"])
+def test_real_tables(table):
+    """Predicted over measured."""
+    try:
+        problem = table("p_fedavg", "strong", rows=1500, download=False).problem
+    except pf.data.NotHereError as missing:
+        pytest.skip(f"the table is not on this machine: {missing}")
+    algorithm = pf.p_fedavg(0.1, local_steps=2, batch=pf.Fixed(8), participation=pf.SchemeTwo(3))
+    found = pf.forecast(problem, algorithm)
+    assert found.valid
+    mse, error = measured(problem, algorithm, found.stable, 800, repeats=100)
+    assert abs(found.mse_stable / mse - 1) < 0.15 + 3 * error / mse
+
+
+def test_maps_that_do_not_fit_are_refused_with_their_size():
+    with pytest.raises(ValueError, match=r"4\.3 GB of derivatives.*2\.1 GB are the most"):
+        check_numbers(1 << 29)

@@ -1,6 +1,8 @@
 """`pf.moments`: exact means and covariances of a run."""
 
+import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -50,7 +52,22 @@ def moments(problem: Problem, algorithm: Algorithm, rounds: int, theta: Theta = 
         machine.check_around(*laws)
         found = limits(turn, np.asarray(machine.begin().mean))
         points = known_points(problem, algorithm, start)
-        return _outcome(machine, laws, found, points, full)
+        decay = None if points["stable"] is None else _decay(machine, np.asarray(ravel_pytree(points["stable"])[0]))
+        return dataclasses.replace(_outcome(machine, laws, found, points, full), decay=decay)
+
+
+def _decay(machine: Machine, stable: np.ndarray) -> Callable[[], float] | None:
+    """What works out the limit of t E|theta - theta_PS|^2, where steps fall as 1 / t."""
+    from performative.moments.decay import falls_as_one_over, rate_limit
+
+    if not falls_as_one_over(machine.setup.algorithm.eta):
+        return None
+
+    def work_out() -> float:
+        with jax.enable_x64(True):
+            return rate_limit(machine, stable)
+
+    return work_out
 
 
 def follow_laws(machine: Machine, rounds: int) -> tuple[tuple[np.ndarray, np.ndarray], Turn]:

@@ -21,6 +21,8 @@ from performative.types import Scene, Theta, is_concrete
 
 # Numbers that clients, or the server for them, remember: their covariance is the square of that.
 MOST_MEMORY = 5_000
+# Numbers of the maps of a round: two gigabytes.
+MOST_NUMBERS = 1 << 28
 # Numbers of a sample may enter a step squared, and its covariance then by their fourth power.
 DEGREE = 5
 # To see whether that is all: a rule that is exact for more.
@@ -67,6 +69,15 @@ def check_size(layout: Layout, size: int) -> None:
         raise ValueError(_told(
             f"{layout.clients:,} clients that remember {layout.width:,} numbers each are a covariance of "
             f"{8e-9 * size**2:,.1f} GB; {MOST_MEMORY:,} remembered numbers are the most"
+        ))  # fmt: skip
+
+
+def check_numbers(count: int) -> None:
+    """Refuse maps that would not fit."""
+    if count > MOST_NUMBERS:
+        raise ValueError(_told(
+            f"the map of a round is {8e-9 * count:,.1f} GB of derivatives, node by node; {8e-9 * MOST_NUMBERS:,.1f} GB "
+            "are the most. Models of fewer parameters, or clients of fewer rows, are smaller; use pf.run"
         ))  # fmt: skip
 
 

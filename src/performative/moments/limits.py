@@ -19,9 +19,9 @@ from performative.moments.recursion import AbstractRound, Law
 _TINY = 1e-9
 # Up to so many pairs of directions the map of covariances is written down as a matrix.
 _DENSE = 1200
-_TURNS, _CLOSE = 20_000, 1e-13
+_TURNS, _CLOSE = 20_000, 1e-12
 # Laws that are moved side by side: at most so many, and with about so many numbers of the map for all of them.
-_BLOCK, _NUMBERS = 64, 1 << 24
+_BLOCK, _NUMBERS = 64, 1 << 27
 # Maps of fewer numbers are gone through one law after the other: a program for many at once takes longer to compile.
 _LARGE = 1 << 20
 
@@ -39,20 +39,33 @@ class Limits(eqx.Module):
     law: Law | None
 
 
-def limits(turn: "Turn", start: np.ndarray) -> Limits:
-    """If all went on for ever by these rounds, one after another, from (1, s, R) = `start` on."""
-    directions = turn.without_time(reachable(turn, start))
-    r, per_round = directions.shape[1], 1.0 / turn.period
-    first, *moved = turn.means(np.concatenate([start[None], start + directions.T]))
-    T = directions.T @ (np.stack(moved, axis=1) - first[:, None]) if r else np.zeros((0, 0))
-    mean_radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
+def limits(turn: "Turn", start: np.ndarray, directions: np.ndarray | None = None) -> Limits:
+    """If all went on for ever by these rounds, one after another, from (1, s, R) = `start` on.
+
+    `directions` [D, r] that runs can take are found where they are not given.
+    """
+    directions, T, mean = mean_limit(turn, start, directions)
+    radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
     second_radius, solve = _second(turn, directions)
-    found = None
-    if max(mean_radius, second_radius) < ONE:
-        mean = start + directions @ np.linalg.solve(np.eye(r) - T, directions.T @ (first - start))
+    found, per_round = None, 1.0 / turn.period
+    if mean is not None and second_radius < ONE:
         added = directions.T @ turn.added(mean) @ directions
         found = Law(jnp.asarray(mean), jnp.asarray(directions @ solve(added) @ directions.T))
-    return Limits(mean_radius**per_round, second_radius**per_round, found)
+    return Limits(radius**per_round, second_radius**per_round, found)
+
+
+def mean_limit(
+    turn: "Turn", start: np.ndarray, directions: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Directions [D, r] that runs can take, the map of means along them, and where these settle; None where not."""
+    if directions is None:
+        directions = turn.without_time(reachable(turn, start))
+    r = directions.shape[1]
+    first, *moved = turn.means(np.concatenate([start[None], start + directions.T]))
+    T = directions.T @ (np.stack(moved, axis=1) - first[:, None]) if r else np.zeros((0, 0))
+    if np.abs(np.linalg.eigvals(T)).max(initial=0.0) >= ONE:
+        return directions, T, None
+    return directions, T, start + directions @ np.linalg.solve(np.eye(r) - T, directions.T @ (first - start))
 
 
 class Turn:
@@ -151,18 +164,27 @@ def _second(turn: Turn, directions: np.ndarray) -> tuple[float, Callable[[np.nda
 
 def _by_turns(apply: Callable[[np.ndarray], np.ndarray], r: int) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
     """The same where the matrix is too large: a map that keeps covariances has its radius as an eigenvalue."""
-    from scipy.sparse.linalg import LinearOperator, gmres
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, gmres
 
-    X, last, size = np.eye(r) / r, 0.0, 1.0
+    whole = LinearOperator((r * r, r * r), lambda x: apply(x.reshape(r, r)).ravel(), dtype=np.float64)
+    try:
+        radius = float(np.abs(eigs(whole, 1, v0=np.eye(r).ravel(), tol=_CLOSE, return_eigenvectors=False)[0]))
+    except ArpackNoConvergence:
+        radius = _by_powers(apply, r)
+
+    def solve(added: np.ndarray) -> np.ndarray:
+        linear = LinearOperator((r * r, r * r), lambda x: x - apply(x.reshape(r, r)).ravel())
+        return gmres(linear, added.ravel(), rtol=1e-12, restart=60, maxiter=60)[0].reshape(r, r)
+
+    return radius, solve
+
+
+def _by_powers(apply: Callable[[np.ndarray], np.ndarray], r: int) -> float:
+    X, size = np.eye(r) / r, 1.0
     for _ in range(_TURNS):
         X = apply(X)
         last, size = size, float(np.trace(X))
         if size == 0.0 or abs(size - last) <= _CLOSE * size:
             break
         X = X / size
-
-    def solve(added: np.ndarray) -> np.ndarray:
-        linear = LinearOperator((r * r, r * r), lambda x: x - apply(x.reshape(r, r)).ravel())
-        return gmres(linear, added.ravel(), rtol=1e-12, restart=60, maxiter=60)[0].reshape(r, r)
-
-    return size, solve
+    return size

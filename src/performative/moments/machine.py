@@ -24,6 +24,7 @@ from performative.moments.facts import (
     Chances,
     batch_spread,
     check_covered,
+    check_numbers,
     check_rules,
     check_size,
     read_chances,
@@ -116,6 +117,14 @@ class Machine(eqx.Module):
         """Linearized at (s, R) = x."""
         s = jnp.asarray(x[: self.common - 1])
         return dataclasses.replace(self, at=(s, jnp.asarray(x[self.common - 1 :]).reshape(self.start[1].shape)))
+
+    def later(self, rounds: int) -> "Machine":
+        """With the numbers that rounds have so much later: steps are shorter by then."""
+        leaves = jax.tree_util.tree_leaves_with_path(self.first)
+        random = (*self.layout.shared, *self.layout.rows)
+        names = [jax.tree_util.keystr(path) for k, (path, _) in enumerate(leaves) if k not in random]
+        still = [leaf + rounds if name == ".round" else leaf for name, leaf in zip(names, self.still, strict=True)]
+        return dataclasses.replace(self, still=still)
 
     def with_adds(self) -> "Machine":
         """With what is found of `adds`: noise that adds takes far less memory than noise that multiplies."""
@@ -246,6 +255,7 @@ def build(
     added = [check_affine(setup, layout, rest, drawn, one, other, exact) for rest in rests]
     check_mean(setup, start)
     machine = machine.with_adds()
+    check_numbers(machine.numbers())
     if not all(added):
         machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return machine, start, stable

@@ -12,7 +12,7 @@ from performative._base.arguments import checked
 from performative._base.messages import PerformativeWarning, coded
 from performative.algorithm import Algorithm
 from performative.moments.exact import last_turn
-from performative.moments.limits import Limits, limits
+from performative.moments.limits import Limits, limits, mean_limit
 from performative.moments.machine import Machine, build
 from performative.moments.outcome import Forecast, Radii
 from performative.problem import Problem
@@ -74,15 +74,13 @@ def _settle(machine: Machine, x: np.ndarray) -> tuple[Machine, Limits]:
     """Linearized anew where the last one settles, until that stays."""
     for _ in range(_STEPS):
         machine = machine.around(x[1:])
-        found = limits(last_turn(machine), x)
-        if found.law is None:
+        new = mean_limit(last_turn(machine), x)[2]
+        if new is None:
             break
-        new = np.asarray(found.law.mean)
-        moved = np.abs(new - x).max()
-        x = new
+        moved, x = np.abs(new - x).max(), new
         if moved <= _REST * (1.0 + np.abs(x).max()):
             break
-    return machine, found
+    return machine, limits(last_turn(machine), x)
 
 
 def _tried(machine: Machine, found: Limits) -> list[Limits]:

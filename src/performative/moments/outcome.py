@@ -1,6 +1,8 @@
 """What `pf.moments` returns."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +60,7 @@ class Moments:
         steps: local steps of a round, E
         state: mean [rounds + 1, n] and covariance [rounds + 1, n, n] of all that is random, named by `names`, where
             `full=True` asked for it
+        decay: works out `rate_limit`, where there is one
     """
 
     mean: Any
@@ -71,6 +74,12 @@ class Moments:
     steps: int = 1
     state: tuple[np.ndarray, np.ndarray] | None = None
     names: tuple[str, ...] = ()
+    decay: Callable[[], float] | None = None
+
+    @cached_property
+    def rate_limit(self) -> float | None:
+        """What `rate` tends to where steps fall as beta / t; None where they do not, infinite where it has no limit."""
+        return None if self.decay is None else self.decay()
 
     @property
     def verdict(self) -> str:
