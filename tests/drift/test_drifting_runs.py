@@ -9,13 +9,13 @@ import pytest
 
 import performative as pf
 from performative._base.client_axis import slice_client
+from performative._base.run_once import quickly_compiled
 from performative._engine.clock import Clock
 from performative._engine.keys import run_keys
 from performative._engine.prepare import on_device, read_theta
 from performative._engine.setup import init_state, prepare
 from performative._engine.simulated import federated_round
 from performative.populations import Contaminated, Drifting, Gaussian, Mixture, Sluggish, Strategic
-from performative.testing.uses import compiled
 
 PART_EXAMPLES = {
     "pf.populations.Drifting": (
@@ -54,7 +54,7 @@ def states(problem, executor="gather", rounds=3, clock=None, theta=None, **parts
     algorithm = pf.p_fedavg(**{"rate": 0.1, "local_steps": 2, "participation": pf.SchemeTwo(3), **parts})
     setup = on_device(prepare(problem, algorithm, Clock() if clock is None else clock), jnp.float64)
     found = [init_state(setup, read_theta(setup.problem, theta, jnp.float64), True)]
-    step = compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
+    step = quickly_compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
     for _ in range(rounds):
         found.append(step(setup, found[-1], run_keys(jax.random.key(3))))
     return found

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative._engine.clock import Clock
 from performative._engine.keys import run_keys
 from performative._engine.prepare import on_device, read_theta
 from performative._engine.records import levels_of, view_of
 from performative._engine.setup import init_state, prepare
 from performative._engine.simulated import federated_round
-from performative.testing.uses import compiled
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def rounds(problem, theta, count, executor="gather", **parts):
     algorithm = pf.p_fedavg(**{"rate": 0.1, "participation": pf.SchemeTwo(2), "deploy": "round", **parts})
     setup = on_device(prepare(problem, algorithm, Clock()), jnp.float64)
     states = [init_state(setup, read_theta(setup.problem, theta, jnp.float64), True)]
-    step = compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
+    step = quickly_compiled(lambda setup, state, keys: federated_round(setup, state, keys, executor)[0])
     for _ in range(count):
         states.append(step(setup, states[-1], run_keys(jax.random.key(3))))
     return states
@@ -107,7 +107,7 @@ def test_nan_in_rows_that_do_not_count_never_reaches_the_model(executor):
     algorithm = pf.p_fedavg(rate=0.1, local_steps=2, participation=pf.SchemeOne(6))
     setup = on_device(prepare(problem, algorithm, Clock()), jnp.float32)
     state = init_state(setup, jnp.zeros(()), True)
-    step = compiled(lambda state, keys: federated_round(setup, state, keys, executor))
+    step = quickly_compiled(lambda state, keys: federated_round(setup, state, keys, executor))
     for _ in range(5):
         state, report = step(state, run_keys(jax.random.key(0)))
         assert np.sum(report.asked.present) < 6  # six draws from four clients: some row was spare

@@ -8,17 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative._engine.prepare import on_device
 from performative.populations.base import collect
 from performative.testing.client_rules import spoil_rows
-from performative.testing.uses import compiled, slice_client
+from performative.testing.uses import slice_client
 from performative.types import Broadcast, Local, Scene
 
 RATE = 0.1
 PRICES = pf.populations.Pricing(np.asarray([6.0, 7.0, 6.5]), np.asarray([1.0, 2.0, 1.5]), 1.0)
 
 
-@compiled
+@quickly_compiled
 def _one_call(estimator: Any, problem: Any, theta: Any, key: Any, mask: Any, memory: Any, spoil: Any) -> Any:
     mine, zero = slice_client(problem.population, 0), jnp.zeros((), jnp.int32)
     world = mine.init(Scene(theta, problem.loss))

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative.aggregators import ClusterVarp, Extrapolate, Krum, Mean, Median, TrimmedMean, Varp, mean_of_last_two
 from performative.history import History
-from performative.testing.uses import compiled
 from performative.types import Cohort, Upload
 
 PART_EXAMPLES = {
@@ -35,7 +35,7 @@ def uploads(delta):
     return jax.vmap(lambda d: Upload(d, jnp.asarray(1, jnp.int32), None, {}))(delta)
 
 
-@compiled
+@quickly_compiled
 def moved(part, delta, cohort, p, memory):
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:]), delta)
     return part.aggregate(zero, uploads(delta), cohort, p, memory)
@@ -227,7 +227,7 @@ def test_impossible_settings_are_refused(make, says):
         make()
 
 
-@compiled
+@quickly_compiled
 def server_step(part, delta, cohort):
     return part.server_step(uploads(delta), cohort)
 

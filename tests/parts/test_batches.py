@@ -7,8 +7,9 @@ import pytest
 import scipy.stats
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative.batches import bernoulli_rows
-from performative.testing.uses import compiled, slice_client
+from performative.testing.uses import slice_client
 
 PART_EXAMPLES = {
     "pf.Poisson": "rate=0.5, n_max=6",
@@ -21,7 +22,7 @@ COUNT = np.asarray([12, 7, 4])
 POPULATION = pf.populations.Strategic(ROWS, LABELS, 0.0, count=COUNT)
 
 
-@compiled
+@quickly_compiled
 def picked(batch, client, steps, memory, key):
     mine = slice_client(jax.tree.map(jnp.asarray, POPULATION), client)
     rows, mask = batch.draw(key, jax.random.key(100), mine, jnp.zeros(1), steps, memory)
@@ -111,7 +112,7 @@ def table(*count):
     return pf.populations.Database([np.arange(float(rows)) for rows in count])
 
 
-@compiled
+@quickly_compiled
 def drawn(batch, population, client, steps, key):
     mine = slice_client(jax.tree.map(jnp.asarray, population), client)
     rows, mask = batch.draw(key, jax.random.key(100), mine, jnp.zeros(()), steps, None)

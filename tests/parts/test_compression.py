@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative.batches import Whole
 from performative.channels import Quantized, RandomK, Sparse
-from performative.testing.uses import compiled
 from performative.types import Broadcast
 
 PART_EXAMPLES = {
@@ -26,7 +26,7 @@ SEEDS = st.integers(0, 10**6)
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 
 
-@compiled
+@quickly_compiled
 def sent(channel, key, delta, memory):
     """What arrives, what is kept and what is counted, updates as one row of numbers."""
     tree = unflat(delta)

@@ -7,7 +7,8 @@ import pytest
 import scipy.optimize
 
 import performative as pf
-from performative.testing.uses import compiled, slice_client
+from performative._base.run_once import quickly_compiled
+from performative.testing.uses import slice_client
 
 PART_EXAMPLES = {
     "pf.populations.Database": (
@@ -43,7 +44,7 @@ def reaction(slope, client, theta):
     return mine @ theta if mine.ndim == 2 else mine * theta
 
 
-@compiled
+@quickly_compiled
 def every_row(population, client, theta):
     mine = slice_client(population, client)
     noise, weight = mine.quadrature(theta, 8)

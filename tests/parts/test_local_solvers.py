@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative._engine.clock import Clock
 from performative._engine.executors import Gather
 from performative._engine.keys import run_keys
@@ -30,7 +31,6 @@ from performative.estimators import (
     Prox,
 )
 from performative.optimizers import Adagrad, Adam, Momentum, RMSProp, Yogi, as_optimizer
-from performative.testing.uses import compiled
 from performative.types import Broadcast, Cohort, Local, Upload
 
 PART_EXAMPLES = {
@@ -64,13 +64,13 @@ def begin(problem, theta=0.0, **parts):
     return setup, state, run_keys(jax.random.key(0))
 
 
-@compiled
+@quickly_compiled
 def uploads(setup, state, keys):
     cohort, broadcast, _ = open_round(setup, state, keys)
     return Gather().run(setup, cohort, broadcast, state.clients, keys)[1:]
 
 
-@compiled
+@quickly_compiled
 def one_round(setup, state, keys):
     return federated_round(setup, state, keys)[0]
 

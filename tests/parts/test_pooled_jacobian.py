@@ -8,6 +8,7 @@ import pytest
 
 import performative as pf
 from performative._base.reaction import Experience, Sighting
+from performative._base.run_once import quickly_compiled
 from performative._engine.clock import Clock
 from performative._engine.keys import run_keys
 from performative._engine.prepare import on_device, read_theta
@@ -17,7 +18,7 @@ from performative._engine.simulated import federated_round
 from performative.aggregators import Mean, PooledJacobian, Varp
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled
-from performative.testing.uses import compiled, slice_client
+from performative.testing.uses import slice_client
 from performative.types import Cohort, Scene, Upload
 
 PART_EXAMPLES = {
@@ -83,7 +84,7 @@ def cohort(active, weight=None):
     return Cohort(ids, jnp.where(jnp.asarray(active), jnp.asarray(weight), 0), jnp.asarray(active))
 
 
-AGGREGATE = compiled(lambda part, *given: part.aggregate(*given))
+AGGREGATE = quickly_compiled(lambda part, *given: part.aggregate(*given))
 WEIGHTS = jnp.full(CLIENTS, 1 / CLIENTS)
 EVERYONE = np.ones(CLIENTS, bool)
 
@@ -148,7 +149,7 @@ def test_a_cluster_of_which_nobody_came_keeps_its_estimate():
 # In rounds.
 
 
-@compiled
+@quickly_compiled
 def many_rounds(setup, first, keys, rounds, executor):
     def run(key):
         def body(_, state):
@@ -289,7 +290,7 @@ def test_risks_are_those_of_the_federation(name):
     shape = problem.population.model_shape()
     here, there = RNG.uniform(0.2, 1.0, (2, *shape))
 
-    @compiled
+    @quickly_compiled
     def risks(part, weights, theta, deployed):
         """The decoupled risk, and the gradient of the performative one."""
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative._engine.prepare import on_device
 from performative.estimators import AdaptiveSize, Filtered, Minibatch, Performative
 from performative.estimators.filtered import masked_median, top_direction
-from performative.testing.uses import compiled
 
 PART_EXAMPLES = {
     "pf.estimators.Filtered": (
@@ -24,7 +24,7 @@ PART_EXAMPLES = {
 
 ROWS, WIDTH = 512, 5  # one compilation serves batches of every size up to this
 REPAIRED, PRINTED = (on_device(Filtered(Minibatch(), rule=rule), jnp.float32) for rule in ("repaired", "printed"))
-KEEP = compiled(lambda part, gradients, start: part.keep(gradients, start))
+KEEP = quickly_compiled(lambda part, gradients, start: part.keep(gradients, start))
 
 
 def keep(part, gradients):
@@ -207,7 +207,7 @@ def test_a_run_records_what_was_kept():
 
 # Its tools.
 
-MEDIAN, TOP = compiled(masked_median), compiled(top_direction)
+MEDIAN, TOP = quickly_compiled(masked_median), quickly_compiled(top_direction)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

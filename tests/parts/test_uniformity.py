@@ -13,10 +13,11 @@ import pytest
 import scipy.stats
 
 import performative as pf
+from performative._base.run_once import quickly_compiled
 from performative._base.sampling import alias_table, draw_alias, first_of, shuffled_positions
 from performative.batches import geometric_waits
 from performative.participation import Selection
-from performative.testing.uses import compiled, slice_client
+from performative.testing.uses import slice_client
 
 SIZES = (2, 3, 4, 5, 6, 8, 11, 16, 17, 24, 40)
 ALL_SIZES = range(2, 41)
@@ -77,7 +78,7 @@ TABLES = pf.populations.Database([np.arange(float(rows)) for rows in SIZES])
 MIXED = pf.populations.Database([np.arange(float(rows)) for rows in (5, 9, 16, 600, 5000)])
 
 
-@compiled
+@quickly_compiled
 def rows_of_clients(batch, population, draws, key):
     """Rows and mask of `draws` first steps of every client, [N, draws, n]."""
     clients = population.clients
