@@ -38,7 +38,9 @@ class Case:
     def intervals(self, runs: int, seed: int) -> pf.Confidence:
         """Of so many runs."""
         if self.models is not None:
-            return pf.confidence(self.models(jax.random.split(jax.random.key(seed), runs)), problem=self.problem)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*fitted to few rows")
+                return pf.confidence(self.models(jax.random.split(jax.random.key(seed), runs)), problem=self.problem)
         record = pf.Record(risks=False, every=self.every, consensus=False)
         history = pf.run(
             self.problem, self.algorithm, self.rounds, self.theta, seed, runs, record=record, dtype="float64"

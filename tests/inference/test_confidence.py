@@ -359,3 +359,10 @@ def test_the_edge_of_a_domain_is_told():
     history = run(problem, pf.p_fedavg(0.3), 3000)
     with pytest.warns(pf.PerformativeWarning, match="edge of the domain"):
         pf.confidence(history, 0.95, problem, method="batch means")
+
+
+def test_retraining_by_fits_that_are_biased_on_few_rows_is_told():
+    case = CASES["retraining, ridge on 500 rows"]
+    models = case.models(jax.random.split(jax.random.key(0), 2))
+    with pytest.warns(pf.PerformativeWarning, match="fitted to few rows"):
+        pf.confidence(models, problem=case.problem)

@@ -8,7 +8,7 @@ import numpy as np
 from performative._base.arguments import checked
 from performative._base.messages import coded
 from performative.algorithm import Algorithm
-from performative.facts import chain, cites
+from performative.facts import chain, cites, declared
 from performative.history import History
 from performative.inference.alone import (
     Shape,
@@ -126,6 +126,11 @@ def _of_models(models: Any, level: float, problem: Problem | None) -> Confidence
         raise ValueError("confidence: models of retraining must be finite, and all leaves must have as many of them.")
     x, shape = rows_of(models)
     doubts = [] if problem is None else [*_of_people(problem), *_at_edge(problem, shape, x[:, 1:])]
+    if problem is not None and not declared(problem.loss, "affine_gradient"):
+        doubts.append(
+            "how far each fit is itself off on its rows (for a penalty or a curved loss about one over their number) "
+            "is not in the interval: models that were fitted to few rows are covered less often."
+        )
     return _finished(autoregression(x), shape, level, problem, doubts)
 
 
