@@ -1,6 +1,5 @@
 """An environment: a white box with exact answers, and a black box that takes models and shows rows."""
 
-import dataclasses
 import functools
 import zlib
 from collections.abc import Mapping
@@ -148,8 +147,7 @@ class Environment:
     def _judged(self) -> Problem | Game:
         if self._setting.judged is not None:
             return self._setting.judged
-        problem = self.problem.at(float(self.budget.time))
-        return problem if self.game is None else dataclasses.replace(self.game, problem=problem)
+        return self.problem.at(float(self.budget.time)) if self.game is None else self.game
 
     def _read(self, theta: Any, owner: str = "deploy") -> np.ndarray:
         """A model as float64, refused where it does not fit."""

@@ -64,10 +64,10 @@ def vector() -> Setting:
 
 @register("gaussian-federation-v1", family="gaussian")
 def federation() -> Setting:
-    """Ten clients, z_i ~ N(m_i + eps_i theta, 1), eps_i from -0.5 to 1.3 and m_i from 0 to 9 in turn: people of some
-    clients hardly react, those of others overreact. Retraining contracts by 0.4, and stable and optimal point lie
-    apart, since a model that is good for all must lean on those who react least."""
-    eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(10.0)
+    """Ten clients, z_i ~ N(m_i + eps_i theta, 1), eps_i from -0.5 to 1.3 and m_i from 9 down to 0: people of some
+    clients work against the model, those of others overreact. Retraining contracts by 0.4, and stable and optimal
+    point lie apart; the stable one closes about half of the gap."""
+    eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(9.0, -1.0, -1.0)
     problem = Problem(losses.squared, Gaussian(mean, eps, 1.0))
     return Setting(problem, Budget(50, 20_000, 50), rows=20, constants=_known(float(np.abs(eps).mean()), 1.0))
 
@@ -77,7 +77,8 @@ def federation_vector() -> Setting:
     """Twenty clients with unequal weights, five coordinates, z_i ~ N(m_i + eps_ij theta_j, s_i^2): every coordinate of
     every client reacts by its own eps_ij in [-0.6, 1.2], and clients are noisy to different degrees."""
     rng = np.random.default_rng(21)
-    mean, eps = rng.normal(1.0, 2.0, (20, 5)), rng.uniform(-0.6, 1.2, (20, 5))
+    eps = rng.uniform(-0.6, 1.2, (20, 5))
+    mean = 6.0 - 5.0 * eps + rng.normal(0.0, 0.5, (20, 5))
     weights = rng.dirichlet(np.full(20, 2.0))
     scale = np.linspace(0.5, 3.0, 20)
     problem = Problem(losses.squared, Gaussian(mean, eps, scale), weights=weights)
@@ -89,7 +90,18 @@ def federation_vector() -> Setting:
 def bandit() -> Setting:
     """The federation with eps_i from -0.5 to 1.3, for a learner that sees losses only: l(theta; z) of each row under
     the deployed model, and no data. Two-point and one-point methods, and nothing that needs gradients."""
-    eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(10.0)
+    eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(9.0, -1.0, -1.0)
     problem = Problem(losses.squared, Gaussian(mean, eps, 1.0))
     known = _known(float(np.abs(eps).mean()), 1.0)
     return Setting(problem, Budget(200, 200_000, 200), rows=50, sees="losses", constants=known, advice="pf.two_point")
+
+
+@register("gaussian-retraining-harms-v1", family="gaussian")
+def retraining_harms() -> Setting:
+    """Ten clients, z_i ~ N(m_i + eps_i theta, 1), eps_i from -0.5 to 1.3 and m_i from 0 up to 9: those who react most
+    have the largest means, so that retraining contracts to a stable point that costs more than the model which is never
+    retrained (its score is about -3). A learner must know when to stop, or foresee the reaction."""
+    eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(10.0)
+    problem = Problem(losses.squared, Gaussian(mean, eps, 1.0))
+    known = _known(float(np.abs(eps).mean()), 1.0)
+    return Setting(problem, Budget(50, 20_000, 50), rows=20, constants=known, advice="pf.pofl")

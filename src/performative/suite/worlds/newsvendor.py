@@ -79,7 +79,7 @@ def federation() -> Setting:
     weights = np.full(clients, 1.0 / clients)
     problem = Problem(NewsvendorLoss(under, over, cost), Gaussian(level, slope, s))
     return Setting(
-        problem, Budget(50, 40_000, 50), rows=50, start=10.0,
+        problem, Budget(50, 40_000, 50), rows=50, start=45.0,
         exact=exact_risk(under, over, cost, level, slope, s, weights),  # type: ignore[arg-type]
         constants={"sensitivity": float(slope.mean()), "strong_convexity": 0.0, "noise": s}, advice="pf.two_point",
     )  # fmt: skip

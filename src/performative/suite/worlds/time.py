@@ -11,7 +11,7 @@ from performative.suite.budget import Budget
 from performative.suite.registry import register
 from performative.suite.setting import Setting
 
-_EPS, _MEAN = np.linspace(-0.5, 1.3, 10), np.arange(10.0)
+_EPS, _MEAN = np.linspace(-0.5, 1.3, 10), np.arange(9.0, -1.0, -1.0)
 _KNOWN = {
     "sensitivity": float(np.abs(_EPS).mean()), "strong_convexity": 1.0, "smoothness": 1.0, "noise": 1.0,
 }  # fmt: skip
