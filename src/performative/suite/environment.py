@@ -190,9 +190,7 @@ class Environment:
         number, now = self.spent.deployments, float(self.spent.time)
         with jax.enable_x64(True):
             key = jax.random.fold_in(jax.random.fold_in(self._key, self.seed % 2**32), number)
-            z, loss = draw_rows(
-                self._on, self._worlds, jnp.asarray(model), jnp.asarray(now), self._players, key, rows
-            )
+            z, loss = draw_rows(self._on, self._worlds, jnp.asarray(model), jnp.asarray(now), self._players, key, rows)
         rng = np.random.default_rng([zlib.crc32(self.id.encode()), self.seed % 2**32, number])
         seen = _named(z) if self.sees == "data" else {"loss": np.asarray(loss)}
         if self.clipping is not None:

@@ -19,7 +19,7 @@ from performative.solve.optimal import optimal_point
 from performative.solve.roots import find_root, natural_residual
 from performative.solve.seats import survey_game
 from performative.solve.solution import Solution
-from performative.solve.stable import stable_point
+from performative.solve.stable import equilibria, stable_point
 from performative.suite.setting import Setting
 
 Exact = Callable[[Any, Any], Any]
@@ -94,10 +94,19 @@ class Reference:
 
     def _solve_stable(self) -> Solution:
         if self._setting.exact is None:
-            return stable_point(self._judged, self._setting.start, report=True)
+            return self._solve_from_start()
         land, x = self._land
         view = self._equilibrium(land)
         return self._solution(land, view, find_root(land, view, x)[0], "root of the exact gradient")
+
+    def _solve_from_start(self) -> Solution:
+        problem, start = self._judged, self._setting.start
+        if self._setting.starts is None or isinstance(problem, Game):
+            found = stable_point(problem, start, report=True)
+            assert isinstance(found, Solution)
+            return found
+        points = equilibria(problem, [self.start], start=start)
+        return next((point for point in points if point.attracting is not False), points[0])
 
     def _solve_optimal(self) -> Solution:
         start = np.asarray(self.stable.theta)

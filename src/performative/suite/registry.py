@@ -80,14 +80,23 @@ def ids(family: str | None = None) -> tuple[str, ...]:
     return tuple(sorted(id for id, entry in _entries().items() if family in (None, entry.family)))
 
 
+def card(id: str) -> str:
+    """The card of an environment, without building it."""
+    return _entry("card", id).card
+
+
+def _entry(owner: str, id: str) -> _Entry:
+    entries = _entries()
+    if id not in entries:
+        raise ValueError(f"{owner}: there is no environment {id!r}.{nearest(id, entries)}")
+    return entries[id]
+
+
 @checked
 def make(id: str) -> Environment:
     """The environment of that name, reset with seed 0.
 
     Data that are not on this machine are refused with a message that says how to get them; see `pf.data`.
     """
-    entries = _entries()
-    if id not in entries:
-        raise ValueError(f"make: there is no environment {id!r}.{nearest(id, entries)}")
-    entry = entries[id]
+    entry = _entry("make", id)
     return Environment(id, entry.family, entry.version, entry.card, entry.build())

@@ -47,7 +47,8 @@ class Setting:
         license: of the data
         answers: chance that a client sends its rows after a deployment, [N]; None where all always do
         clipping: with sees="means"
-        starts: from how many scattered models the optimal point is searched, None for the solver's own choice
+        starts: from how many scattered models the optimal point is searched, and the stable one from the start alone;
+            None for the solver's own choice of both
         advice: which algorithm of this package to try first
     """
 

@@ -52,7 +52,9 @@ class Generated(AbstractPopulation[None]):
         """Real rows and made ones in turn: exact where the normal rule is."""
         spread, weight = standard_nodes((), count)
         which = jnp.concatenate([jnp.full(weight.shape, -1.0), jnp.full(weight.shape, 2.0)])
-        return (which, jnp.concatenate([spread, spread])), jnp.concatenate([self.real * weight, (1 - self.real) * weight])
+        return (which, jnp.concatenate([spread, spread])), jnp.concatenate(
+            [self.real * weight, (1 - self.real) * weight]
+        )
 
 
 class Composed(AbstractPopulation[None]):

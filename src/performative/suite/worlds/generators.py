@@ -43,4 +43,6 @@ def mixture() -> Setting:
     center, scale = np.array([-4.0, -1.0, 1.5, 5.0]), 0.7
     problem = Problem(ComposedLikelihood(center, scale), Composed(share, 0.4, center, scale))
     known = {"real_share": 0.4, "noise": scale}
-    return Setting(problem, Budget(60, 36_000, 60), rows=100, constants=known, start=np.array([1.0, 1.0, 1.0]), starts=2)
+    return Setting(
+        problem, Budget(60, 36_000, 60), rows=100, constants=known, start=np.array([1.0, 1.0, 1.0]), starts=2
+    )

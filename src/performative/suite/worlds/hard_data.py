@@ -93,7 +93,9 @@ def dirichlet() -> Setting:
     strength = np.empty(12)
     strength[np.argsort(-count)] = np.linspace(0.0, 3.0, 12)
     population = Strategic(tables, labels, strength, features=tuple(range(10)), count=count)
-    problem = Problem(losses.logistic(0.05, intercept=10), population, weights=count / len(y), from_data=(SCALED_BY_ROWS,))
+    problem = Problem(
+        losses.logistic(0.05, intercept=10), population, weights=count / len(y), from_data=(SCALED_BY_ROWS,)
+    )
     known = {"sensitivity": float(strength @ count / len(y)), "strong_convexity": 0.0}
     return Setting(
         problem, Budget(40, 40_000, 40), rows=30, constants=known, license=DATA_SETS["breast_cancer"].license, starts=0
@@ -118,4 +120,11 @@ def many() -> Setting:
     eps = rng.uniform(-1.0, 1.5, 200)
     population = Gaussian(5.0 - 3.0 * eps + rng.standard_normal(200), eps, rng.uniform(0.5, 3.0, 200))
     problem = Problem(losses.squared, population, weights=weights / weights.sum())
-    return Setting(problem, Budget(60, 60_000, 60), rows=5, answers=np.full(200, 0.5), constants={**_KNOWN, "noise": 3.0})
+    return Setting(
+        problem,
+        Budget(60, 60_000, 60),
+        rows=5,
+        start=20.0,
+        answers=np.full(200, 0.5),
+        constants={**_KNOWN, "noise": 3.0},
+    )

@@ -15,6 +15,8 @@ from performative.suite.registry import register
 from performative.suite.setting import Setting
 from performative.types import Numbers, Sample, Theta, number, squared_norm
 
+_CLASSES = 5
+
 
 class Softmax(AbstractLoss):
     """-log softmax(theta x)_y + penalty |theta|^2 / 2, theta [classes, d]."""
@@ -31,8 +33,9 @@ class Softmax(AbstractLoss):
 
 
 def _small_digits() -> tuple[np.ndarray, np.ndarray]:
-    """Digits of 4 x 4 pixels in 0..1, with a one behind."""
+    """The digits 0 to 4 in 4 x 4 pixels in 0..1, with a one behind."""
     table = data.digits()
+    table = table.take(table.y < _CLASSES)
     pixels = table.x.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(len(table), 16) / 16.0
     return np.column_stack([pixels, np.ones(len(table))]), table.y
 
@@ -40,20 +43,20 @@ def _small_digits() -> tuple[np.ndarray, np.ndarray]:
 def _setting(parts: list[np.ndarray], temperature: np.ndarray) -> Setting:
     x, y = _small_digits()
     tables, labels, count = partition.tables(x, y, parts)
-    people = Reweighted(tables, labels, temperature, classes=10, count=count)
+    people = Reweighted(tables, labels, temperature, classes=_CLASSES, count=count)
     problem = Problem(Softmax(0.01), people, weights=count / len(y))
     return Setting(
-        problem, Budget(40, 80_000, 40), rows=100, start=np.zeros((10, 17)), constants={"strong_convexity": 0.01},
+        problem, Budget(40, 80_000, 40), rows=100, start=np.zeros((_CLASSES, 17)), constants={"strong_convexity": 0.01},
         license=DATA_SETS["digits"].license, starts=0,
     )  # fmt: skip
 
 
 @register("digits-reweighted-v1", family="images")
 def digits() -> Setting:
-    """Handwritten digits of scikit-learn in 4 x 4 pixels at five clients, who draw a class by exp(temperature loss):
-    temperature from 0 to 4, so that classes that the model gets wrong come more often. A linear model of ten classes,
+    """The handwritten digits 0 to 4 of scikit-learn in 4 x 4 pixels at five clients, who draw a class by exp(temperature loss):
+    temperature from 0 to 4, so that classes that the model gets wrong come more often. A linear model of five classes,
     L2 of 0.01 (Jin et al. 2024, Section 4.3, made small)."""
-    return _setting(partition.iid(1797, 5, 0), np.linspace(0.0, 4.0, 5))
+    return _setting(partition.iid(len(_small_digits()[1]), 5, 0), np.linspace(0.0, 4.0, 5))
 
 
 @register("digits-unequal-v1", family="images")

@@ -39,6 +39,4 @@ def network() -> Setting:
     x, y = _rings(4, 100, 18)
     start = 0.7 * np.random.default_rng(4).standard_normal(17)
     problem = Problem(ScoreLoss(network_score, 0.02), BestResponse(network_score, x, y, 0.1))
-    return Setting(
-        problem, Budget(40, 40_000, 40), rows=50, start=start, constants={}, starts=0
-    )
+    return Setting(problem, Budget(40, 40_000, 40), rows=50, start=start, constants={}, starts=0)
