@@ -40,7 +40,7 @@ def main():
                 found[id] = digest(pf.suite.make(id))
             except pf.data.NotHereError as missing:
                 print(f"{id}: {missing}")
-    FILE.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+            FILE.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 
 
 if __name__ == "__main__":

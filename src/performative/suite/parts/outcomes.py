@@ -104,7 +104,7 @@ class Targets(AbstractRows[None]):
 class Clicks(AbstractPopulation[None]):
     """Items that are shown by their scores, and clicked more the more they are shown.
 
-        k ~ e = softmax(sharpness theta),      P(click) = sigmoid(taste_ik + fashion_i e_k),      z = (one-hot of k, click)
+        k ~ e = softmax(sharpness theta),   P(click) = sigmoid(taste_ik + fashion_i e_k),   z = (one-hot of k, click)
 
     `taste` [N, K]; `fashion` a number or [N]; `sharpness` a number or [N].
     """

@@ -20,7 +20,9 @@ def linear() -> Setting:
     return Setting(
         linear_game(b, M), Budget(60, 40_000, 60), rows=100, start=np.full(4, 1.0),
         stable=np.linalg.solve(eye - M, b), optimal=np.linalg.solve(eye - M - M.T, b),
-        constants={"sensitivity": float(np.linalg.norm(M, 2)), "strong_convexity": 1.0, "smoothness": 1.0, "noise": 1.0},
+        constants={
+            "sensitivity": float(np.linalg.norm(M, 2)), "strong_convexity": 1.0, "smoothness": 1.0, "noise": 1.0,
+        },
         advice="pf.multi_agent_pp",
     )  # fmt: skip
 

@@ -21,8 +21,8 @@ _KNOWN = {"strong_convexity": 1.0, "smoothness": 1.0, "noise": 1.0}
 
 @register("contaminated-gaussian-v1", family="contaminated")
 def contaminated() -> Setting:
-    """The ten clients of gaussian-federation-v1; one row in ten comes from N(40, 1) instead. Models are scored on people
-    without the outliers, so that a mean is off and a median, or a filter, is not."""
+    """The ten clients of gaussian-federation-v1; one row in ten comes from N(40, 1) instead. Models are scored on
+    people without the outliers, so that a mean is off and a median, or a filter, is not."""
     inner = Gaussian(_MEAN, _EPS, 1.0)
     outside = Outliers(np.full(10, 40.0), 1.0)
     problem = Problem(losses.squared, Contaminated(inner, 0.1, outside))
@@ -74,8 +74,8 @@ def private_means() -> Setting:
 @register("private-quadratic-v1", family="private")
 def private_quadratic() -> Setting:
     """Two-point data that follow the model, loss |theta + a z|^2 / 2, one thousand people (Li, Yemini and Wai 2024,
-    Section 5): rows are seen, but a learner is to keep (epsilon, delta) = (1, 1e-5) for each person over all deployments,
-    which `pf.privacy` accounts for. Clipping biases plain clipped SGD; DiceSGD is free of it."""
+    Section 5): rows are seen, but a learner is to keep (epsilon, delta) = (1, 1e-5) for each person over all
+    deployments, which `pf.privacy` accounts for. Clipping biases plain clipped SGD; DiceSGD is free of it."""
     problem = quadratic(beta=0.05, rows=1000)
     known = {"epsilon": 1.0, "delta": 1e-5, "strong_convexity": 1.0, "smoothness": 1.0}
     return Setting(problem, Budget(200, 20_000, 200), rows=100, constants=known, advice="pf.dicesgd")
@@ -104,8 +104,8 @@ def dirichlet() -> Setting:
 
 @register("unequal-rare-v1", family="unequal")
 def rare() -> Setting:
-    """The ten clients of gaussian-federation-v1 of whom some are hardly ever there: the chance to answer falls from 1 to
-    0.05 as their people react more. Who averages those present learns for those who do not react."""
+    """The ten clients of gaussian-federation-v1 of whom some are hardly ever there: the chance to answer falls from 1
+    to 0.05 as their people react more. Who averages those present learns for those who do not react."""
     problem = Problem(losses.squared, Gaussian(_MEAN, _EPS, 1.0))
     answers = np.geomspace(1.0, 0.05, 10)
     return Setting(problem, Budget(80, 40_000, 80), rows=50, answers=answers, constants=_KNOWN)

@@ -53,9 +53,9 @@ def _setting(parts: list[np.ndarray], temperature: np.ndarray) -> Setting:
 
 @register("digits-reweighted-v1", family="images")
 def digits() -> Setting:
-    """The handwritten digits 0 to 4 of scikit-learn in 4 x 4 pixels at five clients, who draw a class by exp(temperature loss):
-    temperature from 0 to 4, so that classes that the model gets wrong come more often. A linear model of five classes,
-    L2 of 0.01 (Jin et al. 2024, Section 4.3, made small)."""
+    """The handwritten digits 0 to 4 of scikit-learn in 4 x 4 pixels at five clients, who draw a class by
+    exp(temperature loss), temperature from 0 to 4, so that classes that the model gets wrong come more often. A linear
+    model of five classes, L2 of 0.01 (Jin et al. 2024, Section 4.3, made small)."""
     return _setting(partition.iid(len(_small_digits()[1]), 5, 0), np.linspace(0.0, 4.0, 5))
 
 

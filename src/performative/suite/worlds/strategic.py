@@ -52,7 +52,7 @@ def made_up_credit() -> Setting:
 def evasion() -> Setting:
     """Borrowers with a history of default who dress up their files by a fixed distance against the score's direction,
     x - 0.5 y theta / |theta|: how far they go does not depend on how strongly the model leans on a feature. Made-up
-    table of five lenders; a default counts twice. Stable and optimal point nearly coincide (Li, Yemini and Wai 2024)."""
+    table of five lenders; a default counts twice. Stable and optimal point coincide (Li, Yemini and Wai 2024)."""
     rng = np.random.default_rng(2)
     start = 0.1 * rng.standard_normal(8)
     known = {"strong_convexity": 0.1}
