@@ -13,17 +13,16 @@ FILE = Path(__file__).parent / "digests.json"
 
 
 def digest(env):
-    """sha256 of the rows of a first deployment of the start with seed 0, to seven digits."""
+    """sha256 of eight rows a client of a first deployment of the start with seed 0, to seven digits."""
     env.reset(0)
-    seen = env.deploy(env.start, rows=min(8, env.rows))
-    env.reset(0)
+    seen = env.deploy(env.start)
     text = ";".join(f"{name}:" + ",".join(f"{value:.6e}" for value in _numbers(seen[name])) for name in sorted(seen))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _numbers(values):
     # Adding 0 turns -0 into 0.
-    return np.asarray(values, np.float64).ravel() + 0.0
+    return np.asarray(values if values.ndim == 1 else values[:, :8], np.float64).ravel() + 0.0
 
 
 def known():
@@ -31,8 +30,11 @@ def known():
 
 
 def main():
+    import jax
+
     import performative as pf
 
+    jax.config.update("jax_disable_most_optimizations", True)  # as in the tests: it compiles sooner
     found = known()
     for id in pf.suite.ids():
         if id not in found:

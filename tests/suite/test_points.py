@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 import performative as pf
+from performative._base.client_axis import slice_client
 from performative.suite.parts.best_response import BestResponse, ScoreLoss, network_score, quadratic_score
 
 
@@ -94,8 +95,8 @@ def test_one_step_against_a_linear_score_is_the_best_response():
     def linear(theta, x):
         return jnp.sum(theta * x)
 
-    one = pf.Problem(ScoreLoss(linear, 0.1), BestResponse(linear, x, y, strength, rate=1.0, steps=1))
-    other = pf.Problem(pf.losses.logistic(0.1), pf.populations.Strategic(x, y, strength))
+    one = pf.Problem(ScoreLoss(linear, 1.0), BestResponse(linear, x, y, strength, rate=1.0, steps=1))
+    other = pf.Problem(pf.losses.logistic(1.0), pf.populations.Strategic(x, y, strength))
     found = [pf.stable_point(problem, start=theta) for problem in (one, other)]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
@@ -107,9 +108,6 @@ def test_people_stop_where_a_move_costs_what_it_gains():
     theta = np.array([0.1, 0.2, -0.3, 0.5, 0.1, 0.4])
     with jax.enable_x64(True):
         mine = jax.tree.map(jnp.asarray, people)
-        mine = jax.tree.map(lambda leaf: leaf, mine)
-        from performative._base.client_axis import slice_client
-
         for row in range(2):
             moved, _ = slice_client(mine, 0).sample(jnp.asarray(row), None, jnp.asarray(theta))
             push = jax.grad(lambda at: quadratic_score(jnp.asarray(theta), at))(moved)
