@@ -104,7 +104,7 @@ def test_one_step_against_a_linear_score_is_the_best_response():
 def test_people_stop_where_a_move_costs_what_it_gains():
     """With many steps x' solves strength grad score(x') + x' - x = 0, and no step costs more than it gains."""
     x = np.array([[[0.5, -1.0], [2.0, 0.3]]])
-    people = BestResponse(quadratic_score, x, np.array([[0, 1]]), 0.2, steps=200)
+    people = BestResponse(quadratic_score, x, np.array([[0, 1]]), 0.2, steps=60)
     theta = np.array([0.1, 0.2, -0.3, 0.5, 0.1, 0.4])
     with jax.enable_x64(True):
         mine = jax.tree.map(jnp.asarray, people)

@@ -9,10 +9,11 @@ from performative._base.arguments import Positive, checked
 from performative.domains import Box
 from performative.suite.budget import Budget
 from performative.suite.environment import Environment, Rows
+from performative.types import Unchecked
 
 
 @checked
-def gymnasium_env(env: Environment, bound: Positive = 100.0) -> Any:
+def gymnasium_env(env: Unchecked[Environment], bound: Positive = 100.0) -> Any:
     """The environment as a `gymnasium.Env`.
 
         action       the next model, of `env.shape`, projected on the problem's domain
