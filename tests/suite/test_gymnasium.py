@@ -21,6 +21,8 @@ def test_other_things_are_refused():
         pf.suite.gymnasium_env("gaussian-contracting-v1")
 
 
+# It warns of data without bounds, which rows are, and of actions beyond [-1, 1].
+@pytest.mark.filterwarnings("ignore:.*WARN.*:UserWarning")
 @pytest.mark.skipif(not HERE, reason="gymnasium is not installed")
 @pytest.mark.parametrize("id", ["gaussian-contracting-v1", "pricing-contribution-v1", "unequal-rare-v1"])
 def test_gymnasium_accepts_it(id):
