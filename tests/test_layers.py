@@ -31,7 +31,7 @@ LAYERS = [
     },
     {"recipes", "sweep", "compare", "scoreboard", "solve", "diagnostics", "testing", "cases", "privacy.attack"},
     {"certify", "report", "moments"},
-    {"plan", "audit"},
+    {"plan", "audit", "suite"},
     {"inference"},
     {"config", "papers"},
     {"live"},

@@ -232,7 +232,7 @@ __all__ = [
 ]
 
 
-_LATER = ("audit", "data", "live", "papers", "plotting", "report", "testing")
+_LATER = ("audit", "data", "live", "papers", "plotting", "report", "suite", "testing")
 
 
 def __getattr__(name: str) -> object:

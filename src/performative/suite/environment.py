@@ -1,0 +1,223 @@
+"""An environment: a white box with exact answers, and a black box that takes models and shows rows."""
+
+import functools
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative._base.arguments import checked
+from performative._base.checks import check_counts
+from performative._engine.prepare import on_device
+from performative.game import Game
+from performative.problem import Problem
+from performative.solve.solution import Solution
+from performative.suite.budget import Budget, BudgetSpent
+from performative.suite.people import draw_rows, first_worlds, next_worlds
+from performative.suite.reference import Reference
+from performative.suite.setting import Clipping, Setting
+
+Rows = dict[str, np.ndarray]
+
+
+class Environment:
+    """A world that reacts to deployed models, as `pf.suite.make` returns it.
+
+    White box: `problem` (or `game`), `start`, `stable`, `optimal` and `never` for those who look inside.
+    Black box: `reset(seed)`, then `deploy(theta)` while `left` allows; `score(theta)` judges the last model.
+
+    Attributes:
+        id, family, version, card: what it is
+        problem: a `pf.Problem`; game: a `pf.Game` where there are several learners, else None
+        budget: what may be spent; spent, left: so far; refusals: deployments that were refused for want of budget
+        rows: of each client that a deployment shows unless another number is asked for
+        sees: "data", "losses" or "means": what a deployment shows
+        constants: what is known of sensitivity, curvature and noise
+        license: of the data; advice: which algorithm to try first
+        clipping: what stands between people and the learner where it sees means only, else None
+    """
+
+    def __init__(self, id: str, family: str, version: int, card: str, setting: Setting):
+        self.id, self.family, self.version, self.card = id, family, version, card
+        self._setting = setting
+        whole = setting.problem
+        self.game = whole if isinstance(whole, Game) else None
+        self.problem: Problem = whole.problem if isinstance(whole, Game) else whole
+        self.budget, self.rows, self.sees = setting.budget, setting.rows, setting.sees
+        self.constants: Mapping[str, float] = dict(setting.constants)
+        self.license, self.advice = setting.license, setting.advice
+        self.clipping: Clipping | None = setting.clipping
+        self._reference = Reference(setting, self._judged())
+        self.start = self._reference.start
+        with jax.enable_x64(True):
+            self._on = on_device(self.problem, jnp.float64)
+            self._players = None if self.game is None else jnp.asarray(self.game.players, jnp.int32)
+        self.reset(0)
+
+    def __repr__(self) -> str:
+        return f"Environment({self.id!r}, {self.clients} clients, theta {self.shape}, left={self.left})"
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return self.problem.clients
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a model; of a game, of all players' models together."""
+        return self.start.shape
+
+    @property
+    def stable(self) -> Solution:
+        """theta_PS, with its residual; of a world that changes with time, at the end of the budget."""
+        return self._reference.stable
+
+    @property
+    def optimal(self) -> Solution:
+        """theta_PO, with its residual; of a game the models that cost all players together least."""
+        return self._reference.optimal
+
+    @property
+    def never(self) -> np.ndarray:
+        """The model of who trains once, on what the start brought about, and never again."""
+        return self._reference.never
+
+    @property
+    def left(self) -> Budget:
+        """What may still be spent."""
+        return self.budget.less(self.spent)
+
+    @checked
+    def reset(self, seed: int = 0) -> Rows:
+        """A world as new, and the rows that the start left behind, which cost nothing. Same seed, same numbers."""
+        self.seed, self.spent, self.refusals = seed, Budget(0, 0, 0), 0
+        with jax.enable_x64(True):
+            theta, now = jnp.asarray(self.start), jnp.asarray(0.0)
+            worlds = first_worlds(self._on, theta, now, self._players)
+            self._worlds = next_worlds(self._on, worlds, theta, now, self._players)
+        return self._look(self.start, self.rows)
+
+    @checked
+    def deploy(self, theta: Any, rows: int | None = None, spells: int = 1) -> Rows:
+        """Show a model to the world and see what its people leave behind.
+
+        Args:
+            theta: of shape `shape`, inside of `problem.domain`
+            rows: of each client, None for `self.rows`
+            spells: how long to wait before looking; each takes one unit of time, the first included
+
+        Returns {"x": [N, n, ...], "y": [N, n]}, or {"z": [N, n, ...]}; {"loss": [N, n]} where losses alone are seen,
+        {"mean": [N, ...]} where means are; beside {"present": [N]} where clients may fail to answer: rows of those who
+        did are NaN, or 0 in whole numbers.
+        """
+        model = self._read(theta)
+        count = self.rows if rows is None else rows
+        check_counts(rows=count, spells=spells)
+        cost = Budget(1, count * self.clients, spells)
+        if lacking := self.left.lacks(cost):
+            self.refusals += 1
+            raise BudgetSpent(
+                f"deploy: {self.id} has not enough budget left ({'; '.join(lacking)}). Nothing was deployed. Ask for "
+                "fewer rows or spells, score the last model, or reset(seed)."
+            )
+        with jax.enable_x64(True):
+            for spell in range(spells):
+                now = jnp.asarray(float(self.spent.time + spell + 1))
+                self._worlds = next_worlds(self._on, self._worlds, jnp.asarray(model), now, self._players)
+        self.spent = self.spent + cost
+        return self._look(model, count)
+
+    def risk(self, theta: Any) -> float:
+        """f(theta; theta) once the world has come to rest, exact or by a fixed rule; of a game the sum over players."""
+        return self._reference.risk(self._read(theta, "risk"))
+
+    def score(self, theta: Any) -> float:
+        """How much of the gap between never retraining and the oracle theta closes.
+
+            (f(never) - f(theta)) / (f(never) - f(theta_PO)),   f(theta) = f(theta; theta)
+
+        1 is the optimal point, 0 no better than the model that is never retrained; it may be negative.
+        """
+        worst, best = self.risk(self.never), self.optimal.risk
+        return (worst - self.risk(theta)) / (worst - best)
+
+    def _judged(self) -> Problem | Game:
+        if self._setting.judged is not None:
+            return self._setting.judged
+        return self.problem.at(float(self.budget.time)) if self.game is None else self.game
+
+    def _read(self, theta: Any, owner: str = "deploy") -> np.ndarray:
+        """A model as float64, refused where it does not fit."""
+        try:
+            model = np.asarray(theta, np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{owner}: theta must be an array of numbers; got {theta!r}.") from None
+        if model.shape != self.shape:
+            raise ValueError(
+                f"{owner}: theta must have shape {self.shape} in {self.id}; got {model.shape}. Start from env.start."
+            )
+        if not np.all(np.isfinite(model)):
+            bad = int(np.sum(~np.isfinite(model)))
+            raise ValueError(
+                f"{owner}: theta must be finite, but {bad} of {model.size} entries are not. Take shorter steps, or go "
+                "back to the last model that was."
+            )
+        away = float(np.max(np.abs(self.project(model) - model), initial=0.0))
+        if away > 1e-9 * (1.0 + float(np.max(np.abs(model), initial=0.0))):
+            raise ValueError(
+                f"{owner}: theta must lie inside of {self.problem.domain}; it is {away:.3g} outside. Give "
+                "env.project(theta)."
+            )
+        return model
+
+    def project(self, theta: Any) -> np.ndarray:
+        """The nearest model that may be deployed."""
+        domain, model = self.problem.domain, np.asarray(theta, np.float64)
+        if domain is None:
+            return model
+        with jax.enable_x64(True):
+            project = domain.project if self.game is None else jax.vmap(domain.project)
+            return np.asarray(project(jnp.asarray(model)))
+
+    @functools.cached_property
+    def _key(self) -> Any:
+        return jax.random.key(zlib.crc32(self.id.encode()), impl="threefry2x32")
+
+    def _look(self, model: np.ndarray, rows: int) -> Rows:
+        number, now = self.spent.deployments, float(self.spent.time)
+        with jax.enable_x64(True):
+            key = jax.random.fold_in(jax.random.fold_in(self._key, self.seed % 2**32), number)
+            z, loss = draw_rows(self._on, self._worlds, jnp.asarray(model), jnp.asarray(now), self._players, key, rows)
+        rng = np.random.default_rng([zlib.crc32(self.id.encode()), self.seed % 2**32, number])
+        seen = _named(z) if self.sees == "data" else {"loss": np.asarray(loss)}
+        if self.clipping is not None:
+            seen = {"mean": _noisy_means(np.asarray(z), self.clipping, rng)}
+        return seen if self._setting.answers is None else _answered(seen, np.asarray(self._setting.answers), rng)
+
+
+def _named(z: Any) -> Rows:
+    if isinstance(z, tuple):
+        return dict(zip(("x", "y"), map(np.asarray, z), strict=True))
+    return {"z": np.asarray(z)}
+
+
+def _noisy_means(z: np.ndarray, clipping: Clipping, rng: np.random.Generator) -> np.ndarray:
+    flat = z.reshape(*z.shape[:2], -1)
+    norm = np.linalg.norm(flat, axis=-1, keepdims=True)
+    kept = flat * np.minimum(1.0, clipping.clip / np.maximum(norm, 1e-300))
+    noise = rng.standard_normal((flat.shape[0], flat.shape[2])) * clipping.noise_multiplier * clipping.clip
+    return ((kept.sum(axis=1) + noise) / z.shape[1]).reshape(z.shape[0], *z.shape[2:])
+
+
+def _answered(seen: Rows, chance: np.ndarray, rng: np.random.Generator) -> Rows:
+    """Who answers, and the rows of those who do."""
+    present = rng.uniform(size=len(chance)) < chance
+
+    def kept(values: np.ndarray) -> np.ndarray:
+        here = present.reshape(-1, *(1,) * (values.ndim - 1))
+        return np.where(here, values, np.nan if values.dtype.kind == "f" else 0).astype(values.dtype)
+
+    return {**{name: kept(values) for name, values in seen.items()}, "present": present}

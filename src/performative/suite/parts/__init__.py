@@ -1,0 +1,1 @@
+"""Populations and losses that only environments of the suite need."""

@@ -1,0 +1,164 @@
+"""What models are compared with: risk, stable and optimal point, and the model that is never retrained."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from performative._base.messages import PerformativeWarning
+from performative.game import Game
+from performative.problem import Problem
+from performative.solve.games import social_point
+from performative.solve.landscape import Landscape, View, survey
+from performative.solve.minimize import minimize
+from performative.solve.optimal import optimal_point
+from performative.solve.roots import find_root, natural_residual
+from performative.solve.seats import survey_game
+from performative.solve.solution import Solution
+from performative.solve.stable import equilibria, stable_point
+from performative.suite.setting import Setting
+
+Exact = Callable[[Any, Any], Any]
+
+
+class Reference:
+    """Risks and points of a setting, worked out when they are first asked for. In float64."""
+
+    def __init__(self, setting: Setting, judged: Problem | Game):
+        self._setting, self._judged = setting, judged
+
+    @functools.cached_property
+    def _land(self) -> tuple[Landscape, np.ndarray]:
+        with jax.enable_x64(True):
+            if isinstance(self._judged, Game):
+                return survey_game(self._judged, self._setting.start)
+            return survey(self._judged, self._setting.start, name="start")
+
+    @property
+    def start(self) -> np.ndarray:
+        """The first model, spelled out."""
+        land, x = self._land
+        return np.asarray(self._shaped(land, x))
+
+    def risk(self, theta: np.ndarray) -> float:
+        """f(theta; theta), the sum over players of a game."""
+        with jax.enable_x64(True):
+            land, _ = self._land
+            return self._performative(land).value(land.flat(theta))
+
+    @functools.cached_property
+    def never(self) -> np.ndarray:
+        """argmin f(. ; start): trained once on what the start brought about, and never again."""
+        with jax.enable_x64(True):
+            land, x = self._land
+            view = self._decoupled(land, x)
+            found = minimize(land, view, x)
+            return np.asarray(self._shaped(land, found))
+
+    @functools.cached_property
+    def stable(self) -> Solution:
+        """theta_PS with its evidence."""
+        return self._find(self._setting.stable, self._solve_stable, self._equilibrium)
+
+    @functools.cached_property
+    def optimal(self) -> Solution:
+        """theta_PO, of a game the models that cost all players together least."""
+        return self._find(self._setting.optimal, self._solve_optimal, self._performative)
+
+    def residuals(self) -> tuple[float, float]:
+        """How far the stable and the optimal point are from solving their equations; see `pf.Solution`."""
+        return self.stable.residual, self.optimal.residual
+
+    def _find(self, known: Any, solve: Callable[[], Solution], view_of: Callable[[Landscape], View]) -> Solution:
+        with jax.enable_x64(True), warnings.catch_warnings():
+            # That a point repels, or is known up to draws, stands in the solution itself.
+            warnings.simplefilter("ignore", PerformativeWarning)
+            land, _ = self._land
+            if known is None:
+                return solve()
+            x = land.flat(np.asarray(known, np.float64))
+            return self._solution(land, view_of(land), x, "closed form")
+
+    def _solution(self, land: Landscape, view: View, x: np.ndarray, method: str) -> Solution:
+        residual = natural_residual(land, view, x)
+        slope, own = self._equilibrium(land).slope(x), self._decoupled(land, x).slope(x)
+        factor = np.nan
+        if slope is not None and own is not None and np.linalg.cond(own) < 1e12:
+            factor = float(np.max(np.abs(np.linalg.eigvals(np.linalg.solve(own, own - slope)))))
+        attracting = None if np.isnan(factor) else factor < 1
+        return Solution(self._shaped(land, x), residual, method, view.value(x), 0.0, factor, attracting)
+
+    def _solve_stable(self) -> Solution:
+        if self._setting.exact is None:
+            return self._solve_from_start()
+        land, x = self._land
+        view = self._equilibrium(land)
+        return self._solution(land, view, find_root(land, view, x)[0], "root of the exact gradient")
+
+    def _solve_from_start(self) -> Solution:
+        problem, start = self._judged, self._setting.start
+        if self._setting.starts is None or isinstance(problem, Game):
+            found = stable_point(problem, start, report=True)
+            assert isinstance(found, Solution)
+            return found
+        points = equilibria(problem, [self.start], start=start)
+        return next((point for point in points if point.attracting is not False), points[0])
+
+    def _solve_optimal(self) -> Solution:
+        start = np.asarray(self.stable.theta)
+        if self._setting.exact is not None:
+            land, _ = self._land
+            view = self._performative(land)
+            return self._solution(land, view, minimize(land, view, land.flat(start)), "descent on the exact risk")
+        if isinstance(self._judged, Game):
+            found = social_point(self._judged, start, report=True)
+        else:
+            found = optimal_point(self._judged, start, self._setting.starts, report=True)
+        assert isinstance(found, Solution)
+        return found
+
+    def _shaped(self, land: Landscape, x: np.ndarray) -> Any:
+        with jax.enable_x64(True):
+            return land.shaped(x)
+
+    def _equilibrium(self, land: Landscape) -> View:
+        exact = self._setting.exact
+        return land.equilibrium() if exact is None else _view(land, exact, (1, 0), (1, 1))
+
+    def _performative(self, land: Landscape) -> View:
+        exact = self._setting.exact
+        return land.performative() if exact is None else _view(land, exact, (1, 1), (1, 1))
+
+    def _decoupled(self, land: Landscape, deployed: np.ndarray) -> View:
+        exact = self._setting.exact
+        return land.decoupled(deployed) if exact is None else _view(land, exact, (1, 0), (1, 0), deployed)
+
+
+def _view(
+    land: Landscape, exact: Exact, part: tuple[int, int], move: tuple[int, int], deployed: np.ndarray | None = None
+) -> View:
+    """The view of an exact risk: which arguments its gradient is taken in, and which of them move with x."""
+
+    def risk(at: Any) -> Any:
+        d = land.size
+        return exact(land.model(at[:d]), land.model(at[d:]))
+
+    value, gradient, hessian = jax.jit(risk), jax.jit(jax.grad(risk)), jax.jit(jax.hessian(risk))
+
+    def both(x: np.ndarray) -> Any:
+        return jnp.concatenate([jnp.asarray(x), jnp.asarray(x if deployed is None else deployed)])
+
+    def of_gradient(whole: np.ndarray) -> np.ndarray:
+        return part[0] * whole[: land.size] + part[1] * whole[land.size :]
+
+    def second(x: np.ndarray) -> np.ndarray:
+        d = land.size
+        whole = np.asarray(hessian(both(x)))
+        rows = part[0] * whole[:d] + part[1] * whole[d:]
+        return move[0] * rows[:, :d] + move[1] * rows[:, d:]
+
+    return View(lambda x: (float(value(both(x))), np.asarray(gradient(both(x)))), of_gradient, second)

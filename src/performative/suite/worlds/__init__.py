@@ -1,0 +1,1 @@
+"""The environments: a file a family, a function an environment."""
