@@ -38,6 +38,7 @@ class Environment:
         sees: "data", "losses" or "means": what a deployment shows
         constants: what is known of sensitivity, curvature and noise
         license: of the data; advice: which algorithm to try first
+        answers: chance that a client sends its rows, [N]; None where all always do
         clipping: what stands between people and the learner where it sees means only, else None
     """
 
@@ -51,6 +52,7 @@ class Environment:
         self.constants: Mapping[str, float] = dict(setting.constants)
         self.license, self.advice = setting.license, setting.advice
         self.clipping: Clipping | None = setting.clipping
+        self.answers = None if setting.answers is None else np.asarray(setting.answers, np.float64)
         self._reference = Reference(setting, self._judged())
         self.start = self._reference.start
         with jax.enable_x64(True):
@@ -192,9 +194,7 @@ class Environment:
         number, now = self.spent.deployments, float(self.spent.time)
         with jax.enable_x64(True):
             key = jax.random.fold_in(jax.random.fold_in(self._key, self.seed % 2**32), number)
-            z, loss = draw_rows(
-                self._on, self._worlds, jnp.asarray(model), jnp.asarray(now), self._players, key, rows
-            )
+            z, loss = draw_rows(self._on, self._worlds, jnp.asarray(model), jnp.asarray(now), self._players, key, rows)
         rng = np.random.default_rng([zlib.crc32(self.id.encode()), self.seed % 2**32, number])
         seen = _named(z) if self.sees == "data" else {"loss": np.asarray(loss)}
         if self.clipping is not None:

@@ -59,9 +59,7 @@ def newsvendor() -> Setting:
     orders less, since each paper brings half a customer who must be served too (Levi and others; closed forms by the
     normal quantile)."""
     a, b, s, under, over, cost = 20.0, 0.5, 4.0, 4.0, 1.0, 1.0
-    stable, optimal = (
-        (a + s * stats.norm.ppf((under - c) / (under + over))) / (1 - b) for c in (cost, cost / (1 - b))
-    )
+    stable, optimal = ((a + s * stats.norm.ppf((under - c) / (under + over))) / (1 - b) for c in (cost, cost / (1 - b)))
     problem = Problem(NewsvendorLoss(under, over, cost), Gaussian(np.array([a]), b, s))
     risk = exact_risk(under, over, cost, np.array([a]), np.array([b]), s, np.ones(1))
     return Setting(
