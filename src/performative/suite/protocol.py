@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def measure(env: Environment, method: str, effort: Effort = Effort()) -> Result:
         try:
             tuned = _tune(env, chosen, means, effort)
             finals = _finals(env, chosen.make(means, **tuned), means, _REPORTED, effort.seeds)
-        except (ValueError, TypeError, NotImplementedError) as refusal:
+        except ValueError as refusal:
             return Result(env.id, method, (), (), why=str(refusal).splitlines()[0])
     risks = [_risk(env, theta) for theta in finals]
     worst, best = env.risk(env.never), float(env.optimal.risk)
@@ -113,7 +114,7 @@ def _finals(env: Environment, algorithm: Algorithm, means: Means, seed: int, rep
     return np.asarray(history.final, np.float64)
 
 
-def _risk(env: Environment, theta: np.ndarray) -> float:
+def _risk(env: Environment, theta: Any) -> float:
     """Infinite where the run diverged."""
     if not np.all(np.isfinite(theta)):
         return float("inf")
