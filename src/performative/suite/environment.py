@@ -37,6 +37,7 @@ class Environment:
         sees: "data", "losses" or "means": what a deployment shows
         constants: what is known of sensitivity, curvature and noise
         license: of the data; advice: which algorithm to try first
+        answers: chance that a client sends its rows, [N]; None where all always do
         clipping: what stands between people and the learner where it sees means only, else None
     """
 
@@ -50,6 +51,7 @@ class Environment:
         self.constants: Mapping[str, float] = dict(setting.constants)
         self.license, self.advice = setting.license, setting.advice
         self.clipping: Clipping | None = setting.clipping
+        self.answers = None if setting.answers is None else np.asarray(setting.answers, np.float64)
         self._reference = Reference(setting, self._judged())
         self.start = self._reference.start
         with jax.enable_x64(True):

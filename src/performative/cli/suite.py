@@ -1,0 +1,88 @@
+"""`performative suite`: environments, the leaderboard, and results from elsewhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, reporting
+
+suite = typer.Typer(
+    name="suite", help="The benchmark: environments, methods and the leaderboard.", no_args_is_help=True
+)
+Out = Annotated[Path, typer.Option("--out", help="Folder of results; what is there is not run again.")]
+_HERE = Path("performative-results/suite")
+
+
+@suite.command("list", epilog=EXIT_CODES)
+def list_all(as_json: Json = False) -> None:
+    """Environments and methods."""
+    with reporting(as_json) as reporter:
+        from performative.suite.methods import METHODS
+        from performative.suite.registry import ids
+
+        reporter.show("\n".join(["environments:", *(f"  {id}" for id in ids()), "methods:"]))
+        reporter.show("\n".join(f"  {method.name:<12} {method.words}" for method in METHODS.values()))
+        reporter.result({"status": "completed", "environments": list(ids()), "methods": list(METHODS)})
+
+
+@suite.command("run", epilog=EXIT_CODES)
+def run_all(
+    methods: Annotated[str, typer.Option(help="Names with commas between; all where it is left out.")] = "",
+    envs: Annotated[str, typer.Option(help="Ids with commas between; all where it is left out.")] = "",
+    seeds: Annotated[int, typer.Option(min=2, help="Runs that are reported.")] = 10,
+    quick: Annotated[bool, typer.Option("--quick", help="Three rates to tune over, and 4 seeds.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    out: Out = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Tune and run methods in environments; one that was stopped goes on where it was."""
+    with reporting(as_json) as reporter:
+        from performative.suite.campaign import campaign, chosen
+        from performative.suite.protocol import Effort
+
+        try:
+            pairs = chosen(methods, envs)
+        except ValueError as error:
+            raise Failure(str(error), Exit.BAD_INPUT) from error
+        effort = Effort(4, quick=True) if quick else Effort(seeds)
+        done = campaign(pairs, effort, out, workers, reporter.show)
+        reporter.result({"status": "completed", "folder": str(out), "measured": done})
+
+
+@suite.command("show", epilog=EXIT_CODES)
+def show(out: Out = _HERE, as_json: Json = False) -> None:
+    """The leaderboard of what was measured."""
+    with reporting(as_json) as reporter:
+        import dataclasses
+
+        from performative.suite.ranking import rank
+        from performative.suite.store import Store
+
+        try:
+            board = rank(Store(out).results())
+        except ValueError as error:
+            raise Failure(f"{out}: {error}", Exit.BAD_INPUT) from error
+        reporter.show(str(board))
+        reporter.result({"status": "completed", **dataclasses.asdict(board)})
+
+
+@suite.command("submit", epilog=EXIT_CODES)
+def submit(
+    file: Annotated[Path, typer.Argument(help="A result as `suite run` writes it, or made elsewhere.")],
+    out: Out = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Check a result from elsewhere (versions, seeds, budget, scores) and put it beside the others."""
+    with reporting(as_json) as reporter:
+        from performative.suite.store import Store, check_result, read_result
+
+        try:
+            result = read_result(file)
+        except ValueError as error:
+            raise Failure(str(error), Exit.BAD_INPUT) from error
+        if faults := check_result(result):
+            raise Failure(f"{file}: {' '.join(faults)}", Exit.BAD_INPUT)
+        Store(out).put(result)
+        reporter.show(f"{result.method} in {result.env}: accepted.")
+        reporter.result({"status": "completed", "env": result.env, "method": result.method})

@@ -1,0 +1,135 @@
+"""The methods that the leaderboard compares: how each is made for an environment, and what is tuned."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from performative import recipes
+from performative.algorithm import Algorithm
+from performative.batches import Fixed
+from performative.deploy import Growing
+from performative.participation import Available
+from performative.schedules import harmonic
+from performative.suite.environment import Environment
+
+# Lengths of step that every method is tuned over.
+RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+_LOCAL_STEPS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Means:
+    """What a method has to spend: rounds, each of one deployment, and the rows of a client in each.
+
+    Attributes:
+        size: parameters of the model; far: the size of one of them, about; parts: slots that the environment settles
+    """
+
+    rounds: int
+    rows: int
+    size: int
+    far: float
+    parts: Mapping[str, Any]
+
+    def slots(self, local_steps: int = 1) -> dict[str, Any]:
+        """Of a recipe that spreads a deployment's rows over so many local steps."""
+        steps = min(local_steps, self.rows)
+        return {"local_steps": steps, "batch": Fixed(self.rows // steps), "deploy": "round", **self.parts}
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A way to learn, as a function of what there is to spend and of what is tuned.
+
+    Attributes:
+        make: (means, **tuned) -> Algorithm; grid: values of each tuned number
+        sees: what of a deployment it needs, "data" or "losses"; words: in a line
+    """
+
+    name: str
+    words: str
+    make: Callable[..., Algorithm]
+    grid: Mapping[str, tuple[float, ...]]
+    sees: str = "data"
+
+
+def means_of(env: Environment) -> Means:
+    """The whole budget, in rounds of one deployment each."""
+    budget, rows = env.budget, env.rows
+    rounds = min(budget.deployments, budget.time, budget.samples // (rows * env.clients))
+    parts = {} if env.answers is None else {"participation": Available(env.answers)}
+    start = np.asarray(env.start, np.float64)
+    return Means(rounds, rows, int(start.size), 1.0 + float(np.linalg.norm(start)) / max(start.size, 1) ** 0.5, parts)
+
+
+def _plain(recipe: Callable[..., Algorithm], local_steps: int = 1, **fixed: Any) -> Callable[..., Algorithm]:
+    def make(means: Means, rate: float, **tuned: float) -> Algorithm:
+        return recipe(rate, **fixed, **tuned, **means.slots(local_steps))
+
+    return make
+
+
+def _falling(means: Means, rate: float) -> Algorithm:
+    return recipes.p_fedavg(harmonic(rate * means.rounds / 4, means.rounds / 4), **means.slots())
+
+
+def _lazy(means: Means, rate: float) -> Algorithm:
+    return recipes.p_fedavg(rate, **(means.slots(_LOCAL_STEPS) | {"deploy": Growing()}))
+
+
+def _snapshots(means: Means, rate: float, k: float) -> Algorithm:
+    return recipes.snapshots(rate, int(k), **means.slots(_LOCAL_STEPS))
+
+
+def _zeroth(recipe: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    def make(means: Means, rate: float, radius: float) -> Algorithm:
+        slots = {name: part for name, part in means.slots().items() if name != "deploy"}
+        return recipe(rate, radius * means.far, **slots)
+
+    return make
+
+
+def _plug_in(means: Means, rate: float, radius: float) -> Algorithm:
+    slots = {name: part for name, part in means.slots().items() if name != "deploy"}
+    shown = min(max(means.size + 1, means.rounds // 3), means.rounds)
+    return recipes.plug_in(rate, radius * means.far, shown, **slots)
+
+
+def _window(recipe: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    def make(means: Means, rate: float, window: float) -> Algorithm:
+        return recipe(rate, int(window), **means.slots())
+
+    return make
+
+
+_RATE: dict[str, tuple[float, ...]] = {"rate": RATES}
+_RADII: dict[str, tuple[float, ...]] = {"radius": (0.1, 0.5)}
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("rgd", "a gradient step a deployment", _plain(recipes.p_fedavg), _RATE),
+        Method("p_fedavg", "five local steps a deployment", _plain(recipes.p_fedavg, _LOCAL_STEPS), _RATE),
+        Method("falling", "gradient steps that fall as 1/t", _falling, _RATE),
+        Method("fedavgm", "momentum at the server", _plain(recipes.fedavgm, _LOCAL_STEPS), _RATE),
+        Method("fedadam", "Adam at the server", _plain(recipes.fedadam, _LOCAL_STEPS), _RATE),
+        Method("fedyogi", "Yogi at the server", _plain(recipes.fedyogi, _LOCAL_STEPS), _RATE),
+        Method("fedprox", "local steps pulled back", _plain(recipes.fedprox, _LOCAL_STEPS, mu=0.1), _RATE),
+        Method("fednova", "unequal work made equal", _plain(recipes.fednova, _LOCAL_STEPS), _RATE),
+        Method("fedvarp", "absent clients remembered", _plain(recipes.fedvarp, _LOCAL_STEPS), _RATE),
+        Method("scaffold", "control variates", _plain(recipes.scaffold, _LOCAL_STEPS), _RATE),
+        Method("fedexp", "longer steps where clients disagree", _plain(recipes.fedexp, _LOCAL_STEPS), _RATE),
+        Method("qffl", "clients weighed by their losses", _plain(recipes.qffl, q=1.0), _RATE),
+        Method("afl", "the worst mixture of clients", _plain(recipes.afl), _RATE),
+        Method("robust", "against laws nearby", _plain(recipes.robust, radius=0.02), _RATE),
+        Method("lazy", "deployed at growing intervals", _lazy, _RATE),
+        Method("snapshots", "on the last data sets together", _snapshots, _RATE | {"k": (2, 4)}),
+        Method("no_regret", "steps that fall as 1/sqrt(t)", _plain(recipes.no_regret), _RATE),
+        Method("two_point", "losses of two models", _zeroth(recipes.two_point), _RATE | _RADII, "losses"),
+        Method("one_point", "losses of one model", _zeroth(recipes.one_point), _RATE | _RADII, "losses"),
+        Method("plug_in", "a linear reaction, fitted and then minimized", _plug_in, _RATE | _RADII),
+        Method("pofl", "each client's reaction, learnt on the way", _window(recipes.pofl), _RATE | {"window": (5,)}),
+        Method("profl", "the same, leaving out outliers", _window(recipes.profl), _RATE | {"window": (5,)}),
+    )
+}

@@ -1,0 +1,90 @@
+"""Results in a folder: a file for each method in each environment, so that a run goes on where it was stopped."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from performative._base.files import write_whole
+from performative.suite.budget import Budget
+from performative.suite.methods import METHODS
+from performative.suite.protocol import BASELINES, PROTOCOL, Result
+from performative.suite.registry import ids, make
+
+
+class Store:
+    """What was measured so far."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+
+    def path(self, env: str, method: str) -> Path:
+        return self.folder / env / f"{method}.json"
+
+    def has(self, env: str, method: str, seeds: int) -> bool:
+        """Whether it was measured by this protocol, on at least so many seeds."""
+        path = self.path(env, method)
+        if not path.exists():
+            return False
+        found = read_result(path)
+        return found.protocol == PROTOCOL and (found.why is not None or len(found.scores) >= seeds)
+
+    def put(self, result: Result) -> None:
+        path = self.path(result.env, result.method)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(_plain(dataclasses.asdict(result)), indent=1).encode())
+
+    def results(self) -> list[Result]:
+        """All of them, by environment and method."""
+        return [read_result(path) for path in sorted(self.folder.glob("*/*.json"))]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Without numbers that JSON has no word for: a run that diverged has the risk null."""
+    lists = {name: [None if not math.isfinite(x) else x for x in values[name]] for name in ("scores", "risks")}
+    return {**values, **lists}
+
+
+def read_result(path: str | Path) -> Result:
+    """A file that `Store` or somebody else wrote, refused where it is none."""
+    try:
+        told = json.loads(Path(path).read_text())
+        scores = tuple(-math.inf if x is None else float(x) for x in told.pop("scores"))
+        risks = tuple(math.inf if x is None else float(x) for x in told.pop("risks"))
+        return Result(scores=scores, risks=risks, **told)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as fault:
+        raise ValueError(f"{path}: not a result of the suite ({fault}).") from fault
+
+
+def check_result(result: Result, seeds: int = 10) -> list[str]:
+    """What speaks against a result from elsewhere; empty where nothing does.
+
+    It must name an environment of this version, report enough seeds, keep to the budget, and its scores must follow
+    from its risks.
+    """
+    if result.env not in ids():
+        return [f"there is no environment {result.env!r}; ids end in a version, and this one may be newer or older."]
+    env, found = make(result.env), []
+    if result.protocol != PROTOCOL:
+        found.append(f"it was made by protocol {result.protocol}; this is {PROTOCOL}.")
+    if len(result.scores) < seeds or len(result.risks) != len(result.scores):
+        found.append(f"{len(result.scores)} scores and {len(result.risks)} risks; {seeds} seeds are reported.")
+    lacking = env.budget.lacks(Budget(result.deployments, result.samples, result.deployments))
+    found += [f"over the budget: {text}" for text in lacking]
+    worst, best = env.risk(env.never), float(env.optimal.risk)
+    for score, risk in zip(result.scores, result.risks, strict=False):
+        expected = (worst - risk) / (worst - best) if math.isfinite(risk) else -math.inf
+        if not (score == expected or abs(score - expected) <= 1e-6 * (1 + abs(expected))):
+            found.append(f"a score of {score:.6g} for a risk of {risk:.6g}, which is a score of {expected:.6g} here.")
+            break
+    if result.failures != sum(not math.isfinite(risk) for risk in result.risks):
+        found.append(
+            f"{result.failures} failures, but {sum(not math.isfinite(r) for r in result.risks)} risks are none."
+        )
+    return found
+
+
+def everything() -> tuple[str, ...]:
+    """The names of all that is compared."""
+    return (*BASELINES, *METHODS)
