@@ -34,6 +34,7 @@ _NUMBERS = 1 << 16
 _LARGE, _ROUGH, _ROWS_EACH = 1 << 21, 1 << 19, 20
 # Answers that a view keeps: solvers come back to the start and to points found before.
 _KEPT = 8
+Vector = Float[Array | np.ndarray, " _"]
 
 
 class Landscape(eqx.Module):
@@ -296,7 +297,7 @@ def _sweep(land: Landscape, function: Callable[[Array], Array], rows: Float[Arra
 
 @eqx.filter_jit
 def _gradient(
-    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"], worlds: PyTree
+    land: Landscape, theta: Vector, deployed: Vector, worlds: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
     d = len(theta)
     both = jnp.concatenate([theta, deployed])
@@ -309,9 +310,7 @@ def _risks(land: Landscape, points: Float[Array, "n d"]) -> Float[Array, " n"]:
 
 
 @eqx.filter_jit
-def _hessian(
-    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"], move: Float[Array, " 2"], worlds: PyTree
-) -> Float[Array, "d pair"]:
+def _hessian(land: Landscape, theta: Vector, deployed: Vector, move: Vector, worlds: PyTree) -> Float[Array, "d pair"]:
     """Derivatives of the gradient along (move_0 e_j, move_1 e_j): one program for every block of the Hessian."""
     d = len(theta)
     both = jnp.concatenate([theta, deployed])
