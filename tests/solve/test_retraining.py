@@ -91,3 +91,36 @@ def test_bad_starts():
         solve.equilibria(gaussian(), starts=[])
     with pytest.raises(ValueError, match="how many to scatter"):
         solve.optimal_point(pf.Problem(pf.losses.squared, Untold(gaussian().population)), starts=-1)
+
+
+@pytest.mark.parametrize(
+    ("k", "eps", "settles"), [(1, -0.9, True), (1, -1.1, False), (2, -1.5, True), (2, -2.2, False)]
+)
+def test_the_last_data_sets_settle_between_minus_k_and_one(k, eps, settles):
+    """theta_{t+1} = m + eps (theta_t + ... + theta_{t-k+1}) / k, with what there is at the start."""
+    problem = pf.Problem(pf.losses.squared, Gaussian([2.0], eps, 1.0))
+    path = solve.repeated_risk_minimization(problem, 1.0, 150, snapshots=k)
+    known = [1.0]
+    for _ in range(20):
+        known.append(2.0 + eps * np.mean(known[-k:]))
+    np.testing.assert_allclose(path[:21], known, rtol=1e-12)
+    gap = abs(path[-1] - 2.0 / (1.0 - eps))
+    assert gap < 1e-4 if settles else gap > 1e2
+
+
+def test_data_sets_are_weighed_the_newest_first_and_remember_their_time():
+    weights = np.array([0.5, 0.3, 0.2])
+    path = solve.repeated_risk_minimization(gaussian(), 5.0, 6, snapshots=3, snapshot_weights=2.0 * weights)
+    known = [5.0]
+    for _ in range(6):
+        last = np.array(known[:-4:-1])
+        known.append(M + EPS * np.average(last, weights=weights[: len(last)]))
+    np.testing.assert_allclose(path, known, rtol=1e-13)
+    rising = pf.populations.Drifting(Gaussian([2.0], 0.5, 1.0), pf.paths.Linear(1.0))
+    path, known = solve.repeated_risk_minimization(pf.Problem(pf.losses.squared, rising), 0.0, 4, snapshots=2), [0.0]
+    for t in range(4):
+        known.append(np.mean([2.0 + s + 0.5 * known[s] for s in range(max(t - 1, 0), t + 1)]))
+    np.testing.assert_allclose(path, known, rtol=1e-13)
+    for wrong in ([1.0], [0.0, 1.0], [1.0, -1.0]):
+        with pytest.raises(ValueError, match="snapshot_weights must be snapshots = 2 numbers"):
+            solve.repeated_risk_minimization(gaussian(), snapshots=2, snapshot_weights=wrong)

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NAMES = ("core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds", "moments")
+NAMES = (
+    "core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds", "moments",
+    "points",
+)  # fmt: skip
 # These take minutes, start processes or need a GPU, so they run only when they are named.
 LONG = ("audit", "federation", "networks", "networks_gpu")
 

@@ -18,7 +18,17 @@ from performative.game import Game
 from performative.solve.attraction import attraction
 from performative.solve.landscape import Landscape
 from performative.solve.optimal import local_minima
-from performative.solve.roots import TOLERANCE, allowed, escaped, faded, find_root, is_new, natural_residual, scatter
+from performative.solve.roots import (
+    TOLERANCE,
+    allowed,
+    escaped,
+    faded,
+    find_root,
+    is_new,
+    meets,
+    natural_residual,
+    scatter,
+)
 from performative.solve.sampling import check_samples, choose, point_error, tell_error
 from performative.solve.seats import survey_game
 from performative.solve.solution import Solution
@@ -125,8 +135,10 @@ def _roots(land: Landscape, origin: np.ndarray, tolerance: float) -> Iterator[np
     """Different roots of all players' gradients, the nearest to the start first."""
     view, known = land.equilibrium(), list[np.ndarray]()
     for start in [origin, *scatter(land, origin, _STARTS)] if land.dense else [origin]:
-        x, residual = find_root(land, view, start)
-        if residual > allowed(view, x, tolerance) or escaped(origin, x) or not is_new(view, x, known):
+        x, residual = find_root(land, view, start, known)
+        if meets(x, known) or residual > allowed(view, x, tolerance):
+            continue
+        if escaped(origin, x) or not is_new(view, x, known):
             continue
         if land.domain is not None or not faded(view, origin, x):
             known.append(x)

@@ -26,14 +26,15 @@ from performative.types import ArrayLike, Theta
 
 # Above this many parameters no matrix of second derivatives is formed.
 DENSE = 512
-# Numbers that one sweep over the columns of a second derivative may hold: as many as stay in a processor's cache. Wider
-# sweeps are several times slower on large tables, not faster.
-_NUMBERS = 1 << 18
+# Numbers that one sweep over points, or over the columns of a second derivative, may hold: as many as stay in the cache
+# of one core. Wider sweeps are several times slower on large tables, not faster.
+_NUMBERS = 1 << 16
 # Above this many numbers in one second derivative a search begins on fewer rows: about so many numbers, and enough rows
 # for each parameter.
 _LARGE, _ROUGH, _ROWS_EACH = 1 << 21, 1 << 19, 20
 # Answers that a view keeps: solvers come back to the start and to points found before.
 _KEPT = 8
+Vector = Float[Array | np.ndarray, " _"]
 
 
 class Landscape(eqx.Module):
@@ -123,11 +124,11 @@ class Landscape(eqx.Module):
     @property
     def everywhere(self) -> "Landscape":
         """Without its domain, of which the expected loss knows nothing: its functions compile once for all domains."""
-        return dataclasses.replace(self, domain=None)
+        return self if self.domain is None else dataclasses.replace(self, domain=None)
 
     def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: PyTree = None) -> tuple[float, np.ndarray]:
         """f(theta; deployed) and its gradient in both arguments, [2d]; `worlds` None are those at rest."""
-        value, gradient = _gradient(self.everywhere, jnp.asarray(theta), jnp.asarray(deployed), worlds)
+        value, gradient = _gradient(self.everywhere, theta, deployed, worlds)
         return float(value), np.asarray(gradient)
 
     def risks(self, points: np.ndarray) -> np.ndarray:
@@ -151,8 +152,8 @@ class Landscape(eqx.Module):
         self, theta: np.ndarray, deployed: np.ndarray, own: int, other: int, worlds: PyTree = None
     ) -> np.ndarray:
         """Derivatives of the gradient [2d] along (own * e_j, other * e_j) for each j, [d, 2d]."""
-        move = jnp.asarray([own, other], jnp.float64)
-        return np.asarray(_hessian(self.everywhere, jnp.asarray(theta), jnp.asarray(deployed), move, worlds))
+        move = np.asarray([own, other], np.float64)
+        return np.asarray(_hessian(self.everywhere, theta, deployed, move, worlds))
 
     def rough(self) -> "Landscape":
         """Where one second derivative is long work, the same problem on some of the samples, else itself.
@@ -277,15 +278,26 @@ def risk_of(land: Landscape, theta: Array, deployed: Array, worlds: PyTree = Non
     return decoupled_risk(land.problem, land.weights, *models, worlds, count, every=land.every)
 
 
-def _at_once(land: Landscape, most: int) -> int:
-    """How many points or columns one sweep takes."""
+def _sweep(land: Landscape, function: Callable[[Array], Array], rows: Float[Array, "n d"]) -> Array:
+    """A function of each row, as many side by side as stay in cache.
+
+    Sweeps are of one length, with zeros in the last: `jax.lax.map` would compile the function again for what is left.
+    """
     numbers = land.problem.clients * count_nodes(land.problem, land.one, land.samples) // land.every * land.size
-    return int(np.clip(_NUMBERS // max(numbers, 1), 1, most))
+    sweeps = -(-len(rows) // max(_NUMBERS // max(numbers, 1), 1))
+    if sweeps <= 1:
+        return jax.vmap(function)(rows)
+    each = -(-len(rows) // sweeps)
+    if each == 1:
+        return jax.lax.map(function, rows)
+    padded = jnp.pad(rows, ((0, sweeps * each - len(rows)), (0, 0)))
+    found = jax.lax.map(jax.vmap(function), padded.reshape(sweeps, each, -1))
+    return found.reshape(-1, *found.shape[2:])[: len(rows)]
 
 
 @eqx.filter_jit
 def _gradient(
-    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"], worlds: PyTree
+    land: Landscape, theta: Vector, deployed: Vector, worlds: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, " pair"]]:
     d = len(theta)
     both = jnp.concatenate([theta, deployed])
@@ -294,13 +306,11 @@ def _gradient(
 
 @eqx.filter_jit
 def _risks(land: Landscape, points: Float[Array, "n d"]) -> Float[Array, " n"]:
-    return jax.lax.map(lambda x: risk_of(land, x, x), points, batch_size=_at_once(land, len(points)))
+    return _sweep(land, lambda x: risk_of(land, x, x), points)
 
 
 @eqx.filter_jit
-def _hessian(
-    land: Landscape, theta: Float[Array, " d"], deployed: Float[Array, " d"], move: Float[Array, " 2"], worlds: PyTree
-) -> Float[Array, "d pair"]:
+def _hessian(land: Landscape, theta: Vector, deployed: Vector, move: Vector, worlds: PyTree) -> Float[Array, "d pair"]:
     """Derivatives of the gradient along (move_0 e_j, move_1 e_j): one program for every block of the Hessian."""
     d = len(theta)
     both = jnp.concatenate([theta, deployed])
@@ -309,7 +319,7 @@ def _hessian(
     def column(direction: Array) -> Array:
         return jax.jvp(gradient, (both,), (jnp.concatenate([move[0] * direction, move[1] * direction]),))[1]
 
-    return jax.lax.map(column, jnp.eye(d), batch_size=_at_once(land, d))
+    return _sweep(land, column, jnp.eye(d))
 
 
 @eqx.filter_jit

@@ -1,7 +1,7 @@
 """Retraining without noise: to the minimum after each deployment, or by one gradient step."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from performative._base.arguments import Count, checked
+from performative._base.arguments import Count, Values, checked
 from performative._base.messages import coded
 from performative._engine.prepare import check_schedule, on_device
 from performative.algorithm import check_rate
@@ -26,9 +26,11 @@ from performative.types import Theta
 _STARTS = 8
 # A curvature below this share of what each coordinate has seen so far counts as none.
 _FLAT = 1e-10
+# A problem as it stood, the model that was deployed, and clients' worlds then.
+_DataSet = tuple[Landscape, np.ndarray, PyTree]
 
 
-@cites("perdomo2020performative")
+@cites("perdomo2020performative", "khorsandi2025tight")
 @checked
 def repeated_risk_minimization(
     problem: Problem,
@@ -37,6 +39,8 @@ def repeated_risk_minimization(
     *,
     spells: Count | None = 1,
     samples: int | None = None,
+    snapshots: Count = 1,
+    snapshot_weights: Values | None = None,
 ) -> Theta:
     """Deploy, see how the world answers, train to the minimum, again; exact iterates, the start first.
 
@@ -55,14 +59,29 @@ def repeated_risk_minimization(
             from w_0 = init(theta_0); None waits until the world is at rest. People of speed s, whose mean answer is
             m + eps felt: an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
         samples: draws a client where expectations have no exact rule, None for 2048
+        snapshots: train on the data of so many last deployments, k:
+
+                theta_{t+1} = argmin_theta sum_j w_j f(theta; theta_{t-j}),    j = 0 .. k-1
+
+            where the mean of the data is m + eps theta and the loss squared, it settles iff -k < eps < 1 for equal w_j.
+            Khorsandi et al. 2025; `pf.snapshots` is the same with samples
+        snapshot_weights: w_j, [k], the newest first; None for equal ones. Of fewer than k data sets, at the start, the
+            weights of those there are count, as parts of one
     """
+    shares = _shares(snapshots, snapshot_weights)
+    seen: list[_DataSet] = []  # the newest first
+
+    def step(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int) -> np.ndarray:
+        seen.insert(0, (land, deployed, worlds))
+        del seen[len(shares) :]
+        return _best_response(land, lambda land: _mean_risk(land, seen, shares), deployed, number)
 
     def error(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int, x: np.ndarray) -> float:
-        return point_error(land, lambda other: other.decoupled(deployed, worlds), x)
+        return point_error(land, lambda other: _mean_risk(other, seen, shares), x)
 
     with jax.enable_x64(True):
         what = "repeated_risk_minimization: each model"
-        return _path(problem, theta, deployments, spells, samples, _best_response, error, what)
+        return _path(problem, theta, deployments, spells, samples, step, error, what)
 
 
 @cites("perdomo2020performative", "mendlerdunner2020stochastic")
@@ -124,14 +143,49 @@ def _path(
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(land.shaped(x) for x in path))
 
 
-def _best_response(land: Landscape, deployed: np.ndarray, worlds: PyTree, number: int) -> np.ndarray:
-    """argmin_theta f(theta; deployed) over the domain."""
-    view = land.decoupled(deployed, worlds)
+def _shares(snapshots: int, weights: Any) -> np.ndarray:
+    """w_j of the last data sets, the newest first."""
+    if weights is None:
+        return np.ones(snapshots)
+    shares = np.asarray(weights, np.float64)
+    if shares.shape != (snapshots,) or np.any(shares < 0.0) or not shares[0] > 0.0:
+        raise ValueError(
+            f"repeated_risk_minimization: snapshot_weights must be snapshots = {snapshots} numbers that are not "
+            f"negative, the newest first and above 0; got {weights!r}."
+        )
+    return shares
+
+
+def _mean_risk(land: Landscape, seen: Sequence[_DataSet], shares: np.ndarray) -> View:
+    """theta -> sum_j w_j f(theta; deployed_j) over the data sets seen, on the samples that `land` takes."""
+    views = [
+        dataclasses.replace(then, every=land.every, batch=land.batch).decoupled(deployed, worlds)
+        for then, deployed, worlds in seen
+    ]
+    if len(views) == 1:
+        return views[0]
+    parts = shares[: len(views)] / np.sum(shares[: len(views)])
+
+    def mean(values: Iterable[Any]) -> Any:
+        return sum(part * value for part, value in zip(parts, values, strict=True))
+
+    return View(
+        lambda x: (mean(view.value(x) for view in views), mean(view.gradient(x) for view in views)),
+        lambda gradient: gradient,
+        lambda x: mean(view.slope(x) for view in views) if land.dense else None,
+    )
+
+
+def _best_response(
+    land: Landscape, view_of: Callable[[Landscape], View], deployed: np.ndarray, number: int
+) -> np.ndarray:
+    """argmin_theta over the domain of the risk that training sees."""
+    view = view_of(land)
     starts = [deployed]
     if not _convex(view, deployed) and land.dense:
         starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
     found = []
-    for start in nearer(land, lambda land: land.decoupled(deployed, worlds), starts):
+    for start in nearer(land, view_of, starts):
         x = minimize(land, view, start)
         if escaped(start, x):
             raise ValueError(_refusal(number, "falls without bound"))

@@ -53,12 +53,18 @@ def safe_step(slope: np.ndarray | None) -> float:
     return 1.0 / norm if norm > 1e-12 else 1.0
 
 
-def polish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
-    """Newton steps on the natural map for as long as they bring the residual down."""
+class _Met(Exception):
+    """A search has come to a root that is known; its argument is where it is."""
+
+
+def polish(land: Landscape, view: View, x: np.ndarray, known: Sequence[np.ndarray] = ()) -> np.ndarray:
+    """Newton steps on the natural map for as long as they bring the residual down, or until they meet a known root."""
     best = natural_residual(land, view, x)
     for _ in range(_POLISHING_STEPS):
+        if best == 0.0 or meets(x, known):
+            break
         slope = view.slope(x)
-        if slope is None or best == 0.0:
+        if slope is None:
             break
         step = safe_step(slope)
         derivative = natural_slope(land, view, step, x)
@@ -74,16 +80,22 @@ def polish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def find_root(land: Landscape, view: View, start: np.ndarray) -> tuple[np.ndarray, float]:
+def find_root(
+    land: Landscape, view: View, start: np.ndarray, known: Sequence[np.ndarray] = ()
+) -> tuple[np.ndarray, float]:
     """A root of the natural map near `start`, and its residual (which may be large: the caller checks).
 
     Newton steps; where they fail, MINPACK's hybrid method with the exact derivative and Newton steps again. Above
-    DENSE parameters Newton-Krylov, which needs no matrix.
+    DENSE parameters Newton-Krylov, which needs no matrix. A search that comes so close to one of the `known` roots that
+    `is_new` would take its end for that root goes no further.
     """
     with np.errstate(all="ignore"):
-        x = polish(land, view, start)
-        if natural_residual(land, view, x) > allowed(view, x):
-            x = _solve(land, view, start)
+        x = polish(land, view, start, known)
+        if not meets(x, known) and natural_residual(land, view, x) > allowed(view, x):
+            try:
+                x = _solve(land, view, start, known)
+            except _Met as met:
+                x = met.args[0]
         return x, natural_residual(land, view, x)
 
 
@@ -140,13 +152,19 @@ def scatter(land: Landscape, start: np.ndarray, count: int) -> list[np.ndarray]:
     return out
 
 
+def meets(x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
+    """Whether x is one of the known points, up to what two searches for one root may end apart."""
+    near = 1e-6 * (1.0 + np.max(np.abs(x), initial=0.0))
+    return any(bool(np.max(np.abs(x - other), initial=0.0) <= near) for other in known)
+
+
 def is_new(view: View, x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
     """Whether x differs from all known points, and not only along directions in which nothing changes."""
-    slope = view.slope(x)
+    if meets(x, known):
+        return False
+    slope = view.slope(x) if len(known) else None
     for other in known:
         way = x - other
-        if np.max(np.abs(way)) <= 1e-6 * (1.0 + np.max(np.abs(x))):
-            return False
         if slope is not None and np.linalg.norm(slope @ way) <= 1e-7 * np.linalg.norm(slope) * np.linalg.norm(way):
             return False
     return True
@@ -164,12 +182,14 @@ def faded(view: View, origin: np.ndarray, x: np.ndarray) -> bool:
     return first is not None and bool(np.linalg.norm(last) < 1e-8 * np.linalg.norm(first))
 
 
-def _solve(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
+def _solve(land: Landscape, view: View, start: np.ndarray, known: Sequence[np.ndarray]) -> np.ndarray:
     from scipy import optimize
 
     step = safe_step(view.slope(start))
 
     def value(x: np.ndarray) -> np.ndarray:
+        if meets(x, known):
+            raise _Met(land.project(np.array(x)))
         return np.nan_to_num(natural_map(land, view, step, x), nan=1e100, posinf=1e100, neginf=-1e100)
 
     def slope(x: np.ndarray) -> np.ndarray:
@@ -180,4 +200,4 @@ def _solve(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
     else:
         found = optimize.root(value, start, method="krylov", options={"fatol": 1e-10, "maxiter": 200}).x
     found = land.project(np.asarray(found, np.float64))
-    return polish(land, view, found) if np.all(np.isfinite(found)) else start
+    return polish(land, view, found, known) if np.all(np.isfinite(found)) else start

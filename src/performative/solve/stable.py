@@ -23,6 +23,7 @@ from performative.solve.roots import (
     faded,
     find_root,
     is_new,
+    meets,
     natural_residual,
     scatter,
     walk,
@@ -128,9 +129,9 @@ def equilibria(
         found = [] if closed is None else [_judge(land, view, closed, origin, "closed form", tolerance, spells)]
         known = [] if closed is None else [closed]
         least = (np.inf, origin)
-        for x, residual in _search(land, view, points, found):
+        for x, residual in _search(land, view, points, found, known):
             least = min(least, (residual, x), key=lambda pair: pair[0])
-            if residual > allowed(view, x, tolerance) or faded(view, origin, x):
+            if meets(x, known) or residual > allowed(view, x, tolerance) or faded(view, origin, x):
                 continue
             # Where H + C is singular up to rounding, the "root" lies at infinity.
             if not escaped(origin, x) and is_new(view, x, known):
@@ -143,25 +144,30 @@ def equilibria(
 
 
 def _search(
-    land: Landscape, view: View, points: Sequence[np.ndarray], found: list[Solution]
+    land: Landscape, view: View, points: Sequence[np.ndarray], found: list[Solution], known: list[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Roots from each start, in one dimension between starts, and if none attracts from where steps lead."""
+    """Roots from each start, in one dimension between starts, and if none attracts from where steps lead.
+
+    `found` and `known` grow as the caller takes what this yields.
+    """
     rough = land.rough()
     outline = view if rough is land else rough.equilibrium()
     for x in points if rough is land else _near_roots(rough, outline, points):
-        yield find_root(land, view, x)
+        yield find_root(land, view, x, known)
     if land.size == 1:
         for x in bracketed_roots(land, view, points):
             yield x, natural_residual(land, view, x)
     if not any(point.attracting for point in found):
-        yield find_root(land, view, walk(rough, outline, points[0]))
+        yield find_root(land, view, walk(rough, outline, points[0]), known)
 
 
 def _near_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Where searches on some of the samples end; the starts themselves where they end nowhere."""
     ends: list[np.ndarray] = []
     for start in points:
-        x, residual = find_root(land, view, start)
+        x, residual = find_root(land, view, start, ends)
+        if meets(x, ends):
+            continue
         if residual <= allowed(view, x) and not escaped(start, x) and is_new(view, x, ends):
             ends.append(x)
     return ends or list(points)
