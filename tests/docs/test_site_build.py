@@ -140,4 +140,4 @@ def test_the_table_of_parts_has_every_part_of_a_slot_once():
         things = {name: getattr(module, name) for name in module.__all__ if not name.startswith("Abstract")}
         assert sorted(rows[slot]) == sorted(name for name, thing in things.items() if isinstance(thing, type))
     assert "LocalWork" in rows["participation"] and "Exponential" not in rows["participation"]
-    assert rows["rate"] == ["Table", "constant", "harmonic", "theorem"]
+    assert rows["rate"] == ["Power", "Table", "constant", "harmonic", "theorem"]

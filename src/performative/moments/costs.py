@@ -13,11 +13,12 @@ from jaxtyping import Array, Float
 from performative._base.checks import check_counts, check_number, is_one_of
 from performative.algorithm import Algorithm
 from performative.moments.errors import errors_by_round, long_run, with_numbers
-from performative.moments.exact import last_turn, moments
+from performative.moments.exact import moments
 from performative.moments.facts import Chances
 from performative.moments.limits import reachable
 from performative.moments.machine import Machine
 from performative.moments.outcome import Moments
+from performative.moments.playing import last_turn
 from performative.problem import Problem
 from performative.types import Theta
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import solve_continuous_lyapunov
 
-from performative.moments.exact import last_turn
 from performative.moments.limits import limits, mean_limit, reachable
 from performative.moments.machine import Machine
+from performative.moments.playing import last_turn
 from performative.schedules import Schedule
 
 # The round at which it is looked at first; what is left of order 1 / r is extrapolated away from there to twice that.

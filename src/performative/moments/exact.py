@@ -5,27 +5,23 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
 
 from performative._base.arguments import checked
 from performative._base.checks import check_counts
 from performative._base.messages import PerformativeWarning
 from performative.algorithm import Algorithm
-from performative.moments.limits import Limits, Turn, limits
+from performative.moments.decay import falls_as_one_over, rate_limit
+from performative.moments.limits import Limits, limits
 from performative.moments.machine import Machine, build
 from performative.moments.outcome import Moments, Radii, Stationary
-from performative.moments.recursion import AbstractRound, Law, roll
+from performative.moments.playing import follow_laws
 from performative.problem import Problem
 from performative.solve import optimal_point, stable_point
 from performative.types import Theta
-
-# Numbers of rounds' maps that are held at once.
-_NUMBERS = 1 << 26
 
 
 @checked
@@ -58,8 +54,6 @@ def moments(problem: Problem, algorithm: Algorithm, rounds: int, theta: Theta = 
 
 def _decay(machine: Machine, stable: np.ndarray) -> Callable[[], float] | None:
     """What works out the limit of t E|theta - theta_PS|^2, where steps fall as 1 / t."""
-    from performative.moments.decay import falls_as_one_over, rate_limit
-
     if not falls_as_one_over(machine.setup.algorithm.eta):
         return None
 
@@ -68,33 +62,6 @@ def _decay(machine: Machine, stable: np.ndarray) -> Callable[[], float] | None:
             return rate_limit(machine, stable)
 
     return work_out
-
-
-def follow_laws(machine: Machine, rounds: int) -> tuple[tuple[np.ndarray, np.ndarray], Turn]:
-    """The law after each round, [rounds + 1, ...]; and what the machine's rounds do in the long run."""
-    begin = law = jax.tree.map(np.asarray, machine.begin())
-    means, covariances = [begin.mean[None]], [begin.covariance[None]]
-    block = max(machine.period, min(rounds, _NUMBERS // machine.numbers()))
-    for first in range(0, rounds, block):
-        count = min(block, rounds - first)
-        maps = _maps(machine, jnp.arange(first, first + block, dtype=jnp.int32))
-        found = [np.asarray(part)[:count] for part in roll(maps, np.asarray(count), law)]
-        means, covariances = [*means, found[0]], [*covariances, found[1]]
-        law = Law(found[0][-1], found[1][-1])
-    laws = np.concatenate(means), np.concatenate(covariances)
-    return laws, last_turn(machine, block)
-
-
-def last_turn(machine: Machine, block: int = 1) -> Turn:
-    """The last period that the machine knows, its maps worked out in blocks of so many rounds."""
-    block = max(block, machine.period)
-    last = jnp.arange(machine.rounds - machine.period, machine.rounds - machine.period + block, dtype=jnp.int32)
-    return Turn(_maps(machine, last), machine.period, machine.size, machine.time)
-
-
-@eqx.filter_jit
-def _maps(machine: Machine, rounds: Array) -> AbstractRound:
-    return jax.vmap(machine.round)(jnp.clip(rounds, 0, machine.rounds - 1))
 
 
 def known_points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from jax.flatten_util import ravel_pytree
 from performative._base.arguments import checked
 from performative._base.messages import PerformativeWarning, coded
 from performative.algorithm import Algorithm
-from performative.moments.exact import last_turn
 from performative.moments.limits import Limits, limits, mean_limit
 from performative.moments.machine import Machine, build
 from performative.moments.outcome import Forecast, Radii
+from performative.moments.playing import last_turn
 from performative.problem import Problem
 from performative.solve import stable_point
 from performative.types import Theta

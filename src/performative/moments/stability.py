@@ -9,10 +9,10 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative.algorithm import Algorithm
-from performative.moments.exact import last_turn
 from performative.moments.limits import limits
 from performative.moments.machine import Machine, build, rebuild
 from performative.moments.outcome import VERDICTS, Radii, verdict_of
+from performative.moments.playing import last_turn
 from performative.problem import Problem
 from performative.sweep.names import name_of, read_settings, set_by_name, values_of
 from performative.types import Theta, Unchecked

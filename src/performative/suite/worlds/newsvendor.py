@@ -56,7 +56,7 @@ def exact_risk(
 def newsvendor() -> Setting:
     """A shop whose full shelves bring customers: demand is N(20 + 0.5 order, 16), a missing paper costs 4, one left
     over 1, each paper ordered 1. Retraining settles at an order that takes the demand as given; the optimal one
-    orders less, since each paper brings half a customer who must be served too (Levi and others; closed forms by the
+    orders less, since each paper brings half a customer who must be served too (closed forms by the
     normal quantile)."""
     a, b, s, under, over, cost = 20.0, 0.5, 4.0, 4.0, 1.0, 1.0
     stable, optimal = ((a + s * stats.norm.ppf((under - c) / (under + over))) / (1 - b) for c in (cost, cost / (1 - b)))
