@@ -86,3 +86,11 @@ def test_real_tables(table):
 def test_maps_that_do_not_fit_are_refused_with_their_size():
     with pytest.raises(ValueError, match=r"4\.3 GB of derivatives.*2\.1 GB are the most"):
         check_numbers(1 << 29)
+
+
+def test_a_point_that_repels_is_told():
+    """eps > 1: small steps run away from the only stable point."""
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 1.5, 1.0))
+    with pytest.warns(pf.PerformativeWarning, match="repelling-point"):
+        found = pf.forecast(problem, pf.p_fedavg(0.1))
+    assert found.verdict == "runs away" and not found.valid

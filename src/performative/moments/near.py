@@ -25,6 +25,8 @@ _STEPS, _REST = 12, 1e-9
 _TRIES, _VALID = 4, 0.15
 # Nearer to the edge of a domain than this share of its size, a point lies on it.
 _EDGE = 1e-6
+# Warnings of the search for a point; but that the one found repels is worth a word, since runs may settle at another.
+_NO_MATTER = r".*\[(?!repelling-point\])[a-z-]+\]$"
 
 
 @checked
@@ -40,7 +42,7 @@ def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> For
     """
     with jax.enable_x64(True):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PerformativeWarning)
+            warnings.filterwarnings("ignore", _NO_MATTER, PerformativeWarning)
             stable = stable_point(problem, start=start)
         point = np.asarray(ravel_pytree(stable)[0])
         _check_inside(problem, stable, point)
