@@ -172,7 +172,8 @@ BAD_PARTS = [
         lambda: pf.Problem(pf.losses.squared, GAUSSIAN, domain=pf.Box([0.0, 0.0], 1.0)),
     ),
     (
-        r'deploy must be "step", "round", "never", pf.Every\(k\) or pf.Late\(rounds\); got \'often\'',
+        r'deploy must be "step", "round", "never", pf.Every\(k\), pf.Growing\(first, power\), pf.Late\(rounds\) or '
+        r"pf.Explore\(radius\); got \'often\'",
         lambda: pf.p_fedavg(rate=0.1, deploy="often"),
     ),
     (r"deploy must be .* got \['step'\]", lambda: pf.p_fedavg(rate=0.1, deploy=["step"])),

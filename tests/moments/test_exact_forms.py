@@ -77,6 +77,7 @@ def test_memory_is_told_on_request():
     np.testing.assert_allclose(mean[1, start], 2 / N * 0.1 * MEAN[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_time_that_depends_on_chance_is_no_part_of_the_verdict():
     """It goes on for ever, while the model follows the drift."""
     people = pf.populations.Drifting(pf.populations.Gaussian([0.0, 1.0], 0.3, 1.0), pf.paths.Linear(0.05))
@@ -88,6 +89,7 @@ def test_time_that_depends_on_chance_is_no_part_of_the_verdict():
     np.testing.assert_allclose(exact.spectral_radius.second, still.spectral_radius.second, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_limit_of_t_times_the_error():
     """beta^2 Var / (2 beta c - 1) for everyone and E = 1; no limit where beta c <= 1/2."""
     people = pf.populations.Gaussian([0.0, 1.0, 3.0], [0.1, 0.4, 0.6], 1.0)

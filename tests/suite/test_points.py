@@ -68,6 +68,7 @@ def test_a_generator_that_foresees_makes_itself_narrower():
     assert max(env.stable.residual, env.optimal.residual) < 1e-10
 
 
+@pytest.mark.slow
 def test_few_rows_a_generation_lose_variance():
     """E(mu_t - mu)^2 + E s_t^2 = s^2, the first tends to (s^2/n) / (1 - b^2 + b^2/n), b the share of made rows."""
     env = pf.suite.make("generator-gaussian-v1")
@@ -101,6 +102,7 @@ def test_one_step_against_a_linear_score_is_the_best_response():
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_people_stop_where_a_move_costs_what_it_gains():
     """With many steps x' solves strength grad score(x') + x' - x = 0, and no step costs more than it gains."""
     x = np.array([[[0.5, -1.0], [2.0, 0.3]]])
@@ -122,6 +124,7 @@ def test_a_network_reads_its_numbers_in_order():
     assert float(found) == pytest.approx(v @ np.tanh(W @ x + b) + c)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["recommender-exposure-v1", "generator-mixture-v1", "outcome-defeating-v1"])
 def test_rows_cost_on_average_what_the_exact_risk_says(id):
     env = pf.suite.make(id)
@@ -159,6 +162,7 @@ def test_means_that_are_seen_are_clipped_and_noisy():
     assert delta == pytest.approx(1e-5, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_memory_waits_and_drift_moves():
     slow = pf.suite.make("memory-sluggish-v1")
     means = []
