@@ -34,8 +34,11 @@ def test_a_kl_ball_adds_its_deviations_to_the_mean_of_a_normal_law():
 
 @pytest.mark.usefixtures("double_precision")
 def test_of_two_losses_the_worst_weights_lie_on_the_ball():
+    def beyond(q, radius):
+        return q * np.log(2 * q) + (1 - q) * np.log(2 * (1 - q)) - radius
+
     for radius in (0.05, 0.4):
-        q = optimize.brentq(lambda q: q * np.log(2 * q) + (1 - q) * np.log(2 * (1 - q)) - radius, 0.5, 1 - 1e-12)  # noqa: B023
+        q = optimize.brentq(beyond, 0.5, 1 - 1e-12, args=(radius,))
         np.testing.assert_allclose(worst([1.0, 7.0], radius, "kl"), [1 - q, q], atol=1e-7)
     np.testing.assert_allclose(worst([1.0, 7.0], 1.0, "kl"), [0, 1], atol=1e-6)  # beyond log 2
 

@@ -7,7 +7,7 @@ from performative.aggregators import Agnostic, QFair, ServerOpt
 from performative.algorithm import Algorithm, Parts
 from performative.estimators import WithLoss
 from performative.facts import cites
-from performative.optimizers import Adam, Momentum, Yogi
+from performative.optimizers import AbstractOptimizer, Adam, Momentum, Yogi
 from performative.recipes.making import combine, recipe, wrapped
 from performative.schedules import Rate
 from performative.types import ArrayLike
@@ -28,11 +28,9 @@ def fedavgm(rate: Rate, server_rate: ArrayLike = 1.0, momentum: ArrayLike = 0.9,
 
         print(pf.fedavgm(0.1, momentum=0.5).aggregator)
     """
-    check_number("fedavgm", server_rate=server_rate, momentum=momentum)
-    check_rule("fedavgm", "must not be negative", server_rate=server_rate)
+    check_number("fedavgm", momentum=momentum)
     check_rule("fedavgm", "must lie in [0, 1)", momentum=momentum)
-    inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, Momentum(momentum), server_rate))
-    return combine("fedavgm", rate, {}, inside)
+    return _served("fedavgm", rate, Momentum(momentum), server_rate, parts)
 
 
 @recipe
@@ -52,10 +50,7 @@ def fedadam(
 
         print(pf.fedadam(0.1).aggregator)
     """
-    check_number("fedadam", server_rate=server_rate)
-    check_rule("fedadam", "must not be negative", server_rate=server_rate)
-    inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, Adam(b1, b2, eps), server_rate))
-    return combine("fedadam", rate, {}, inside)
+    return _served("fedadam", rate, Adam(b1, b2, eps), server_rate, parts)
 
 
 @recipe
@@ -72,10 +67,7 @@ def fedyogi(
 
         print(pf.fedyogi(0.1).aggregator)
     """
-    check_number("fedyogi", server_rate=server_rate)
-    check_rule("fedyogi", "must not be negative", server_rate=server_rate)
-    inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, Yogi(b1, b2, eps), server_rate))
-    return combine("fedyogi", rate, {}, inside)
+    return _served("fedyogi", rate, Yogi(b1, b2, eps), server_rate, parts)
 
 
 @recipe
@@ -109,3 +101,11 @@ def afl(rate: Rate, step: ArrayLike = 0.1, **parts: Unpack[Parts]) -> Algorithm:
         print(pf.afl(0.1).aggregator)
     """
     return combine("afl", rate, {"aggregator": Agnostic(step)}, wrapped(parts, "estimator", WithLoss))
+
+
+def _served(name: str, rate: Rate, optimizer: AbstractOptimizer, server_rate: ArrayLike, parts: Parts) -> Algorithm:
+    """With the mean update as a gradient of the server's optimizer."""
+    check_number(name, server_rate=server_rate)
+    check_rule(name, "must not be negative", server_rate=server_rate)
+    inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, optimizer, server_rate))
+    return combine(name, rate, {}, inside)

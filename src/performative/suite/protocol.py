@@ -65,7 +65,7 @@ class Result:
     protocol: int = PROTOCOL
 
 
-def measure(env: Environment, method: str, effort: Effort = Effort()) -> Result:  # noqa: B008
+def measure(env: Environment, method: str, effort: Effort) -> Result:
     """Run a method in an environment, by the protocol of the leaderboard."""
     began = time.perf_counter()
     if method in BASELINES:

@@ -1,5 +1,7 @@
 """Means that follow the model: everything is known in closed form."""
 
+from typing import Any
+
 import numpy as np
 
 from performative import losses
@@ -10,11 +12,11 @@ from performative.suite.registry import register
 from performative.suite.setting import Setting
 
 
-def _scalar(eps: float, mean: float = 1.0, **options: object) -> Setting:
+def _scalar(eps: float, mean: float = 1.0, **options: Any) -> Setting:
     """One client, z ~ N(mean + eps theta, 1)."""
     problem = Problem(losses.squared, Gaussian(np.array([mean]), eps, 1.0))
     return Setting(
-        problem, Budget(50, 20_000, 50), rows=200, constants=_known(abs(eps), 1.0), **options,  # type: ignore[arg-type]
+        problem, Budget(50, 20_000, 50), rows=200, constants=_known(abs(eps), 1.0), **options,
     )  # fmt: skip
 
 

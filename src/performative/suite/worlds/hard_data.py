@@ -14,6 +14,7 @@ from performative.problem import SCALED_BY_ROWS, Problem
 from performative.suite.budget import Budget
 from performative.suite.registry import register
 from performative.suite.setting import Clipping, Setting
+from performative.suite.worlds.pricing import stable_prices
 
 _EPS, _MEAN = np.linspace(-0.5, 1.3, 10), np.arange(9.0, -1.0, -1.0)
 _KNOWN = {"strong_convexity": 1.0, "smoothness": 1.0, "noise": 1.0}
@@ -38,8 +39,7 @@ def contaminated_pricing() -> Setting:
     box = Box(0.0, 4.0)
     problem = dataclasses.replace(pricing_demands(contamination=0.1), domain=box)
     judged = dataclasses.replace(pricing_demands(), domain=box)
-    mean, slope = judged.population.averages(judged.client_weights)  # type: ignore[attr-defined]
-    stable = -mean / slope
+    stable = stable_prices(judged)
     return Setting(
         problem, Budget(60, 60_000, 60), rows=50, start=np.full(5, 1.0), judged=judged, stable=stable,
         optimal=stable / 2, constants={"noise": 1.0, "contamination": 0.1}, advice="pf.profl",

@@ -1,5 +1,8 @@
 """Orders that make demand: the loss has a kink, so that risks are written down in closed form."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
@@ -41,7 +44,7 @@ class NewsvendorLoss(AbstractLoss):
 
 def exact_risk(
     under: float, over: float, cost: float, level: np.ndarray, slope: np.ndarray, scale: float, weights: np.ndarray
-) -> object:
+) -> Callable[[Any, Any], Any]:
     """f(theta; deployed) over demands N(level_i + slope_i deployed, scale^2), in closed form."""
 
     def risk(theta: Array, deployed: Array) -> Array:
@@ -63,7 +66,7 @@ def newsvendor() -> Setting:
     problem = Problem(NewsvendorLoss(under, over, cost), Gaussian(np.array([a]), b, s))
     risk = exact_risk(under, over, cost, np.array([a]), np.array([b]), s, np.ones(1))
     return Setting(
-        problem, Budget(50, 20_000, 50), rows=200, start=10.0, exact=risk, stable=stable, optimal=optimal,  # type: ignore[arg-type]
+        problem, Budget(50, 20_000, 50), rows=200, start=10.0, exact=risk, stable=stable, optimal=optimal,
         constants={"sensitivity": b, "strong_convexity": 0.0, "noise": s}, advice="pf.two_point",
     )  # fmt: skip
 
@@ -78,6 +81,6 @@ def federation() -> Setting:
     problem = Problem(NewsvendorLoss(under, over, cost), Gaussian(level, slope, s))
     return Setting(
         problem, Budget(50, 40_000, 50), rows=50, start=45.0,
-        exact=exact_risk(under, over, cost, level, slope, s, weights),  # type: ignore[arg-type]
+        exact=exact_risk(under, over, cost, level, slope, s, weights),
         constants={"sensitivity": float(slope.mean()), "strong_convexity": 0.0, "noise": s}, advice="pf.two_point",
     )  # fmt: skip

@@ -24,8 +24,8 @@ def _labels(reaction: np.ndarray, seed: int) -> Setting:
 @register("outcome-fulfilling-v1", family="outcomes")
 def fulfilling() -> Setting:
     """Predictions that bring about what they predict: P(y = 1) = sigmoid(truth . x + r_i theta . x), r_i from 0 to 0.8
-    at six clients. The learner's labels answer to its score (a predicted drop-out gets less attention): retraining
-    grows more and more sure of itself, and the optimum is surer still."""
+    at six clients. Labels respond to the score (a student predicted to drop out gets less attention): each retrained
+    model is more confident than the last, and the optimal one is more confident still."""
     return _labels(np.linspace(0.0, 0.8, 6), 31)
 
 

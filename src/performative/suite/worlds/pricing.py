@@ -14,15 +14,22 @@ from performative.suite.registry import register
 from performative.suite.setting import Setting
 
 
+def stable_prices(problem: Problem) -> np.ndarray:
+    """Where the mean demand is 0: revenue at fixed demand asks for nothing more."""
+    population = problem.population
+    assert isinstance(population, Pricing)
+    mean, slope = population.averages(problem.client_weights)
+    return np.asarray(-mean / slope)
+
+
 @register("pricing-demand-v1", family="pricing")
 def demand() -> Setting:
     """Prices of five goods at ten shops whose demand falls as they rise, Z_i ~ N(mu_i - gamma_i theta, 1), loss minus
     the revenue. Revenue at fixed demand always asks for more, so that retraining to the minimum jumps to a corner of
     the box [0, 4]; the stable point is twice the optimal one (Zheng et al. 2024, Figure 1a)."""
     problem = dataclasses.replace(pricing_demands(), domain=Box(0.0, 4.0))
-    mean, slope = problem.population.averages(problem.client_weights)  # type: ignore[attr-defined]
     known = {"sensitivity": 3.0, "strong_convexity": 0.0, "smoothness": 0.0, "noise": 1.0}
-    stable = -mean / slope
+    stable = stable_prices(problem)
     return Setting(
         problem, Budget(60, 60_000, 60), rows=20, start=np.full(5, 1.0), stable=stable, optimal=stable / 2,
         constants=known, advice="pf.pofl",

@@ -1,5 +1,7 @@
 """People who change what a linear score sees of them."""
 
+from typing import Any
+
 import numpy as np
 
 from performative import data, losses, partition
@@ -12,7 +14,7 @@ from performative.suite.registry import register
 from performative.suite.setting import Setting
 
 
-def bundled(name: str, positive: int, strength: np.ndarray, columns: int, penalty: float, **options: object) -> Setting:
+def bundled(name: str, positive: int, strength: np.ndarray, columns: int, penalty: float, **options: Any) -> Setting:
     """A table that comes with scikit-learn, dealt out to clients; people change the first columns of it."""
     table = getattr(data, name)()
     x = (table.x - table.x.mean(axis=0)) / table.x.std(axis=0)
@@ -26,7 +28,7 @@ def bundled(name: str, positive: int, strength: np.ndarray, columns: int, penalt
     known = {"sensitivity": float(np.mean(strength)), "strong_convexity": penalty}
     return Setting(
         problem, Budget(40, 40_000, 40), rows=40, constants=known, license=DATA_SETS[name].license, starts=1,
-        **options,  # type: ignore[arg-type]
+        **options,
     )  # fmt: skip
 
 
