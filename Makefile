@@ -12,7 +12,7 @@ help:
 	@echo "make demo       a small federated problem, solved and explained in under a minute"
 	@echo "make test       the test suite"
 	@echo "make test-slow  the long checks"
-	@echo "make test-contracts  every contract check and every closed form, the long ones too"
+	@echo "make test-contracts  the contract checks and closed forms that are too long for make test"
 	@echo "make examples   the worked examples and the README, executed"
 	@echo "make docs       the documentation site in site/, every code block executed"
 	@echo "make faults     kills, full disks, damaged files, hostile answers, long runs: a table of what was survived (two to three hours)"
@@ -45,7 +45,7 @@ test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
 test-contracts: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 tests/contract tests/closed_form
+	$(BIN)/python -m pytest -m slow -n 2 tests/contract tests/closed_form
 
 examples: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/test_examples.py tests/test_readme.py -n 2

@@ -1,6 +1,7 @@
 """Imports point one way: types <- parts <- engine <- recipes, solve <- certify <- plan, audit <- live <- cli."""
 
 import ast
+import functools
 import graphlib
 import importlib
 import re
@@ -56,8 +57,13 @@ def modules():
         yield path, ".".join(("performative", *(part for part in parts if part != "__init__")))
 
 
+@functools.cache
 def imported(path):
     """Modules of ours that a module imports, wherever and however: in functions, for types only, or by a string."""
+    return tuple(_imported(path))
+
+
+def _imported(path):
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

@@ -37,7 +37,7 @@ def queue(buffer: int, moves: int) -> tuple[list[list[int]], list[list[int]], li
     return clients, ages, times
 
 
-@pytest.mark.parametrize("buffer", [1, 3])
+@pytest.mark.parametrize("buffer", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("by", ["clock", pytest.param("latency", marks=pytest.mark.slow)])
 def test_arrivals_are_those_of_a_queue(buffer: int, by: str) -> None:
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(7.0), 0.3, 1.0))
@@ -70,7 +70,7 @@ def test_weights_fall_with_age_and_old_updates_are_dropped() -> None:
         np.testing.assert_array_equal(history.cohorts["client"][0, 1:, 0], np.where(kept, np.array(clients)[:, 0], -1))
 
 
-@pytest.mark.parametrize("places", [5000, *(pytest.param(count, marks=pytest.mark.slow) for count in (5, 1024))])
+@pytest.mark.parametrize("places", [5, *(pytest.param(count, marks=pytest.mark.slow) for count in (1024, 5000))])
 def test_the_first_places_are_those_that_finish_first(places: int) -> None:
     flight, rng = nobody_yet(places, places, in_order=True), np.random.default_rng(0)
     everywhere = jnp.arange(places, dtype=jnp.int32)
@@ -87,6 +87,7 @@ def test_the_first_places_are_those_that_finish_first(places: int) -> None:
         flight = flight.restart(at, jnp.asarray(move), now, jnp.asarray(finish[expected], times.dtype), None)
 
 
+@pytest.mark.slow
 def test_places_are_filled_from_all_who_are_idle() -> None:
     clients, working, count = 9, 5, 3
     flight, places = nobody_yet(working, clients), jnp.array([0, 2, 4])

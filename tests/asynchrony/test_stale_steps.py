@@ -72,8 +72,9 @@ def test_the_border_of_updates_that_are_stale_twice(staleness: int, late: int) -
     assert grows(staleness, late, 1.005 * low)
 
 
-@pytest.mark.parametrize("latency", [pytest.param(None, marks=SLOW), pf.participation.Exponential(2.0)])
-@pytest.mark.parametrize("local_steps", [1, pytest.param(3, marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("latency", [None, pf.participation.Exponential(2.0)])
+@pytest.mark.parametrize("local_steps", [1, 3])
 def test_a_buffer_for_everybody_is_the_synchronous_algorithm(latency: object, local_steps: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((6, 20, 3))

@@ -15,8 +15,9 @@ def test_weak_noise_by_canaries(noise, share):
     assert found.alarm, found.sentence
 
 
-@pytest.mark.parametrize("share", [0.5, pytest.param(0.25, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("noise", [1.0, pytest.param(10.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.5, 0.25])
+@pytest.mark.parametrize("noise", [1.0, 10.0])
 def test_weak_noise_by_single_releases(noise, share):
     with weak_noise(share):
         found = attack.release(pf.pcsgd(1.0, 2.0, noise))

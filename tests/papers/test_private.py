@@ -45,7 +45,7 @@ def test_pcsgd_settles_at_the_biased_point(beta):
     assert abs(mean - pf.stable_point(pf.cases.quadratic(beta))) > 100 * error
 
 
-@pytest.mark.parametrize("beta", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
+@pytest.mark.parametrize("beta", [pytest.param(beta, marks=pytest.mark.slow) for beta in (0.01, 0.05)])
 def test_dicesgd_settles_at_the_stable_point(beta):
     mean, error = settle(pf.dicesgd(RATE, clip=1.0, memory_clip=1.0, noise_multiplier=1.0), beta)
     assert abs(mean + 0.1 * 10 * 1 / (1 - 10 * beta)) < 4 * error

@@ -35,6 +35,7 @@ def points(problem):
     return stable, pf.optimal_point(problem), pf.repeated_risk_minimization(problem, None, 1)[1]
 
 
+@pytest.mark.slow
 def test_points_are_those_of_all_rows(monkeypatch, evaluations):
     """200 people taken for many: nearly all of the work is done on every third, and the points are the same."""
     wanted = points(strategic())

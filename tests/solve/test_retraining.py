@@ -94,7 +94,8 @@ def test_bad_starts():
 
 
 @pytest.mark.parametrize(
-    ("k", "eps", "settles"), [(1, -0.9, True), (1, -1.1, False), (2, -1.5, True), (2, -2.2, False)]
+    ("k", "eps", "settles"),
+    [(1, -0.9, True), (1, -1.1, False), (2, -1.5, True), pytest.param(2, -2.2, False, marks=pytest.mark.slow)],
 )
 def test_the_last_data_sets_settle_between_minus_k_and_one(k, eps, settles):
     """theta_{t+1} = m + eps (theta_t + ... + theta_{t-k+1}) / k, with what there is at the start."""

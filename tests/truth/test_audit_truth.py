@@ -92,7 +92,8 @@ def check_lending(tally, folder, seeds, rows, T):
             tally("audit of lending: who gains by reacting", credited or None, reacts, f"seed {seed}, {drawn}")
 
 
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 8])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 8])
 def test_lending(seed, tally, tmp_path):
     check_lending(tally, tmp_path, (seed,), rows=400, T=14)
 

@@ -152,6 +152,7 @@ def check_box(tally, seeds):
             tally("certify box: from everywhere", True, bool(np.allclose(anywhere, c.stable, atol=1e-4)), world)
 
 
+@pytest.mark.slow
 def test_worlds_in_a_box(tally):
     check_box(tally, range(2))
 

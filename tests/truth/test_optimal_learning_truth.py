@@ -68,9 +68,8 @@ def judge(tally, name, worlds, late):
     return way.mean(), way.std(ddof=1) / np.sqrt(len(way))
 
 
-@pytest.mark.parametrize(
-    "who", [pytest.param(pf.Full(), id="everyone", marks=pytest.mark.slow), pytest.param(pf.SchemeTwo(3), id="some")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [pf.Full(), pf.SchemeTwo(3)], ids=["everyone", "some"])
 def test_pooling_reaches_the_optimum_of_clients_that_react_differently(who, tally):
     worlds = [gaussian(seed) for seed in range(24)]
     algorithm = pf.pofl(

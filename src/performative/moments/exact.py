@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from performative._base.arguments import checked
 from performative._base.checks import check_counts
 from performative._base.messages import PerformativeWarning
+from performative._engine.clock import Clock
 from performative.algorithm import Algorithm
 from performative.moments.decay import falls_as_one_over, rate_limit
 from performative.moments.limits import Limits, limits
@@ -25,7 +26,15 @@ from performative.types import Theta
 
 
 @checked
-def moments(problem: Problem, algorithm: Algorithm, rounds: int, theta: Theta = None, *, full: bool = False) -> Moments:
+def moments(
+    problem: Problem,
+    algorithm: Algorithm,
+    rounds: int,
+    theta: Theta = None,
+    *,
+    clock: Clock | None = None,
+    full: bool = False,
+) -> Moments:
     """Mean and covariance of the model after every round, exactly and without a simulation.
 
     A round is the engine's own: on problems whose gradients are linear in model and data it is, given who takes part,
@@ -35,15 +44,17 @@ def moments(problem: Problem, algorithm: Algorithm, rounds: int, theta: Theta = 
 
     Random are samples, cohorts, numbers of local steps and what channels draw; memories of clients and server and the
     worlds of `Sluggish` people are part of x. A part that is not affine, or does not say how likely its draws are, is
-    refused by name.
+    refused by name. Asynchronous clients are followed where all work, for exponential times beside which the clock's
+    are nothing: `clock=pf.Clock(compute=0)`.
 
     Args:
         theta: the start, None for zeros
+        clock: as in `pf.run`; time matters where people drift, or clients are asynchronous
         full: keep mean and covariance of all that is random, memories and worlds too
     """
     check_counts(rounds=rounds)
     with jax.enable_x64(True):
-        machine, start, _ = build(problem, algorithm, theta, rounds)
+        machine, start, _ = build(problem, algorithm, theta, rounds, clock)
         laws, turn = follow_laws(machine, rounds)
         machine.check_around(*laws)
         found = limits(turn, np.asarray(machine.begin().mean))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from performative._base.messages import coded
+from performative._base.run_once import quickly_compiled
 from performative._engine.clock import Clock
 from performative._engine.ready import make_ready
 from performative._engine.risk import NODES
@@ -18,6 +20,7 @@ from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
 from performative.algorithm import Algorithm
 from performative.facts import Uncertified, declared
+from performative.moments.buffered import BufferedRound, Race, check_added, check_race, read_race
 from performative.moments.client import OneClient, Rules, effect_map, multiplied, training_map
 from performative.moments.facts import (
     DEGREE,
@@ -58,6 +61,7 @@ class Machine(eqx.Module):
         channel: what the channel draws, as nodes and weights
         drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
+        race: of asynchronous clients, who comes first; R then holds what each of them began with
         period: after so many rounds all repeats; nodes: the rule for samples; adds: as in `Rules`
     """
 
@@ -75,6 +79,7 @@ class Machine(eqx.Module):
     period: int = eqx.field(static=True)
     nodes: int = eqx.field(static=True)
     adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
+    race: Race | None = None
 
     @property
     def rounds(self) -> int:
@@ -92,6 +97,16 @@ class Machine(eqx.Module):
         return self.common + self.start[1].size
 
     @property
+    def ages(self) -> int:
+        """How many ages of clients' models count."""
+        return 1 if self.race is None else self.race.ages
+
+    @property
+    def rows(self) -> Float[Array, "N q"]:
+        """What is remembered of clients where rounds are linearized."""
+        return self.at[1][:, : self.layout.width]
+
+    @property
     def time(self) -> tuple[int, ...]:
         """Places in (1, s, R) of simulated time, where it depends on chance."""
         names = [name for name in self.names() if not name.startswith("client ")]
@@ -105,11 +120,11 @@ class Machine(eqx.Module):
         g, o = c + y, y + self.layout.width + self.layout.model
         deviation = y * y if self.adds[0] else y * g * len(nodes)
         each = self.setup.algorithm.steps * (y * g + deviation) + 2 * c * (c + o) + o * (g + o)
-        return self.layout.clients * each * (1 if self.chances.steps is None else len(self.chances.steps))
+        return self.ages * self.layout.clients * each * len(self.chances.work[0])
 
     def _carried(self, rest: State, client: Array) -> tuple[Array, Array]:
         """What a client's steps carry, and the weights of its nodes."""
-        rules, (s, R) = self.rules(rest, client), self.at
+        rules, s, R = self.rules(rest, client), self.at[0], self.rows
         run = OneClient(self.setup, self.layout, rest, R, client, None)
         return run.start(rules.sample(0), s, R[client])[0], rules.weight
 
@@ -160,22 +175,29 @@ class Machine(eqx.Module):
     def round(self, round: Int[Array, ""]) -> AbstractRound:
         """What this round does."""
         rest, clients = self.rest(round), jnp.arange(self.layout.clients, dtype=jnp.int32)
-        (s0, R0), steps, C = self.at, self.chances.steps, self.common
+        s0, R0, steps, C = self.at[0], self.rows, self.chances.steps, self.common
         k = round % len(self.chances.mean)
 
-        def one(client: Array, steps: Array | None) -> Any:
+        def one(client: Array, steps: Array | None, rest: State) -> Any:
             run = OneClient(self.setup, self.layout, rest, R0, client, steps)
             made, form, sent = training_map(run, s0, R0[client], self.rules(rest, client))
             if self.listed is not None:
                 return made, form, sent
             return made, *effect_map(run, s0, R0[client], sent, form)
 
-        def of_client(client: Array) -> Any:
+        def of_client(client: Array, rest: State) -> Any:
             if steps is None:
-                return jax.tree.map(lambda leaf: leaf[None], one(client, None))
-            return jax.vmap(lambda tau: one(client, tau))(steps)
+                return jax.tree.map(lambda leaf: leaf[None], one(client, None, rest))
+            return jax.vmap(lambda tau: one(client, tau, rest))(steps)
 
-        made, *rest_of = jax.lax.map(of_client, clients, batch_size=self._at_once(rest))
+        if self.race is not None:
+            began = jax.vmap(self.rest)(jnp.maximum(round - jnp.arange(self.ages), 0))
+            made, effect, absent = jax.lax.map(
+                lambda client: jax.vmap(partial(of_client, client))(began), clients, batch_size=self._at_once(rest)
+            )
+            through = effect[:, 0, 0, 1, :, C:]
+            return BufferedRound(self.race, absent[0, 0, 0, :C, :C], made, through, self.chances.work)
+        made, *rest_of = jax.lax.map(lambda client: of_client(client, rest), clients, batch_size=self._at_once(rest))
         if self.listed is not None:
             cohorts = jax.tree.map(lambda leaf: leaf[k], self.listed)
             closed = closings(self.setup, self.layout, rest, self.at, cohorts, steps, *rest_of)
@@ -192,7 +214,7 @@ class Machine(eqx.Module):
         """Clients whose nodes are worked on side by side."""
         rules = jax.eval_shape(self.rules, rest, jax.ShapeDtypeStruct((), jnp.int32))
         width = self.common + self.layout.width + self.layout.model
-        numbers = len(rules.weight) * width**2 * (1 if self.chances.steps is None else len(self.chances.steps))
+        numbers = self.ages * len(rules.weight) * width**2 * len(self.chances.work[0])
         return int(np.clip(_AT_ONCE // numbers, 1, self.layout.clients))
 
     def check_around(self, mean: np.ndarray, covariance: np.ndarray) -> None:
@@ -201,6 +223,8 @@ class Machine(eqx.Module):
         for r in {last // 2, last}:
             spread = np.sqrt(np.maximum(np.diagonal(covariance[r]), 0.0))[1:]
             x, y = (mean[r][1:] + 2.0 * spread * rng.standard_normal(len(spread)) for _ in range(2))
+            if self.race is not None:
+                x, y = x[: self.common - 1], y[: self.common - 1]
             if max(np.abs(x).max(), np.abs(y).max()) < _FAR:
                 rest = self.rest(jnp.asarray(min(r, self.rounds)))
                 check_affine(self.setup, self.layout, rest, self.drawn, x, y)
@@ -215,13 +239,16 @@ class Machine(eqx.Module):
             return [jax.tree_util.keystr(path).lstrip(".") + str(list(at)) * bool(at) for at in np.ndindex(*shape)]
 
         shared = [name for k in self.layout.shared for name in told(k, False)]
+        if self.race is not None:
+            each = [f"{name}, begun {age} rounds ago" for age in range(self.ages) for name in ("at work", *shared)]
+            return (*shared, *(f"client {i}: {name}" for i in range(self.layout.clients) for name in each))
         rows = [name for k in self.layout.rows for name in told(k, True)]
         return (*shared, *(f"client {i}: {name}" for i in range(self.layout.clients) for name in rows))
 
 
 @eqx.filter_jit
 def _multiplied(machine: Machine) -> Array:
-    rest, (s0, R0) = machine.rest(jnp.zeros((), jnp.int32)), machine.at
+    rest, s0, R0 = machine.rest(jnp.zeros((), jnp.int32)), machine.at[0], machine.rows
     tau = None if machine.chances.steps is None else machine.chances.steps[-1]
 
     def one(client: Array) -> Array:
@@ -231,20 +258,34 @@ def _multiplied(machine: Machine) -> Array:
     return jnp.max(jax.lax.map(one, jnp.arange(machine.layout.clients, dtype=jnp.int32)), axis=0)
 
 
+@quickly_compiled
+def _beside_adding(machine: Machine, rest: State) -> Array:
+    """What the first client's update does to the server beside being added by its weight."""
+    rules, s0, client = machine.rules(rest, jnp.zeros((), jnp.int32)), machine.at[0], jnp.zeros((), jnp.int32)
+    run = OneClient(machine.setup, machine.layout, rest, machine.rows, client, None)
+    _, form, sent = training_map(run, s0, machine.rows[client], rules)
+    effect, _ = effect_map(run, s0, machine.rows[client], sent, form)
+    return jnp.maximum(jnp.abs(effect[0]).max(), jnp.abs(effect[1, :, : machine.common]).max())
+
+
 def build(
-    problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int, exact: bool = True
+    problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int, clock: Clock | None = None, exact: bool = True
 ) -> tuple[Machine, Any, Any]:
     """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`.
 
     Where it is not `exact`, rounds need not be affine: it is linearized at the start.
     """
+    clock = clock or Clock()
+    algorithm, discount = _without_ages(problem, algorithm, clock)
     check_covered(problem, algorithm, exact)
-    setup, start, stable = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
+    setup, start, stable = make_ready(problem, algorithm, theta, clock, Record(), jnp.float64)
     setup = dataclasses.replace(setup, metrics={})
     if exact:
         check_rules(setup, start)
+    race = None if discount is None else read_race(setup, discount)
     chances = read_chances(setup)
     again, period = _turns(setup, chances)
+    again += 0 if race is None else race.ages
     layout, states, drawn = find_layout(setup, start, max(rounds, again + period))
     machine = _assemble(setup, layout, states, chances, drawn, start, period, Polynomial(DEGREE) if exact else NODES)
     check_size(layout, machine.size)
@@ -256,19 +297,42 @@ def build(
     check_mean(setup, start)
     machine = machine.with_adds()
     check_numbers(machine.numbers())
+    if race is not None:
+        check_race(race, layout.width, machine.common)
+        check_added(all(added) and float(_beside_adding(machine, rests[-1])) <= _NOTHING)
+        return _with_race(machine, race), start, stable
     if not all(added):
         machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return machine, start, stable
 
 
+def _without_ages(problem: Problem, algorithm: Algorithm, clock: Clock) -> tuple[Algorithm, np.ndarray | None]:
+    """The algorithm where everybody begins anew each round, and the weights of ages; None where none matters."""
+    clients = problem.clients
+    work = clock.time(jnp.arange(clients), jnp.full(clients, float(algorithm.steps)))
+    told = declared(algorithm.participation, "arrival_law", clients, np.broadcast_to(np.asarray(work), (clients,)))
+    if told is None:
+        return algorithm, None
+    return dataclasses.replace(algorithm, participation=told[0]), told[1]
+
+
+def _with_race(machine: Machine, race: Race) -> Machine:
+    s, rows = machine.start[0], race.begin(machine.start[0])
+    return dataclasses.replace(machine, race=race, start=(s, rows), at=(machine.at[0], rows))
+
+
 def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: Theta) -> Machine:
     """The same machine with other numbers in problem and algorithm: what was tried of that one holds for it."""
-    setup, start, _ = make_ready(problem, algorithm, theta, Clock(), Record(), jnp.float64)
+    clock = machine.setup.clock
+    algorithm, discount = _without_ages(problem, algorithm, clock)
+    setup, start, _ = make_ready(problem, algorithm, theta, clock, Record(), jnp.float64)
     setup, layout = dataclasses.replace(setup, metrics={}), machine.layout
     chances = read_chances(setup)
     states, _ = follow(setup, start, jnp.asarray(0), machine.rounds)
     made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period, machine.nodes)
     made = dataclasses.replace(made, adds=machine.adds)
+    if discount is not None:
+        return _with_race(made, read_race(setup, discount))
     if machine.listed is not None:
         made = dataclasses.replace(made, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
     return made

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from performative._base.arguments import checked
+from performative._engine.clock import Clock
 from performative.algorithm import Algorithm
 from performative.moments.limits import limits
 from performative.moments.machine import Machine, build, rebuild
@@ -90,6 +91,8 @@ def stability(
     algorithm: Algorithm,
     over: Unchecked[Mapping[str, Sequence[Any]]],
     theta: Theta = None,
+    *,
+    clock: Clock | None = None,
 ) -> Stability:
     """The spectral radii of a recipe's rounds over a grid of settings, exactly (see `pf.moments`).
 
@@ -99,6 +102,7 @@ def stability(
     Args:
         over: {name: values}, names as in `pf.sweep`: "rate", "local_steps", "participation.k", "population.sensitivity"
         theta: the start, None for zeros; it decides which directions a run can take
+        clock: as in `pf.moments`
     """
     settings, radii, errors = read_settings(over), [], []
     machines: dict[Any, Machine] = {}
@@ -107,19 +111,21 @@ def stability(
             here, recipe = problem, algorithm
             for name, value in setting.items():
                 here, recipe = set_by_name(here, recipe, name, value)
-            machine = _machine(machines, here, recipe, theta)
+            machine = _machine(machines, here, recipe, theta, clock)
             found = limits(last_turn(machine), np.asarray(machine.begin().mean))
             radii.append(Radii(found.mean_radius, found.second_radius))
             errors.append(_error(here, machine, found.law))
     return Stability(values_of(settings), settings, radii, np.asarray(errors))
 
 
-def _machine(known: dict[Any, Machine], problem: Problem, algorithm: Algorithm, theta: Theta) -> Machine:
+def _machine(
+    known: dict[Any, Machine], problem: Problem, algorithm: Algorithm, theta: Theta, clock: Clock | None
+) -> Machine:
     """A machine of the same program with other numbers, where one was made before."""
     leaves, structure = jax.tree.flatten((problem, algorithm))
     kind = structure, tuple(np.shape(leaf) for leaf in leaves)
     if kind not in known:
-        known[kind] = build(problem, algorithm, theta, 1)[0]
+        known[kind] = build(problem, algorithm, theta, 1, clock)[0]
         return known[kind]
     return rebuild(known[kind], problem, algorithm, theta)
 

@@ -9,9 +9,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from performative._base.checks import check_counts, check_finite
+from performative.facts import declared
 from performative.participation.base import AbstractParticipation, Selection
+from performative.participation.first_k import FirstK
 from performative.participation.in_flight import InFlight, nobody_yet, replaced
 from performative.participation.latency import AbstractLatency
+from performative.participation.schemes import Full
 from performative.types import Cohort, Numbers, Unchecked, as_whole, is_concrete, number
 
 # Where no limit is given: so many times the mean age of an update. Waiting times without memory pass it in 0.03 %.
@@ -96,6 +99,21 @@ class Asynchronous(AbstractParticipation[InFlight]):
                 raise ValueError(f"Asynchronous: {name}={count}, but there are only {len(weights)} clients.")
         if self.latency is not None:
             self.latency.check("Asynchronous", len(weights))
+
+    def arrival_law(self, clients: int, work: np.ndarray) -> tuple[AbstractParticipation, np.ndarray] | None:
+        """Where all are at work: with waiting times without memory, or where everybody is waited for."""
+        if self.working(clients) < clients:
+            return None
+        ages = np.arange(self.oldest(clients) + 1)
+        if np.ndim(self.staleness):
+            discount = np.asarray(self.staleness, np.float64)[np.minimum(ages, np.size(self.staleness) - 1)]
+        else:
+            discount = (1.0 + ages) ** -np.float64(self.staleness)
+        if self.buffer == clients:
+            return Full(), discount
+        if np.any(work != 0.0) or self.latency is None or declared(self.latency, "arrival_rates", clients) is None:
+            return None
+        return FirstK(self.buffer, self.latency), discount
 
     def init(self, clients: int) -> InFlight:
         # Where some finish before others ties must fall to no id, so that places are dealt out at random.

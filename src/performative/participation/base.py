@@ -59,6 +59,12 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """How many `cohorts` gives at most, without going through them; None where they are not known."""
         return None
 
+    def arrival_law(self, clients: int, work: np.ndarray) -> tuple["AbstractParticipation", np.ndarray] | None:
+        """`work` [N] is what clients take by the clock. Where clients work on models of different ages, and who comes does not depend on who came before: a
+        participation with the same cohorts for whom all is new, and the factors w(0), w(1), ... of their weights by
+        age, 0 beyond. None where ages do not matter, or depend on more."""
+        return None
+
     def enumerated_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
         """`cohort_moments` by going through all `cohorts`; None above 20,000 of them."""
         count = self.cohort_count(weights, round)

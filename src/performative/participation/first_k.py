@@ -5,11 +5,11 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from performative._base.sampling import first_of
+from performative._base.sampling import first_of, ways
 from performative.facts import declared
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.participation.latency import AbstractLatency
-from performative.participation.law import CohortMoments, Cohorts, certain_steps
+from performative.participation.law import CohortMoments, Cohorts, certain_steps, first_to_come
 from performative.participation.schemes import Full, SchemeTwo
 from performative.types import Cohort, as_whole
 
@@ -58,15 +58,18 @@ class FirstK(AbstractParticipation[None]):
 
     def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
         alike = self._alike()
-        return None if alike is None else alike.cohort_moments(weights, round)
+        return self.enumerated_moments(weights, round) if alike is None else alike.cohort_moments(weights, round)
 
     def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
-        alike = self._alike()
-        return None if alike is None else alike.cohorts(weights, round)
+        alike, rates = self._alike(), declared(self.latency, "arrival_rates", len(weights))
+        if alike is not None or rates is None:
+            return None if alike is None else alike.cohorts(weights, round)
+        return first_to_come(rates, self.k, np.asarray(weights, np.float64) * (len(weights) / self.k))
 
     def cohort_count(self, weights: np.ndarray, round: int) -> float | None:
-        alike = self._alike()
-        return None if alike is None else alike.cohort_count(weights, round)
+        if self._alike() is None and declared(self.latency, "arrival_rates", len(weights)) is None:
+            return None
+        return ways(len(weights), self.k)
 
     def repeats_after(self, clients: int) -> int:
         return 1

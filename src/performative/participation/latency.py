@@ -23,6 +23,11 @@ class AbstractLatency(AbstractPart):
         """Whether each client's time is drawn by itself, all from one law, and no two are equal."""
         return False
 
+    def arrival_rates(self, clients: int) -> Float[np.ndarray, " N"] | None:
+        """How often each client would come, in a unit of time, where waiting has no memory: who has waited longer
+        is no nearer to coming. None where it is not so."""
+        return None
+
     def check(self, owner: str, clients: int) -> None:
         """Refuse parameters of another number of clients; called once, before a run."""
         check_one_a_client(f"{owner}: {type(self).__name__}.", clients, **vars(self))
@@ -83,6 +88,9 @@ class Exponential(AbstractDrawn):
 
     def exchangeable(self) -> bool:
         return _alike(self.mean)
+
+    def arrival_rates(self, clients: int) -> Float[np.ndarray, " N"]:
+        return np.broadcast_to(1.0 / np.asarray(self.mean, np.float64), (clients,))
 
     def of(self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int) -> Float[Array, " K"]:
         return _at(self.mean, ids) * jax.random.exponential(key, ids.shape, jnp.result_type(float))

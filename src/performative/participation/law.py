@@ -126,6 +126,20 @@ def subsets(ids: Sequence[int] | np.ndarray, k: int, scale: np.ndarray) -> Cohor
         yield chance, drawn, scale[drawn]
 
 
+def first_to_come(rates: np.ndarray, k: int, scale: np.ndarray) -> Cohorts:
+    """Every set of the k that come first, each client after an exponential time by its own rate, with a_i = scale_i.
+
+    P(Z comes first) = sum over S in Z of (-1)^|S| r / (r + rates of S),      r the rates of all who are not in Z
+    """
+    for chosen in itertools.combinations(range(len(rates)), k):
+        drawn = np.asarray(chosen, int)
+        rest, sums, signs = rates.sum() - rates[drawn].sum(), np.zeros(1), np.ones(1)
+        for rate in rates[drawn]:
+            sums, signs = np.concatenate([sums, sums + rate]), np.concatenate([signs, -signs])
+        chance = 1.0 if k == len(rates) else float(np.sum(signs * rest / (rest + sums)))
+        yield chance, drawn, scale[drawn]
+
+
 def multisets(p: np.ndarray, K: int) -> Cohorts:
     """Every outcome of K draws with replacement, as different clients with a_i = (how often i is drawn) / K."""
     for drawn in itertools.combinations_with_replacement(np.flatnonzero(p > 0).tolist(), K):
