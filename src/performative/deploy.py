@@ -125,7 +125,7 @@ class Deployment(AbstractPart):
         if self.grows is None:
             now = round % self.period == 0
         else:
-            times = jnp.asarray(_times(*self.grows))
+            times = jnp.asarray(growing_times(*self.grows))
             now = jnp.take(times, jnp.searchsorted(times, round), mode="clip") == round
         return jax.tree.map(lambda new, old: jnp.where(now, new, old), theta, deployed)
 
@@ -180,7 +180,7 @@ class Growing(AbstractPart):
 
 
 @functools.lru_cache(maxsize=16)
-def _times(first: int, power: float) -> np.ndarray:
+def growing_times(first: int, power: float) -> np.ndarray:
     """The rounds in which `Growing` deploys, as far as rounds can be counted."""
     intervals = np.ceil(first * np.arange(1.0, _MOST + 1) ** power)
     times = np.concatenate([[0.0], np.cumsum(intervals)])

@@ -1,5 +1,6 @@
 """`performative suite`: environments, the leaderboard, and results from elsewhere."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -46,16 +47,17 @@ def run_all(
         except ValueError as error:
             raise Failure(str(error), Exit.BAD_INPUT) from error
         effort = Effort(4, quick=True) if quick else Effort(seeds)
-        done = campaign(pairs, effort, out, workers, reporter.show)
-        reporter.result({"status": "completed", "folder": str(out), "measured": done})
+        found = campaign(pairs, effort, out, workers, reporter.show)
+        reporter.show(f"{found.measured} measured in {found.seconds / 60:.1f} minutes of processor time.")
+        if found.broken:
+            raise Failure("; ".join(f"{env}: {why}" for env, why in found.broken.items()), Exit.FAILED)
+        reporter.result({"status": "completed", "folder": str(out), **dataclasses.asdict(found)})
 
 
 @suite.command("show", epilog=EXIT_CODES)
 def show(out: Out = _HERE, as_json: Json = False) -> None:
     """The leaderboard of what was measured."""
     with reporting(as_json) as reporter:
-        import dataclasses
-
         from performative.suite.ranking import rank
         from performative.suite.store import Store
 

@@ -52,7 +52,8 @@ class Environment:
         self.license, self.advice = setting.license, setting.advice
         self.clipping: Clipping | None = setting.clipping
         self.answers = None if setting.answers is None else np.asarray(setting.answers, np.float64)
-        self._reference = Reference(setting, self._judged())
+        met = self.problem.at(0.0) if self.game is None else self.game
+        self._reference = Reference(setting, met, self._judged())
         self.start = self._reference.start
         with jax.enable_x64(True):
             self._on = on_device(self.problem, jnp.float64)
@@ -143,8 +144,16 @@ class Environment:
 
         1 is the optimal point, 0 no better than the model that is never retrained; it may be negative.
         """
-        worst, best = self.risk(self.never), self.optimal.risk
-        return (worst - self.risk(theta)) / (worst - best)
+        return self.score_of(self.risk(theta))
+
+    def score_of(self, risk: float) -> float:
+        """The score of a model of that risk."""
+        worst, best = self._never_risk, float(self.optimal.risk)
+        return (worst - risk) / (worst - best)
+
+    @functools.cached_property
+    def _never_risk(self) -> float:
+        return self.risk(self.never)
 
     def _judged(self) -> Problem | Game:
         if self._setting.judged is not None:

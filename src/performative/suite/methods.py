@@ -24,7 +24,7 @@ class Means:
     """What a method has to spend: rounds, each of one deployment, and the rows of a client in each.
 
     Attributes:
-        size: parameters of the model; far: the size of one of them, about; parts: slots that the environment settles
+        size: parameters of the model, of a game those of one player; far: the size of one of them, about; parts: slots that the environment settles
     """
 
     rounds: int
@@ -61,7 +61,8 @@ def means_of(env: Environment) -> Means:
     rounds = min(budget.deployments, budget.time, budget.samples // (rows * env.clients))
     parts = {} if env.answers is None else {"participation": Available(env.answers)}
     start = np.asarray(env.start, np.float64)
-    return Means(rounds, rows, int(start.size), 1.0 + float(np.linalg.norm(start)) / max(start.size, 1) ** 0.5, parts)
+    size = start.size if env.game is None else start[0].size
+    return Means(rounds, rows, int(size), 1.0 + float(np.linalg.norm(start)) / max(start.size, 1) ** 0.5, parts)
 
 
 def _plain(recipe: Callable[..., Algorithm], local_steps: int = 1, **fixed: Any) -> Callable[..., Algorithm]:
@@ -99,13 +100,17 @@ def _plug_in(means: Means, rate: float, radius: float) -> Algorithm:
 
 def _window(recipe: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     def make(means: Means, rate: float, window: float) -> Algorithm:
-        return recipe(rate, int(window), **means.slots())
+        # A linear reaction of d parameters needs more than 2 d models to be told from noise.
+        length = max(int(window), 2 * means.size + 1)
+        if length >= means.rounds:
+            raise ValueError(f"it needs {length} deployments to learn how people react, of {means.rounds} in all")
+        return recipe(rate, length, **means.slots())
 
     return make
 
 
 _RATE: dict[str, tuple[float, ...]] = {"rate": RATES}
-_RADII: dict[str, tuple[float, ...]] = {"radius": (0.1, 0.5)}
+_RADII: dict[str, tuple[float, ...]] = {"radius": (0.3, 1.0, 3.0)}
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (

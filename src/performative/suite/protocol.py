@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import time
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -13,23 +12,30 @@ from performative._engine.clock import Clock
 from performative._engine.run import run
 from performative.algorithm import Algorithm
 from performative.callbacks import Progress
+from performative.deploy import Deployment, growing_times
 from performative.record import Record
 from performative.suite.environment import Environment
 from performative.suite.methods import METHODS, Means, Method, means_of
 
 PROTOCOL = 1
-BASELINES = ("never", "oracle")
+BASELINES = ("never", "stable", "oracle")
 # Repeats of these seeds are never used for both.
 _TUNING, _REPORTED = 1, 0
-# A round is one deployment, and takes one unit of time.
+# A round takes one unit of time.
 _ROUND = Clock(0.0, 1.0)
+# Looks at a run on its way: how far it is after so many deployments.
+_LOOKS = 8
+# Times the size of start and points: a model beyond that is on its way to infinity.
+_FAR = 1e3
+# A run that diverged counts as this much, and no score counts as less.
+FLOOR = -1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
     """How many seeds are reported; each setting is tuned on as many others, so that one program serves both.
 
-    `quick` tunes the rate alone, over every second value.
+    `quick` tunes the rate alone, over every second value; of the others it takes the one in the middle.
     """
 
     seeds: int = 10
@@ -39,7 +45,7 @@ class Effort:
         """What is tuned over."""
         if not self.quick:
             return dict(method.grid)
-        return {name: values[1::2] if name == "rate" else values[:1] for name, values in method.grid.items()}
+        return {name: values[1::2] if name == "rate" else values[len(values) // 2 :][:1] for name, values in method.grid.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Result:
         scores: share of the gap between never retraining and the oracle that is closed; -inf where a run diverged
         risks: f(theta; theta) of the last model; infinite where it diverged
         failures: of the seeds, how many diverged; why: where the method does not apply
+        deployments, samples: spent at most; seconds: of processor time
+        path: (deployments, mean score over seeds, each no less than -1) on the way
     """
 
     env: str
@@ -62,14 +70,16 @@ class Result:
     samples: int = 0
     seconds: float = 0.0
     why: str | None = None
+    path: tuple[tuple[int, float], ...] = ()
     protocol: int = PROTOCOL
 
 
 def measure(env: Environment, method: str, effort: Effort) -> Result:
     """Run a method in an environment, by the protocol of the leaderboard."""
-    began = time.perf_counter()
+    began = time.process_time()
     if method in BASELINES:
-        theta = env.never if method == "never" else np.asarray(env.optimal.theta)
+        points = {"never": lambda: env.never, "stable": lambda: env.stable.theta, "oracle": lambda: env.optimal.theta}
+        theta = np.asarray(points[method]())
         return Result(env.id, method, (env.score(theta),) * effort.seeds, (env.risk(theta),) * effort.seeds)
     chosen = METHODS[method]
     if env.sees == "means" or (env.sees == "losses" and chosen.sees != "losses"):
@@ -79,16 +89,35 @@ def measure(env: Environment, method: str, effort: Effort) -> Result:
         warnings.simplefilter("ignore", PerformativeWarning)  # a run that diverges is counted
         try:
             tuned = _tune(env, chosen, means, effort)
-            finals = _finals(env, chosen.make(means, **tuned), means, _REPORTED, effort.seeds)
+            algorithm = chosen.make(means, **tuned)
+            models = _models(env, algorithm, means, _REPORTED, effort.seeds)
         except ValueError as refusal:
             return Result(env.id, method, (), (), why=str(refusal).splitlines()[0])
-    risks = [_risk(env, theta) for theta in finals]
-    worst, best = env.risk(env.never), float(env.optimal.risk)
-    scores = [(worst - risk) / (worst - best) if np.isfinite(risk) else -np.inf for risk in risks]
+    risks = [_risk(env, theta) for theta in models[:, -1]]
+    deployed = deployments_of(algorithm.deploy, means.rounds)
     return Result(
-        env.id, method, tuple(map(float, scores)), tuple(map(float, risks)), int(np.sum(~np.isfinite(risks))), tuned,
-        means.rounds, means.rounds * means.rows * env.clients, time.perf_counter() - began,
+        env.id, method, tuple(_score(env, risk) for risk in risks), tuple(risks), int(np.sum(~np.isfinite(risks))),
+        tuned, int(deployed[-1]), means.rounds * means.rows * env.clients, time.process_time() - began,
+        path=_path(env, models, deployed),
     )  # fmt: skip
+
+
+def deployments_of(deploy: Deployment, rounds: int) -> np.ndarray:
+    """How many models were shown to the world by the end of round 0 (none), 1, ..., of those that a round shows."""
+    each = np.arange(rounds + 1)
+    if deploy.explore is not None:
+        return each if deploy.explore.rounds is None else np.minimum(each, deploy.explore.rounds)
+    if deploy.grows is not None:
+        return np.searchsorted(growing_times(*deploy.grows), each)
+    return -(-each // deploy.period) if deploy.period else np.minimum(each, 1)
+
+
+def _path(env: Environment, models: np.ndarray, deployed: np.ndarray) -> tuple[tuple[int, float], ...]:
+    """The mean score after a few numbers of deployments, the last model of each."""
+    looks = np.unique(np.geomspace(1, deployed[-1], _LOOKS).astype(int))
+    rounds = np.searchsorted(deployed, looks, side="right") - 1
+    scores = [[max(_score(env, _risk(env, theta)), FLOOR) for theta in models[:, k]] for k in rounds]
+    return tuple((int(look), float(np.mean(mine))) for look, mine in zip(looks, scores, strict=True))
 
 
 def _tune(env: Environment, method: Method, means: Means, effort: Effort) -> dict[str, float]:
@@ -97,26 +126,41 @@ def _tune(env: Environment, method: Method, means: Means, effort: Effort) -> dic
     found = {name: values[0] for name, values in grid.items()}
     for values in itertools.product(*grid.values()):
         setting = dict(zip(grid, values, strict=True))
-        finals = _finals(env, method.make(means, **setting), means, _TUNING, effort.seeds)
-        risk = float(np.mean([_risk(env, theta) for theta in finals]))
+        models = _models(env, method.make(means, **setting), means, _TUNING, effort.seeds)
+        risk = float(np.mean([_risk(env, theta) for theta in models[:, -1]]))
         if risk < best:
             best, found = risk, setting
     return found
 
 
-def _finals(env: Environment, algorithm: Algorithm, means: Means, seed: int, repeats: int) -> np.ndarray:
-    """The last model of each repeat, NaN where it diverged."""
+def _models(env: Environment, algorithm: Algorithm, means: Means, seed: int, repeats: int) -> np.ndarray:
+    """The model after each round of each repeat, [repeats, rounds + 1, ...]; not finite where it diverged.
+
+    Every round is recorded, so that the program holds one round, and not one that records beside one that does not.
+    """
     history = run(
         env.problem if env.game is None else env.game, algorithm, means.rounds, env.start, seed, repeats,
-        record=Record(theta="last", risks=False, consensus=False, every=means.rounds), callbacks=[Progress(False)],
-        clock=_ROUND, dtype="float64",
+        record=Record(theta="all", risks=False, consensus=False), callbacks=[Progress(False)], clock=_ROUND,
+        dtype="float64",
     )  # fmt: skip
-    return np.asarray(history.final, np.float64)
+    models = np.asarray(history.theta, np.float64)
+    # A run that no repeat survives is not continued.
+    short = means.rounds + 1 - models.shape[1]
+    return np.pad(models, [(0, 0), (0, short), *[(0, 0)] * (models.ndim - 2)], constant_values=np.nan)
 
 
-def _risk(env: Environment, theta: Any) -> float:
-    """Infinite where the run diverged."""
+def _score(env: Environment, risk: float) -> float:
+    """The share of the gap that is closed; -inf where the run diverged."""
+    return env.score_of(risk) if np.isfinite(risk) else -np.inf
+
+
+def _risk(env: Environment, theta: np.ndarray) -> float:
+    """Infinite where the run diverged: not finite, or a thousand times as far away as the points are."""
     if not np.all(np.isfinite(theta)):
+        return float("inf")
+    points = (env.start, np.asarray(env.stable.theta), np.asarray(env.optimal.theta))
+    far = 1.0 + max(float(np.linalg.norm(point)) for point in points)
+    if float(np.linalg.norm(theta)) > _FAR * far:
         return float("inf")
     risk = env.risk(env.project(theta))
     return risk if np.isfinite(risk) else float("inf")

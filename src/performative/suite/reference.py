@@ -28,15 +28,19 @@ Exact = Callable[[Any, Any], Any]
 class Reference:
     """Risks and points of a setting, worked out when they are first asked for. In float64."""
 
-    def __init__(self, setting: Setting, judged: Problem | Game):
-        self._setting, self._judged = setting, judged
+    def __init__(self, setting: Setting, met: Problem | Game, judged: Problem | Game):
+        """`met`: what the learner meets when it comes; `judged`: what models are scored on in the end."""
+        self._setting, self._met, self._judged = setting, met, judged
 
     @functools.cached_property
     def _land(self) -> tuple[Landscape, np.ndarray]:
+        return self._survey(self._judged)
+
+    def _survey(self, problem: Problem | Game) -> tuple[Landscape, np.ndarray]:
         with jax.enable_x64(True):
-            if isinstance(self._judged, Game):
-                return survey_game(self._judged, self._setting.start)
-            return survey(self._judged, self._setting.start, name="start")
+            if isinstance(problem, Game):
+                return survey_game(problem, self._setting.start)
+            return survey(problem, self._setting.start, name="start")
 
     @property
     def start(self) -> np.ndarray:
@@ -52,9 +56,12 @@ class Reference:
 
     @functools.cached_property
     def never(self) -> np.ndarray:
-        """argmin f(. ; start): trained once on what the start brought about, and never again."""
+        """argmin f(. ; start): trained once on what the start brought about, and never again.
+
+        On the data that a learner meets when it comes: before any drift, and with the outliers that are there.
+        """
         with jax.enable_x64(True):
-            land, x = self._land
+            land, x = self._land if self._met is self._judged else self._survey(self._met)
             view = self._decoupled(land, x)
             found = minimize(land, view, x)
             return np.asarray(self._shaped(land, found))

@@ -72,9 +72,8 @@ def check_result(result: Result, seeds: int = 10) -> list[str]:
         found.append(f"{len(result.scores)} scores and {len(result.risks)} risks; {seeds} seeds are reported.")
     lacking = env.budget.lacks(Budget(result.deployments, result.samples, result.deployments))
     found += [f"over the budget: {text}" for text in lacking]
-    worst, best = env.risk(env.never), float(env.optimal.risk)
     for score, risk in zip(result.scores, result.risks, strict=False):
-        expected = (worst - risk) / (worst - best) if math.isfinite(risk) else -math.inf
+        expected = env.score_of(risk) if math.isfinite(risk) else -math.inf
         if not (score == expected or abs(score - expected) <= 1e-6 * (1 + abs(expected))):
             found.append(f"a score of {score:.6g} for a risk of {risk:.6g}, which is a score of {expected:.6g} here.")
             break
