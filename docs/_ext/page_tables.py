@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from page_reference import cell, names, parts
+from page_suite import hardest, leaderboard, suite, winners
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "performative-results"
@@ -154,4 +155,9 @@ def _short(where: str) -> str:
     return f"pf.{package}.{last}" if exported else f"performative.{name}"
 
 
-TABLES = {function.__name__: function for function in (theorems, ledger, verdicts, gallery, names, parts)}
+TABLES = {
+    function.__name__: function
+    for function in (
+        theorems, ledger, verdicts, gallery, names, parts, winners, leaderboard, suite, hardest,
+    )
+}  # fmt: skip

@@ -125,7 +125,7 @@ def test_a_network_reads_its_numbers_in_order():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", ["recommender-exposure-v1", "generator-mixture-v1", "outcome-defeating-v1"])
+@pytest.mark.parametrize("id", ["recommender-exposure-v2", "generator-mixture-v1", "outcome-defeating-v1"])
 def test_rows_cost_on_average_what_the_exact_risk_says(id):
     env = pf.suite.make(id)
     rng = np.random.default_rng(7)

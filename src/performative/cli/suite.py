@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Json, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, check_out, reporting
 
 suite = typer.Typer(
     name="suite", help="The benchmark: environments, methods and the leaderboard.", no_args_is_help=True
@@ -55,18 +55,55 @@ def run_all(
 
 
 @suite.command("show", epilog=EXIT_CODES)
-def show(out: Out = _HERE, as_json: Json = False) -> None:
-    """The leaderboard of what was measured."""
+def show(
+    out: Out = _HERE,
+    shipped: Annotated[bool, typer.Option("--shipped", help="The results that came with this package.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(help="Write an interactive page, one HTML file that works offline.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The leaderboard of what was measured, and what wins where in words."""
     with reporting(as_json) as reporter:
+        from performative._base.files import write_whole
+        from performative.suite import published
+        from performative.suite.page import leaderboard_page
         from performative.suite.ranking import rank
         from performative.suite.store import Store
+        from performative.suite.verdicts import verdicts
 
+        if page is not None:
+            check_out(page, "the page is HTML", ".html", ".htm")
         try:
-            board = rank(Store(out).results())
+            found = published.shipped() if shipped else published.collect(Store(out).results())
+            board, told = rank(found.results), verdicts(found.results)
         except ValueError as error:
             raise Failure(f"{out}: {error}", Exit.BAD_INPUT) from error
         reporter.show(str(board))
-        reporter.result({"status": "completed", **dataclasses.asdict(board)})
+        reporter.show("\n".join(f"{one.family}: {one.words}" for one in told))
+        if page is not None:
+            write_whole(page, leaderboard_page(found))
+            reporter.path("page", page)
+        words = {one.family: one.words for one in told}
+        reporter.result({"status": "completed", **dataclasses.asdict(board), "words": words})
+
+
+@suite.command("pack", epilog=EXIT_CODES)
+def pack(
+    file: Annotated[Path, typer.Argument(help="The JSON file to write.")], out: Out = _HERE, as_json: Json = False
+) -> None:
+    """Write all results of a folder into one file, as they are shipped with the package."""
+    with reporting(as_json) as reporter:
+        from performative.suite import published
+        from performative.suite.store import Store
+
+        try:
+            found = published.collect(Store(out).results())
+        except ValueError as error:
+            raise Failure(f"{out}: {error}", Exit.BAD_INPUT) from error
+        published.pack(found, file)
+        reporter.path("results", file)
+        reporter.result({"status": "completed", "file": str(file), "results": len(found.results)})
 
 
 @suite.command("submit", epilog=EXIT_CODES)

@@ -1,6 +1,7 @@
 """Many methods in many environments, in worker processes; what is measured already is left alone."""
 
 import dataclasses
+import functools
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
@@ -61,7 +62,7 @@ def campaign(
     found = Outcome()
     if workers == 0:
         for env, methods in pairs:
-            _add(found, env, lambda env=env, methods=methods: _one_env(env, methods, effort, str(out)), say)
+            _add(found, env, functools.partial(_one_env, env, methods, effort, str(out)), say)
         return found
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_compile_quickly) as pool:
@@ -78,9 +79,7 @@ def _compile_quickly() -> None:
     config.update("jax_disable_most_optimizations", True)
 
 
-def _add(
-    found: Outcome, env: str, result: Callable[[], tuple[int, float, str]], say: Callable[[str], object]
-) -> None:
+def _add(found: Outcome, env: str, result: Callable[[], tuple[int, float, str]], say: Callable[[str], object]) -> None:
     try:
         measured, seconds, words = result()
     except FileNotFoundError as absent:
@@ -98,7 +97,7 @@ def _add(
 def _one_env(env: str, methods: Sequence[str], effort: Effort, out: str) -> tuple[int, float, str]:
     """All methods in one environment, in a process that makes it once: how many, seconds, and the best in words."""
     store = Store(out)
-    missing = [method for method in methods if not store.has(env, method, effort.seeds)]
+    missing = [method for method in methods if not store.has(env, method, effort)]
     if not missing:
         return 0, 0.0, ""
     began = os.times()

@@ -24,7 +24,8 @@ class Means:
     """What a method has to spend: rounds, each of one deployment, and the rows of a client in each.
 
     Attributes:
-        size: parameters of the model, of a game those of one player; far: the size of one of them, about; parts: slots that the environment settles
+        size: parameters of the model, of a game those of one player; far: the size of one of them, about
+        parts: slots that the environment settles
     """
 
     rounds: int
@@ -46,6 +47,8 @@ class Method:
     Attributes:
         make: (means, **tuned) -> Algorithm; grid: values of each tuned number
         sees: what of a deployment it needs, "data" or "losses"; words: in a line
+        aim: "retrains" (goes to the stable point), "foresees" (learns how people react, and goes to the optimal one),
+            or "hedges" (weighs people or laws anew, and goes to neither)
     """
 
     name: str
@@ -53,6 +56,7 @@ class Method:
     make: Callable[..., Algorithm]
     grid: Mapping[str, tuple[float, ...]]
     sees: str = "data"
+    aim: str = "retrains"
 
 
 def means_of(env: Environment) -> Means:
@@ -125,16 +129,24 @@ METHODS: dict[str, Method] = {
         Method("fedvarp", "absent clients remembered", _plain(recipes.fedvarp, _LOCAL_STEPS), _RATE),
         Method("scaffold", "control variates", _plain(recipes.scaffold, _LOCAL_STEPS), _RATE),
         Method("fedexp", "longer steps where clients disagree", _plain(recipes.fedexp, _LOCAL_STEPS), _RATE),
-        Method("qffl", "clients weighed by their losses", _plain(recipes.qffl, q=1.0), _RATE),
-        Method("afl", "the worst mixture of clients", _plain(recipes.afl), _RATE),
-        Method("robust", "against laws nearby", _plain(recipes.robust, radius=0.02), _RATE),
+        Method("qffl", "clients weighed by their losses", _plain(recipes.qffl, q=1.0), _RATE, aim="hedges"),
+        Method("afl", "the worst mixture of clients", _plain(recipes.afl), _RATE, aim="hedges"),
+        Method("robust", "against laws nearby", _plain(recipes.robust, radius=0.02), _RATE, aim="hedges"),
         Method("lazy", "deployed at growing intervals", _lazy, _RATE),
         Method("snapshots", "on the last data sets together", _snapshots, _RATE | {"k": (2, 4)}),
         Method("no_regret", "steps that fall as 1/sqrt(t)", _plain(recipes.no_regret), _RATE),
-        Method("two_point", "losses of two models", _zeroth(recipes.two_point), _RATE | _RADII, "losses"),
-        Method("one_point", "losses of one model", _zeroth(recipes.one_point), _RATE | _RADII, "losses"),
-        Method("plug_in", "a linear reaction, fitted and then minimized", _plug_in, _RATE | _RADII),
-        Method("pofl", "each client's reaction, learnt on the way", _window(recipes.pofl), _RATE | {"window": (5,)}),
-        Method("profl", "the same, leaving out outliers", _window(recipes.profl), _RATE | {"window": (5,)}),
+        Method("two_point", "losses of two models", _zeroth(recipes.two_point), _RATE | _RADII, "losses", "foresees"),
+        Method("one_point", "losses of one model", _zeroth(recipes.one_point), _RATE | _RADII, "losses", "foresees"),
+        Method("plug_in", "a linear reaction, fitted and then minimized", _plug_in, _RATE | _RADII, aim="foresees"),
+        Method(
+            "pofl",
+            "each client's reaction, learnt on the way",
+            _window(recipes.pofl),
+            _RATE | {"window": (5,)},
+            aim="foresees",
+        ),
+        Method(
+            "profl", "the same, leaving out outliers", _window(recipes.profl), _RATE | {"window": (5,)}, aim="foresees"
+        ),
     )
 }

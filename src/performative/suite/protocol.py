@@ -45,7 +45,10 @@ class Effort:
         """What is tuned over."""
         if not self.quick:
             return dict(method.grid)
-        return {name: values[1::2] if name == "rate" else values[len(values) // 2 :][:1] for name, values in method.grid.items()}
+        return {
+            name: values[1::2] if name == "rate" else values[len(values) // 2 :][:1]
+            for name, values in method.grid.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +59,10 @@ class Result:
         scores: share of the gap between never retraining and the oracle that is closed; -inf where a run diverged
         risks: f(theta; theta) of the last model; infinite where it diverged
         failures: of the seeds, how many diverged; why: where the method does not apply
-        deployments, samples: spent at most; seconds: of processor time
+        deployments, samples: spent at most; seconds: of processor time; quick: whether it was tuned by `Effort.quick`
         path: (deployments, mean score over seeds, each no less than -1) on the way
+        facts: of the environment, beside its stable point: `contraction` of retraining, `gap` (of never retraining to
+            the oracle, as a share of the oracle's risk), `deployments` of its budget, `clients`, `parameters`
     """
 
     env: str
@@ -71,6 +76,8 @@ class Result:
     seconds: float = 0.0
     why: str | None = None
     path: tuple[tuple[int, float], ...] = ()
+    facts: dict[str, float] = dataclasses.field(default_factory=dict)
+    quick: bool = False
     protocol: int = PROTOCOL
 
 
@@ -78,12 +85,14 @@ def measure(env: Environment, method: str, effort: Effort) -> Result:
     """Run a method in an environment, by the protocol of the leaderboard."""
     began = time.process_time()
     if method in BASELINES:
-        points = {"never": lambda: env.never, "stable": lambda: env.stable.theta, "oracle": lambda: env.optimal.theta}
-        theta = np.asarray(points[method]())
-        return Result(env.id, method, (env.score(theta),) * effort.seeds, (env.risk(theta),) * effort.seeds)
+        theta = _point(env, method)
+        scores, risks = (env.score(theta),) * effort.seeds, (env.risk(theta),) * effort.seeds
+        facts = _facts(env) if method == "stable" else {}
+        return Result(env.id, method, scores, risks, facts=facts, quick=effort.quick)
     chosen = METHODS[method]
     if env.sees == "means" or (env.sees == "losses" and chosen.sees != "losses"):
-        return Result(env.id, method, (), (), why=f"it needs {chosen.sees}, and {env.id} shows {env.sees}")
+        why = f"it needs {chosen.sees}, and {env.id} shows {env.sees}"
+        return Result(env.id, method, (), (), why=why, quick=effort.quick)
     means = means_of(env)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerformativeWarning)  # a run that diverges is counted
@@ -92,14 +101,32 @@ def measure(env: Environment, method: str, effort: Effort) -> Result:
             algorithm = chosen.make(means, **tuned)
             models = _models(env, algorithm, means, _REPORTED, effort.seeds)
         except ValueError as refusal:
-            return Result(env.id, method, (), (), why=str(refusal).splitlines()[0])
-    risks = [_risk(env, theta) for theta in models[:, -1]]
+            return Result(env.id, method, (), (), why=str(refusal).splitlines()[0], quick=effort.quick)
+    ends = tuple(_risk(env, theta) for theta in models[:, -1])
     deployed = deployments_of(algorithm.deploy, means.rounds)
     return Result(
-        env.id, method, tuple(_score(env, risk) for risk in risks), tuple(risks), int(np.sum(~np.isfinite(risks))),
-        tuned, int(deployed[-1]), means.rounds * means.rows * env.clients, time.process_time() - began,
-        path=_path(env, models, deployed),
+        env.id, method, tuple(_score(env, risk) for risk in ends), ends, int(np.sum(~np.isfinite(ends))), tuned,
+         int(deployed[-1]), means.rounds * means.rows * env.clients, time.process_time() - began,
+        path=_path(env, models, deployed), quick=effort.quick,
     )  # fmt: skip
+
+
+def _point(env: Environment, baseline: str) -> np.ndarray:
+    if baseline == "never":
+        return env.never
+    return np.asarray(env.stable.theta if baseline == "stable" else env.optimal.theta)
+
+
+def _facts(env: Environment) -> dict[str, float]:
+    best = float(env.optimal.risk)
+    found = {
+        "contraction": float(env.stable.contraction),
+        "gap": (env.risk(env.never) - best) / max(abs(best), 1e-300),
+        "deployments": means_of(env).rounds,
+        "clients": env.clients,
+        "parameters": int(np.size(env.start)),
+    }
+    return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
 def deployments_of(deploy: Deployment, rounds: int) -> np.ndarray:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
+from performative.suite.front import on_front
+from performative.suite.pairs import Interval, interval, paired, seed_scores
 from performative.suite.protocol import BASELINES, Result
-
-# A run that diverged, or a method that does not apply, is no better than never retraining; and a score below that
-# of leaving the world alone by more than this is all the same.
-_FLOOR = -1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,18 +17,22 @@ class Standing:
     """A method over all environments.
 
     Attributes:
-        score: mean over environments of the mean score over seeds, between -1 and 1; low, high: its interval at 95 %,
-            over environments
+        score: mean over environments of the mean score over seeds, each no less than -1; its interval is over
+            environments
+        behind: how much less it closes than the leader, paired by environment and seed; its interval is over seeds
         rank: mean rank, 1 for the best in an environment; wins: environments in which none is better
+        front: environments in which no method closes more with as few deployments, at some number of them
+        harms: environments in which it ends below the model that is never retrained
         failures: runs that diverged; runs: of how many; absent: environments in which it does not apply
     """
 
     method: str
-    score: float
-    low: float
-    high: float
+    score: Interval
+    behind: Interval
     rank: float
     wins: int
+    front: int
+    harms: int
     failures: int
     runs: int
     absent: int
@@ -41,61 +43,61 @@ class Board:
     """The leaderboard: standings, the best mean rank first.
 
     `difference`: mean ranks that differ by less are not told apart (Nemenyi at 5 %); `chance`: of ranks as uneven as
-    these if all methods were alike (Friedman).
+    these if all methods were alike (Friedman); `unused`: environments in which no method applies.
     """
 
     standings: tuple[Standing, ...]
     envs: tuple[str, ...]
     difference: float
     chance: float
+    unused: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{'method':<12} {'rank':>5} {'score':>6} {'95 %':>15} {'best in':>8} {'diverged':>10} {'n/a':>4}"]
+        head = ("rank", "score", "behind the first", "best", "front", "harms", "diverged", "n/a")
+        widths = (5, 6, 22, 4, 5, 5, 7, 3)
+        lines = [" ".join([f"{'method':<10}", *(f"{name:>{width}}" for name, width in zip(head, widths, strict=True))])]
         for one in self.standings:
-            interval = f"{one.low:.2f} to {one.high:.2f}"
-            lines.append(
-                f"{one.method:<12} {one.rank:>5.1f} {one.score:>6.2f} {interval:>15} {one.wins:>8} "
-                f"{one.failures:>4} of {one.runs:<3} {one.absent:>4}"
-            )
+            first = (f"{one.rank:.1f}", f"{one.score.mean:.2f}", str(one.behind), one.wins, one.front, one.harms)
+            cells = (*first, f"{one.failures}/{one.runs}", one.absent)
+            told = (f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            lines.append(" ".join([f"{one.method:<10}", *told]))
         told = f"{len(self.envs)} environments; mean ranks closer than {self.difference:.1f} are not told apart"
         return "\n".join([*lines, f"{told} (p = {self.chance:.2g} that all methods are alike)."])
 
 
 def rank(results: Sequence[Result]) -> Board:
-    """The leaderboard of these results, over environments in which every method was measured.
+    """The leaderboard of these results, over environments in which every method was measured and some apply.
 
-    Never retraining and the oracle are 0 and 1 by definition, and have no rank.
+    Never retraining, the stable point and the oracle stand beside it, and have no rank.
     """
     methods = sorted({result.method for result in results} - set(BASELINES))
     cells = {(result.env, result.method): result for result in results}
-    envs = sorted({env for env, _ in cells if all((env, method) in cells for method in methods)})
+    whole = sorted({env for env, _ in cells if all((env, method) in cells for method in methods)})
+    envs = [env for env in whole if any(cells[env, method].why is None for method in methods)]
     if len(methods) < 2 or not envs:
         raise ValueError("rank: nothing to compare: give at least two methods that were measured in one environment.")
-    scores = np.asarray([[_score(cells[env, method]) for method in methods] for env in envs])
+    scores = np.asarray([[mean_score(cells[env, method]) for method in methods] for env in envs])
     places = stats.rankdata(-np.round(scores, 9), axis=1)
+    leader = methods[int(np.argmin(places.mean(axis=0)))]
+    ahead = [cells[env, leader] for env in envs]
+    fronts = {env: on_front([cells[env, method] for method in methods]) for env in envs}
     found = []
     for k, method in enumerate(methods):
         mine = [cells[env, method] for env in envs]
-        mean, half = float(np.mean(scores[:, k])), _half_width(scores[:, k])
         found.append(Standing(
-            method, mean, mean - half, mean + half, float(np.mean(places[:, k])),
-            int(np.sum(scores[:, k] >= scores.max(axis=1) - 1e-9)), sum(one.failures for one in mine),
-            sum(len(one.scores) for one in mine), sum(one.why is not None for one in mine),
+            method, interval(scores[:, k]), paired(ahead, mine), float(np.mean(places[:, k])),
+            int(np.sum(scores[:, k] >= scores.max(axis=1) - 1e-9)), sum(method in fronts[env] for env in envs),
+            int(np.sum(scores[:, k] < 0)), sum(one.failures for one in mine), sum(len(one.scores) for one in mine),
+            sum(one.why is not None for one in mine),
         ))  # fmt: skip
     standings = tuple(sorted(found, key=lambda one: one.rank))
-    return Board(standings, tuple(envs), _critical(len(methods), len(envs)), _friedman(places))
+    unused = tuple(env for env in whole if env not in envs)
+    return Board(standings, tuple(envs), _critical(len(methods), len(envs)), _friedman(places), unused)
 
 
-def _score(result: Result) -> float:
+def mean_score(result: Result) -> float:
     """The mean over seeds, each no less than the floor; 0 where the method does not apply: the model stays."""
-    if result.why is not None:
-        return 0.0
-    return float(np.mean(np.clip(result.scores, _FLOOR, None)))
-
-
-def _half_width(values: np.ndarray) -> float:
-    n = len(values)
-    return float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    return float(np.mean(seed_scores(result, max(len(result.scores), 1))))
 
 
 def _critical(methods: int, envs: int) -> float:

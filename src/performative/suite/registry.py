@@ -85,6 +85,11 @@ def card(id: str) -> str:
     return _entry("card", id).card
 
 
+def family_of(id: str) -> str:
+    """The family of an environment, without building it; "unknown" of one that is not here."""
+    return _entries()[id].family if id in _entries() else "unknown"
+
+
 def _entry(owner: str, id: str) -> _Entry:
     entries = _entries()
     if id not in entries:

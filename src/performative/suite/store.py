@@ -9,7 +9,7 @@ from typing import Any
 from performative._base.files import write_whole
 from performative.suite.budget import Budget
 from performative.suite.methods import METHODS
-from performative.suite.protocol import BASELINES, PROTOCOL, Result
+from performative.suite.protocol import BASELINES, PROTOCOL, Effort, Result
 from performative.suite.registry import ids, make
 
 
@@ -22,13 +22,14 @@ class Store:
     def path(self, env: str, method: str) -> Path:
         return self.folder / env / f"{method}.json"
 
-    def has(self, env: str, method: str, seeds: int) -> bool:
-        """Whether it was measured by this protocol, on at least so many seeds."""
+    def has(self, env: str, method: str, effort: Effort) -> bool:
+        """Whether it was measured by this protocol, with at least as much effort."""
         path = self.path(env, method)
         if not path.exists():
             return False
         found = read_result(path)
-        return found.protocol == PROTOCOL and (found.why is not None or len(found.scores) >= seeds)
+        tuned = effort.quick or not found.quick
+        return found.protocol == PROTOCOL and tuned and (found.why is not None or len(found.scores) >= effort.seeds)
 
     def put(self, result: Result) -> None:
         path = self.path(result.env, result.method)
@@ -52,7 +53,8 @@ def read_result(path: str | Path) -> Result:
         told = json.loads(Path(path).read_text())
         scores = tuple(-math.inf if x is None else float(x) for x in told.pop("scores"))
         risks = tuple(math.inf if x is None else float(x) for x in told.pop("risks"))
-        return Result(scores=scores, risks=risks, **told)
+        way = tuple((int(count), float(score)) for count, score in told.pop("path", ()))
+        return Result(scores=scores, risks=risks, path=way, **told)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as fault:
         raise ValueError(f"{path}: not a result of the suite ({fault}).") from fault
 

@@ -1,0 +1,33 @@
+# %% [markdown]
+# # A learner through the interface of Gymnasium
+#
+# `pf.suite.gymnasium_env` makes a `gymnasium.Env` of an environment: an action is a model, an observation is what its
+# people left behind. Run it as a script; where Gymnasium is not installed it says so and stops.
+
+# %%
+import importlib.util
+
+import performative as pf
+
+
+# %%
+def play(made, theta, seed, rate=0.3):
+    """Gradient steps on the squared loss until the budget is spent; the last model and the sum of rewards."""
+    seen, _ = made.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        theta = theta - rate * (theta - seen["z"].mean())
+        seen, reward, _, over, _ = made.step(theta)
+        total += reward
+    return theta, total
+
+
+# %%
+if __name__ == "__main__":
+    if importlib.util.find_spec("gymnasium") is None:
+        print('skipped: Gymnasium is not installed (pip install "performative[suite]").')
+    else:
+        env = pf.suite.make("gaussian-federation-v1")
+        theta, total = play(pf.suite.gymnasium_env(env), env.start, seed=0)
+        gained = env.score(theta) - env.score(env.start)
+        print(f"{env.id}: score {env.score(theta):.3f}; rewards add up to {total:.3f}, which is {gained:.3f} gained")

@@ -1,0 +1,45 @@
+"""Risk against deployments: who closes how much of the gap with how few models shown to the world."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from performative.suite.protocol import FLOOR, Result
+
+# Shares of an environment's deployments at which methods are compared over many environments.
+SHARES = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0)
+
+
+def score_after(result: Result, deployments: float) -> float:
+    """The mean score once so many models were deployed: that of the last look before. The floor where there is none."""
+    if result.why is not None:
+        return 0.0
+    return next((score for count, score in reversed(result.path) if count <= deployments), FLOOR)
+
+
+def front(results: Sequence[Result]) -> list[tuple[int, str, float]]:
+    """The Pareto front of one environment: (deployments, method, score), each better than all with fewer or as many.
+
+    Settings were tuned for the end of the budget: a method tuned for fewer deployments may do better with them.
+    """
+    points = sorted(
+        (count, -score, result.method) for result in results if result.why is None for count, score in result.path
+    )
+    found: list[tuple[int, str, float]] = []
+    best = FLOOR
+    for count, negative, method in points:
+        if -negative > best + 1e-9:
+            best = -negative
+            found.append((count, method, best))
+    return found
+
+
+def on_front(results: Sequence[Result]) -> set[str]:
+    """The methods on it."""
+    return {method for _, method, _ in front(results)}
+
+
+def curve(results: Sequence[Result], budgets: Sequence[int]) -> list[float]:
+    """A method's mean score over environments after each of `SHARES` of their budgets of deployments."""
+    pairs = list(zip(results, budgets, strict=True))
+    return [float(np.mean([score_after(one, max(1.0, share * total)) for one, total in pairs])) for share in SHARES]

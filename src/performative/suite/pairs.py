@@ -1,0 +1,59 @@
+"""Differences between methods, seed by seed: runs of one seed share their random numbers."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from performative.suite.protocol import FLOOR, Result
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A mean over seeds and its interval at 95 %, by Student's t."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+    @property
+    def holds_zero(self) -> bool:
+        return self.low <= 0.0 <= self.high
+
+
+def interval(values: Sequence[float] | np.ndarray) -> Interval:
+    """mean -+ t_{0.975, n-1} s / sqrt(n); without ends where there is one value only."""
+    mean, n = float(np.mean(values)), len(values)
+    if n < 2:
+        return Interval(mean, -math.inf, math.inf)
+    half = float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    return Interval(mean, mean - half, mean + half)
+
+
+def seed_scores(result: Result, seeds: int) -> np.ndarray:
+    """Scores by seed, each no less than the floor; 0 where the method does not apply: the model stays as it is."""
+    if result.why is not None:
+        return np.zeros(seeds)
+    return np.clip(np.asarray(result.scores[:seeds], np.float64), FLOOR, None)
+
+
+def paired(one: Sequence[Result], other: Sequence[Result]) -> Interval:
+    """How much more of the gap one method closes than another, over the same environments.
+
+        d_s = mean over environments of (score_one - score_other) of seed s
+
+    The interval is over seeds: it says whether the order would stay with other random numbers in these environments,
+    and nothing of other environments.
+    """
+    envs = [result.env for result in one]
+    if envs != [result.env for result in other] or not envs:
+        raise ValueError("paired: give results of two methods in the same environments, in the same order.")
+    counts = [len(result.scores) for result in (*one, *other) if result.why is None]
+    seeds = min(counts, default=2)
+    apart = [seed_scores(a, seeds) - seed_scores(b, seeds) for a, b in zip(one, other, strict=True)]
+    return interval(np.mean(apart, axis=0))

@@ -1,0 +1,129 @@
+"""What wins where, and why, in words that are made from results."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from performative.suite.methods import METHODS
+from performative.suite.pairs import Interval, interval, paired, seed_scores
+from performative.suite.protocol import BASELINES, Result
+from performative.suite.ranking import mean_score
+from performative.suite.registry import family_of
+
+# Where the stable point closes as much of the gap, retraining is as good as foreseeing.
+_ENOUGH = 0.9
+# Scores that differ by less are said to be the same.
+_SAME = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A family of environments, or all of them.
+
+    Attributes:
+        best: the method of the highest mean score; score: its mean over environments, with an interval over seeds
+        ties: methods that are not told apart from it, by paired differences over seeds at 95 %
+        of_aim: the best method of each aim, with its mean score
+        stable: the mean score of the stable point; spirals: environments in which retraining does not contract
+        failures, runs: that diverged, and of how many; worst: the method that most did with, where any did
+        harms: share of methods in environments that end below the model that is never retrained
+    """
+
+    family: str
+    envs: tuple[str, ...]
+    best: str
+    score: Interval
+    ties: tuple[str, ...]
+    of_aim: Mapping[str, tuple[str, float]]
+    lead: Interval | None
+    stable: float
+    spirals: int
+    failures: int
+    runs: int
+    worst: str | None
+    harms: float
+
+    @property
+    def words(self) -> str:
+        """What wins here, and why."""
+        ties = f" ({_listed(self.ties)} cannot be told apart from it)" if self.ties else ""
+        said = [f"`{self.best}` closes {self.score} of the gap{ties}.", self._why()]
+        if self.spirals:
+            said.append(f"Full retraining does not contract in {self.spirals} of {len(self.envs)} environments.")
+        if self.failures:
+            said.append(f"{self.failures} of {self.runs} runs diverged, most of them with `{self.worst}`.")
+        if self.harms > 0.25:
+            said.append(f"{self.harms:.0%} of all entries end below the model that is never retrained.")
+        return " ".join(said)
+
+    def _why(self) -> str:
+        aim = _aim(self.best)
+        top = self.score.mean
+        if aim == "foresees":
+            second = self.of_aim.get("retrains")
+            beside = ""
+            if second is not None and self.lead is not None:
+                beside = f"; the best that retrains, `{second[0]}`, closes {second[1]:.2f}, {self.lead} less"
+            return f"Foreseeing the reaction pays: the stable point closes {self.stable:.2f}{beside}."
+        if aim == "hedges":
+            return f"It settles elsewhere than at the stable point, which closes {self.stable:.2f}."
+        if top > self.stable + _SAME:
+            return (
+                f"It ends above the stable point, which closes {self.stable:.2f}: "
+                "with the step that was tuned it stops on the way there."
+            )
+        if self.stable >= _ENOUGH:
+            return f"The stable point closes {self.stable:.2f}, so that retraining is enough."
+        return f"It ends near the stable point, which closes {self.stable:.2f}; no method foresees the reaction better."
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    """One for all environments together, then one a family. Scores are no less than -1 in any run."""
+    methods = sorted({result.method for result in results} - set(BASELINES))
+    cells = {(result.env, result.method): result for result in results}
+    used = sorted(
+        env
+        for env in {result.env for result in results}
+        if all((env, method) in cells for method in methods) and any(cells[env, m].why is None for m in methods)
+    )
+    by_family: dict[str, list[str]] = {}
+    for env in used:
+        by_family.setdefault(family_of(env), []).append(env)
+    groups = {"all": used, **dict(sorted(by_family.items()))}
+    return [_verdict(name, envs, methods, cells) for name, envs in groups.items()]
+
+
+def _verdict(
+    family: str, envs: Sequence[str], methods: Sequence[str], cells: Mapping[tuple[str, str], Result]
+) -> Verdict:
+    rows = {method: [cells[env, method] for env in envs] for method in methods}
+    means = {method: float(np.mean([mean_score(one) for one in mine])) for method, mine in rows.items()}
+    best = max(means, key=lambda method: means[method])
+    ties = tuple(m for m in methods if m != best and paired(rows[best], rows[m]).holds_zero)
+    of_aim: dict[str, tuple[str, float]] = {}
+    for method in sorted(methods, key=lambda one: -means[one]):
+        of_aim.setdefault(_aim(method), (method, means[method]))
+    second = of_aim.get("retrains")
+    applied = [one for mine in rows.values() for one in mine if one.why is None]
+    failed = {method: sum(one.failures for one in mine) for method, mine in rows.items()}
+    stable = [cells[env, "stable"] for env in envs if (env, "stable") in cells]
+    seeds = min(len(one.scores) for one in applied)
+    return Verdict(
+        family, tuple(envs), best, interval(np.mean([seed_scores(one, seeds) for one in rows[best]], axis=0)), ties,
+        of_aim, None if second is None else paired(rows[best], rows[second[0]]),
+        float(np.mean([mean_score(one) for one in stable])) if stable else float("nan"),
+        sum(one.facts.get("contraction", 0.0) >= 1.0 for one in stable), sum(failed.values()),
+        sum(len(one.scores) for one in applied),
+        max(failed, key=lambda method: failed[method]) if any(failed.values()) else None,
+        float(np.mean([mean_score(one) < 0 for one in applied])),
+    )  # fmt: skip
+
+
+def _aim(method: str) -> str:
+    return METHODS[method].aim if method in METHODS else "unknown"
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} others"
