@@ -40,27 +40,63 @@ def test_failures_count_and_absence_is_never_retraining():
         made("e-v1", "absent", [], why="it needs data"),
     ]
     found = {one.method: one for one in rank(results).standings}
-    assert found["wild"].score == pytest.approx(-0.05) and found["wild"].failures == 1
-    assert found["absent"].score == 0.0 and found["absent"].absent == 1
+    assert found["wild"].score.mean == pytest.approx(-0.05) and found["wild"].failures == 1
+    assert found["absent"].score.mean == 0.0 and found["absent"].absent == 1
     assert [one.method for one in rank(results).standings] == ["good", "absent", "wild"]
 
 
 def test_the_oracle_and_never_retraining_are_one_and_zero():
     env = make(ENV)
     assert measure(env, "oracle", QUICK).scores == pytest.approx((1.0, 1.0))
+    assert measure(env, "stable", QUICK).facts["contraction"] == pytest.approx(0.5)
     assert measure(env, "never", QUICK).scores == pytest.approx((0.0, 0.0))
 
 
 def test_what_is_there_is_not_run_again(tmp_path):
     pairs = [(ENV, ("never", "rgd"))]
-    assert campaign(pairs, QUICK, tmp_path, say=lambda text: None) == 2
+    assert campaign(pairs, QUICK, tmp_path, say=lambda text: None).measured == 2
     kept = (tmp_path / ENV / "rgd.json").read_bytes()
-    assert campaign(pairs, QUICK, tmp_path, say=lambda text: None) == 0
+    assert campaign(pairs, QUICK, tmp_path, say=lambda text: None).measured == 0
     (tmp_path / ENV / "rgd.json").unlink()
-    assert campaign(pairs, QUICK, tmp_path, say=lambda text: None) == 1
+    assert campaign(pairs, QUICK, tmp_path, say=lambda text: None).measured == 1
     again = json.loads((tmp_path / ENV / "rgd.json").read_bytes())
     assert again | {"seconds": 0} == json.loads(kept) | {"seconds": 0}
-    assert 0.9 < np.mean(Store(tmp_path).results()[1].scores) <= 1.0
+    found = Store(tmp_path).results()[1]
+    assert 0.9 < np.mean(found.scores) <= 1.0
+    assert found.path[-1] == (found.deployments, pytest.approx(np.mean(found.scores))) and found.path[0][0] == 1
+    # What was tuned quickly is not enough for a whole campaign.
+    assert Store(tmp_path).has(ENV, "rgd", QUICK) and not Store(tmp_path).has(ENV, "rgd", Effort(2))
+
+
+def test_a_fault_in_one_environment_does_not_stop_the_others(tmp_path, monkeypatch):
+    from performative.suite import campaign as module
+
+    def make_some(env):
+        if env == "broken":
+            raise RuntimeError("out of order")
+        if env == "absent":
+            raise FileNotFoundError("no such table")
+        return make(env)
+
+    monkeypatch.setattr(module, "make", make_some)
+    pairs = [("broken", ("never",)), ("absent", ("never",)), (ENV, ("never",))]
+    found = campaign(pairs, QUICK, tmp_path, say=lambda text: None)
+    assert found.measured == 1 and found.left_out == {"absent": "no such table"}
+    assert found.broken == {"broken": "RuntimeError: out of order"}
+
+
+def test_who_never_retrains_has_seen_what_a_learner_meets():
+    """Means 4.5 and no drift yet; with outliers 0.9 * 4.5 + 0.1 * 40."""
+    assert make("drift-linear-v1").never == pytest.approx(4.5)
+    assert make("contaminated-gaussian-v1").never == pytest.approx(0.9 * 4.5 + 0.1 * 40.0)
+
+
+def test_a_model_that_is_far_away_has_diverged():
+    from performative.suite.protocol import _risk
+
+    env = make(ENV)
+    assert _risk(env, np.asarray(2.0)) == pytest.approx(0.5)
+    assert _risk(env, np.asarray(1e5)) == np.inf == _risk(env, np.asarray(np.nan))
 
 
 def test_results_from_elsewhere_are_checked(tmp_path):

@@ -10,7 +10,7 @@ from performative.suite.protocol import FLOOR, Result
 SHARES = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0)
 
 
-def score_after(result: Result, deployments: float) -> float:
+def score_after(result: Result, deployments: float | int) -> float:
     """The mean score once so many models were deployed: that of the last look before. The floor where there is none."""
     if result.why is not None:
         return 0.0

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -181,7 +182,7 @@ def _score(env: Environment, risk: float) -> float:
     return env.score_of(risk) if np.isfinite(risk) else -np.inf
 
 
-def _risk(env: Environment, theta: np.ndarray) -> float:
+def _risk(env: Environment, theta: Any) -> float:
     """Infinite where the run diverged: not finite, or a thousand times as far away as the points are."""
     if not np.all(np.isfinite(theta)):
         return float("inf")

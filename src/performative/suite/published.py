@@ -75,7 +75,7 @@ def _short(result: Result) -> dict[str, Any]:
     return {name: value for name, value in (told | {"path": path, "facts": facts}).items() if value or name == "scores"}
 
 
-def _rounded(value: float) -> float | None:
+def _rounded(value: float | int) -> float | None:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
 
 

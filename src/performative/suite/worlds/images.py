@@ -74,8 +74,8 @@ def digits() -> Setting:
     """The handwritten digits 0 to 4 of scikit-learn in 4 x 4 pixels at five clients, who draw a class by
     exp(temperature loss), temperature from 0 to 8, so that classes that the model gets wrong come more often. A linear
     model of five classes, L2 of 0.05; the start was trained on all images alike (Jin et al. 2024, Section 4.3, made
-    small). Full retraining overshoots. The gap is a few hundredths of the risk: steps must be short or averaged. Version
-    1 started from zeros, so that its scores told who trains fastest."""
+    small). Full retraining overshoots. The gap is a few hundredths of the risk: steps must be short or averaged. In
+    version 1 the start was zero, so that scores told who trains fastest."""
     return _setting(partition.iid(len(_small_digits()[1]), 5, 0), np.linspace(0.0, 8.0, 5))
 
 
