@@ -115,6 +115,12 @@ def test_environments_in_which_nothing_applies_have_no_ranks():
     assert (first.wins, first.front, second.front, second.harms) == (2, 2, 0, 0)
 
 
+def test_a_method_from_elsewhere_in_one_environment_does_not_shrink_the_board():
+    table = board_of({"rgd": [0.9] * 3, "pofl": [0.5] * 3})
+    board = rank([*table, made(ENVS[0], "mine", [0.99] * 4)])
+    assert board.envs == ENVS and board.partial == ("mine",) and "too few environments" in str(board)
+
+
 def test_results_go_into_one_file_and_come_back(tmp_path):
     results = [*board_of({"rgd": [0.9, 0.123456, 0.4]}), made(ENVS[0], "one_point", [-math.inf, 0.5])]
     published.pack(published.collect(results), tmp_path / "all.json")

@@ -1,8 +1,9 @@
 """From results to a leaderboard: mean scores with intervals, mean ranks with critical differences."""
 
+import collections
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy import stats
@@ -43,7 +44,8 @@ class Board:
     """The leaderboard: standings, the best mean rank first.
 
     `difference`: mean ranks that differ by less are not told apart (Nemenyi at 5 %); `chance`: of ranks as uneven as
-    these if all methods were alike (Friedman); `unused`: environments in which no method applies.
+    these if all methods were alike (Friedman); `unused`: environments in which no method applies; `partial`: methods
+    that were measured in too few environments to be ranked.
     """
 
     standings: tuple[Standing, ...]
@@ -51,6 +53,7 @@ class Board:
     difference: float
     chance: float
     unused: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = ("rank", "score", "behind the first", "best", "front", "harms", "diverged", "n/a")
@@ -59,10 +62,36 @@ class Board:
         for one in self.standings:
             first = (f"{one.rank:.1f}", f"{one.score.mean:.2f}", str(one.behind), one.wins, one.front, one.harms)
             cells = (*first, f"{one.failures}/{one.runs}", one.absent)
-            told = (f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True))
-            lines.append(" ".join([f"{one.method:<10}", *told]))
+            padded = (f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            lines.append(" ".join([f"{one.method:<10}", *padded]))
         told = f"{len(self.envs)} environments; mean ranks closer than {self.difference:.1f} are not told apart"
-        return "\n".join([*lines, f"{told} (p = {self.chance:.2g} that all methods are alike)."])
+        lines.append(f"{told} (p = {self.chance:.2g} that all methods are alike).")
+        if self.partial:
+            lines.append(f"Measured in too few environments to be ranked: {', '.join(self.partial)}.")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """Which methods are compared in which environments; see `Board` for `unused` and `partial`."""
+
+    methods: tuple[str, ...]
+    envs: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Result]
+    unused: tuple[str, ...]
+    partial: tuple[str, ...]
+
+
+def compared(results: Sequence[Result]) -> Compared:
+    """Methods that were measured in at least half as many environments as any, where all of those were."""
+    cells = {(result.env, result.method): result for result in results}
+    counts = collections.Counter(method for _, method in cells if method not in BASELINES)
+    most = max(counts.values(), default=0)
+    methods = tuple(sorted(method for method, count in counts.items() if 2 * count >= most))
+    whole = sorted({env for env, _ in cells if all((env, method) in cells for method in methods)})
+    envs = tuple(env for env in whole if any(cells[env, method].why is None for method in methods))
+    unused = tuple(env for env in whole if env not in envs)
+    return Compared(methods, envs, cells, unused, tuple(sorted(set(counts) - set(methods))))
 
 
 def rank(results: Sequence[Result]) -> Board:
@@ -70,10 +99,8 @@ def rank(results: Sequence[Result]) -> Board:
 
     Never retraining, the stable point and the oracle stand beside it, and have no rank.
     """
-    methods = sorted({result.method for result in results} - set(BASELINES))
-    cells = {(result.env, result.method): result for result in results}
-    whole = sorted({env for env, _ in cells if all((env, method) in cells for method in methods)})
-    envs = [env for env in whole if any(cells[env, method].why is None for method in methods)]
+    table = compared(results)
+    methods, envs, cells = table.methods, table.envs, table.cells
     if len(methods) < 2 or not envs:
         raise ValueError("rank: nothing to compare: give at least two methods that were measured in one environment.")
     scores = np.asarray([[mean_score(cells[env, method]) for method in methods] for env in envs])
@@ -91,8 +118,8 @@ def rank(results: Sequence[Result]) -> Board:
             sum(one.why is not None for one in mine),
         ))  # fmt: skip
     standings = tuple(sorted(found, key=lambda one: one.rank))
-    unused = tuple(env for env in whole if env not in envs)
-    return Board(standings, tuple(envs), _critical(len(methods), len(envs)), _friedman(places), unused)
+    critical = _critical(len(methods), len(envs))
+    return Board(standings, envs, critical, _friedman(places), table.unused, table.partial)
 
 
 def mean_score(result: Result) -> float:

@@ -7,8 +7,8 @@ import numpy as np
 
 from performative.suite.methods import METHODS
 from performative.suite.pairs import Interval, interval, paired, seed_scores
-from performative.suite.protocol import BASELINES, Result
-from performative.suite.ranking import mean_score
+from performative.suite.protocol import Result
+from performative.suite.ranking import compared, mean_score
 from performative.suite.registry import family_of
 
 # Where the stable point closes as much of the gap, retraining is as good as foreseeing.
@@ -80,18 +80,12 @@ class Verdict:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     """One for all environments together, then one a family. Scores are no less than -1 in any run."""
-    methods = sorted({result.method for result in results} - set(BASELINES))
-    cells = {(result.env, result.method): result for result in results}
-    used = sorted(
-        env
-        for env in {result.env for result in results}
-        if all((env, method) in cells for method in methods) and any(cells[env, m].why is None for m in methods)
-    )
+    table = compared(results)
     by_family: dict[str, list[str]] = {}
-    for env in used:
+    for env in table.envs:
         by_family.setdefault(family_of(env), []).append(env)
-    groups = {"all": used, **dict(sorted(by_family.items()))}
-    return [_verdict(name, envs, methods, cells) for name, envs in groups.items()]
+    groups = {"all": list(table.envs), **dict(sorted(by_family.items()))}
+    return [_verdict(name, envs, table.methods, table.cells) for name, envs in groups.items()]
 
 
 def _verdict(
