@@ -64,3 +64,34 @@ def test_rewards_add_up_to_what_is_gained():
     theta, total = play(pf.suite.gymnasium_env(env), env.start, seed=0)
     assert total == pytest.approx(env.score(theta) - env.score(env.start))
     assert env.score(theta) > env.score(env.start)
+
+
+def test_the_peer_is_left_out_with_a_reason_where_it_is_absent():
+    if importlib.util.find_spec("performative_gym") is not None:
+        pytest.skip("performative_gym is installed")
+    from performative.cli.benchmarks import find_benchmarks
+
+    row = find_benchmarks()["gym"]()
+    assert "performative_gym) is not installed" in row["note"] and "ratio" not in row
+
+
+def test_the_peers_interface_goes_to_the_stable_point():
+    """With a stand-in that takes the arguments of their optimizer, and steps by hand."""
+    from performative.cli.benchmarks import find_benchmarks
+
+    find_benchmarks()
+    from benchmarks import peers
+
+    class Descent:
+        def __init__(self, params, lr, loss_fn):
+            self.lr = lr
+
+        def step(self, params, x, y):
+            assert x.shape == (200, 1) and y is None
+            return params - self.lr * (params - x.mean(axis=0))
+
+    env = pf.suite.make(peers.ENV)
+    end = peers._theirs(env, lambda params: Descent(params, lr=peers.RATE, loss_fn=peers._squared))
+    assert env.spent.deployments == env.budget.deployments
+    # AR(1) with factor 0.75 and noise 0.5 / sqrt(200): a standard deviation of 0.053.
+    assert abs(float(end[0]) - float(env.stable.theta)) < 4 * 0.053

@@ -8,7 +8,7 @@ from typing import Any
 
 NAMES = (
     "core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds", "moments",
-    "points",
+    "points", "peers",
 )  # fmt: skip
 # These take minutes, start processes or need a GPU, so they run only when they are named.
 LONG = ("audit", "federation", "networks", "networks_gpu")
