@@ -85,10 +85,19 @@ def test_a_fault_in_one_environment_does_not_stop_the_others(tmp_path, monkeypat
     assert found.broken == {"broken": "RuntimeError: out of order"}
 
 
+@pytest.mark.slow
 def test_who_never_retrains_has_seen_what_a_learner_meets():
     """Means 4.5 and no drift yet; with outliers 0.9 * 4.5 + 0.1 * 40."""
     assert make("drift-linear-v1").never == pytest.approx(4.5)
     assert make("contaminated-gaussian-v1").never == pytest.approx(0.9 * 4.5 + 0.1 * 40.0)
+
+
+@pytest.mark.slow
+def test_players_of_a_game_start_from_one_model():
+    found = measure(make("game-linear-v1"), "rgd", QUICK)
+    assert found.why is None and np.mean(found.scores) > 0.5
+    found = measure(make("game-banks-v1"), "rgd", QUICK)
+    assert found.why == "a run starts all players from one model, and those of game-banks-v1 differ"
 
 
 def test_a_model_that_is_far_away_has_diverged():

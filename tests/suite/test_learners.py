@@ -75,6 +75,7 @@ def test_the_peer_is_left_out_with_a_reason_where_it_is_absent():
     assert "performative_gym) is not installed" in row["note"] and "ratio" not in row
 
 
+@pytest.mark.slow
 def test_the_peers_interface_goes_to_the_stable_point():
     """With a stand-in that takes the arguments of their optimizer, and steps by hand."""
     from performative.cli.benchmarks import find_benchmarks

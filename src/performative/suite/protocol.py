@@ -167,7 +167,7 @@ def _models(env: Environment, algorithm: Algorithm, means: Means, seed: int, rep
     Every round is recorded, so that the program holds one round, and not one that records beside one that does not.
     """
     history = run(
-        env.problem if env.game is None else env.game, algorithm, means.rounds, env.start, seed, repeats,
+        env.problem if env.game is None else env.game, algorithm, means.rounds, _start(env), seed, repeats,
         record=Record(theta="all", risks=False, consensus=False), callbacks=[Progress(False)], clock=_ROUND,
         dtype="float64",
     )  # fmt: skip
@@ -175,6 +175,15 @@ def _models(env: Environment, algorithm: Algorithm, means: Means, seed: int, rep
     # A run that no repeat survives is not continued.
     short = means.rounds + 1 - models.shape[1]
     return np.pad(models, [(0, 0), (0, short), *[(0, 0)] * (models.ndim - 2)], constant_values=np.nan)
+
+
+def _start(env: Environment) -> np.ndarray:
+    """The first model; of a game that which all players start from, since a run has one start."""
+    if env.game is None:
+        return env.start
+    if not np.all(env.start == env.start[:1]):
+        raise ValueError(f"a run starts all players from one model, and those of {env.id} differ")
+    return np.asarray(env.start[0])
 
 
 def _score(env: Environment, risk: float) -> float:
