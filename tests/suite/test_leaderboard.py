@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from performative.privacy.certification import guarantee
 from performative.suite.campaign import campaign, chosen
+from performative.suite.methods import METHODS, means_of
 from performative.suite.protocol import Effort, Result, measure
 from performative.suite.ranking import rank
 from performative.suite.registry import make
@@ -90,6 +92,18 @@ def test_who_never_retrains_has_seen_what_a_learner_meets():
     """Means 4.5 and no drift yet; with outliers 0.9 * 4.5 + 0.1 * 40."""
     assert make("drift-linear-v1").never == pytest.approx(4.5)
     assert make("contaminated-gaussian-v1").never == pytest.approx(0.9 * 4.5 + 0.1 * 40.0)
+
+
+@pytest.mark.slow
+def test_a_promise_of_privacy_is_kept_or_the_method_left_out():
+    env = make("private-quadratic-v1")
+    assert env.promise == (1.0, 1e-5) and make("private-means-v1").promise is None
+    assert "asks for epsilon = 1 for each person, and it promises nothing" in measure(env, "rgd", QUICK).why
+    kept = measure(env, "pcsgd", QUICK)
+    assert kept.why is None and kept.failures == 0
+    means = means_of(env)
+    algorithm = METHODS["pcsgd"].make(means, **kept.tuned)
+    assert 0.99 < guarantee(env.problem, algorithm).spent(means.rounds, 1e-5).epsilon <= 1.0
 
 
 @pytest.mark.slow

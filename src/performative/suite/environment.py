@@ -74,6 +74,16 @@ class Environment:
         return self.start.shape
 
     @property
+    def promise(self) -> tuple[float, float] | None:
+        """(epsilon, delta) that a learner is to keep for each person over all deployments; None where none is asked.
+
+        Where it sees noisy means alone, those keep it already.
+        """
+        if self.clipping is not None or "epsilon" not in self.constants:
+            return None
+        return self.constants["epsilon"], self.constants["delta"]
+
+    @property
     def stable(self) -> Solution:
         """theta_PS, with its residual; of a world that changes with time, at the end of the budget."""
         return self._reference.stable

@@ -1,6 +1,7 @@
 """The methods that the leaderboard compares: how each is made for an environment, and what is tuned."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,9 +9,10 @@ import numpy as np
 
 from performative import recipes
 from performative.algorithm import Algorithm
-from performative.batches import Fixed
+from performative.batches import Fixed, Uniform
 from performative.deploy import Growing
 from performative.participation import Available
+from performative.privacy.spending import calibrate
 from performative.schedules import harmonic
 from performative.suite.environment import Environment
 
@@ -26,6 +28,8 @@ class Means:
     Attributes:
         size: parameters of the model, of a game those of one player; far: the size of one of them, about
         parts: slots that the environment settles
+        promise: (epsilon, delta) that is to be kept for each person over all rounds; None where none is
+        people: in the table of a client, where there is a promise
     """
 
     rounds: int
@@ -33,6 +37,8 @@ class Means:
     size: int
     far: float
     parts: Mapping[str, Any]
+    promise: tuple[float, float] | None = None
+    people: int | None = None
 
     def slots(self, local_steps: int = 1) -> dict[str, Any]:
         """Of a recipe that spreads a deployment's rows over so many local steps."""
@@ -66,7 +72,10 @@ def means_of(env: Environment) -> Means:
     parts = {} if env.answers is None else {"participation": Available(env.answers)}
     start = np.asarray(env.start, np.float64)
     size = start.size if env.game is None else start[0].size
-    return Means(rounds, rows, int(size), 1.0 + float(np.linalg.norm(start)) / max(start.size, 1) ** 0.5, parts)
+    far = 1.0 + float(np.linalg.norm(start)) / max(start.size, 1) ** 0.5
+    if env.promise is None:
+        return Means(rounds, rows, int(size), far, parts)
+    return Means(rounds, rows, int(size), far, parts, env.promise, env.problem.population.capacity)
 
 
 def _plain(recipe: Callable[..., Algorithm], local_steps: int = 1, **fixed: Any) -> Callable[..., Algorithm]:
@@ -113,6 +122,20 @@ def _window(recipe: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     return make
 
 
+def _private(means: Means, rate: float, clip: float) -> Algorithm:
+    """Clipped gradients, with as much noise as a promise asks for."""
+    slots = means.slots()
+    if means.promise is None or means.people is None:
+        return recipes.pcsgd(rate, clip, 0.0, **slots)
+    noise = _noise(*means.promise, means.rounds, means.rows, means.people)
+    return recipes.pcsgd(rate, clip, noise, **(slots | {"batch": Uniform(means.rows)}))
+
+
+@functools.cache
+def _noise(epsilon: float, delta: float, rounds: int, rows: int, people: int) -> float:
+    return calibrate(epsilon, delta, rounds, batch=Uniform(rows), rows=people)
+
+
 _RATE: dict[str, tuple[float, ...]] = {"rate": RATES}
 _RADII: dict[str, tuple[float, ...]] = {"radius": (0.3, 1.0, 3.0)}
 METHODS: dict[str, Method] = {
@@ -132,6 +155,7 @@ METHODS: dict[str, Method] = {
         Method("qffl", "clients weighed by their losses", _plain(recipes.qffl, q=1.0), _RATE, aim="hedges"),
         Method("afl", "the worst mixture of clients", _plain(recipes.afl), _RATE, aim="hedges"),
         Method("robust", "against laws nearby", _plain(recipes.robust, radius=0.02), _RATE, aim="hedges"),
+        Method("pcsgd", "clipped gradients, noise where it is asked", _private, _RATE | {"clip": (1.0, 3.0, 10.0)}),
         Method("lazy", "deployed at growing intervals", _lazy, _RATE),
         Method("snapshots", "on the last data sets together", _snapshots, _RATE | {"k": (2, 4)}),
         Method("no_regret", "steps that fall as 1/sqrt(t)", _plain(recipes.no_regret), _RATE),

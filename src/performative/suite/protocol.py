@@ -14,6 +14,7 @@ from performative._engine.run import run
 from performative.algorithm import Algorithm
 from performative.callbacks import Progress
 from performative.deploy import Deployment, growing_times
+from performative.privacy.certification import guarantee
 from performative.record import Record
 from performative.suite.environment import Environment
 from performative.suite.methods import METHODS, Means, Method, means_of
@@ -148,13 +149,27 @@ def _path(env: Environment, models: np.ndarray, deployed: np.ndarray) -> tuple[t
     return tuple((int(look), float(np.mean(mine))) for look, mine in zip(looks, scores, strict=True))
 
 
+def _check_promise(env: Environment, algorithm: Algorithm, means: Means) -> None:
+    """Refuse an algorithm that does not keep the (epsilon, delta) of the environment, or cannot be shown to."""
+    if means.promise is None:
+        return
+    epsilon, delta = means.promise
+    promised = guarantee(env.problem, algorithm)
+    spent = promised.spent(means.rounds, delta).epsilon
+    if not spent <= epsilon:
+        told = f"it spends {spent:.3g}" if promised.promised else "it promises nothing"
+        raise ValueError(f"{env.id} asks for epsilon = {epsilon:g} for each person, and {told}")
+
+
 def _tune(env: Environment, method: Method, means: Means, effort: Effort) -> dict[str, float]:
     """The setting of the least mean risk over the tuning seeds; one that diverges on any of them is no candidate."""
     grid, best = effort.grid(method), np.inf
     found = {name: values[0] for name, values in grid.items()}
     for values in itertools.product(*grid.values()):
         setting = dict(zip(grid, values, strict=True))
-        models = _models(env, method.make(means, **setting), means, _TUNING, effort.seeds)
+        algorithm = method.make(means, **setting)
+        _check_promise(env, algorithm, means)
+        models = _models(env, algorithm, means, _TUNING, effort.seeds)
         risk = float(np.mean([_risk(env, theta) for theta in models[:, -1]]))
         if risk < best:
             best, found = risk, setting
