@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,3 +155,20 @@ def test_shipped_results_are_of_this_suite():
     assert {env for env, _ in measured} == set(ids())
     assert measured == {(env, method) for env in ids() for method in everything()}
     assert found.seeds >= 4 and len(rank(found.results).standings) == len(METHODS) >= 18
+
+
+def test_pages_are_made_from_the_shipped_results(monkeypatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
+    import page_tables
+
+    found = published.shipped()
+    board, told = rank(found.results), verdicts(found.results)
+    for page in ("choose.md", "suite.md"):
+        shown = page_tables.generate((root / "docs" / page).read_text())
+        assert "<!-- generate" not in shown
+        for one in told:
+            assert f"| {len(one.envs)} | `{one.best}` closes {one.score} of the gap" in shown, (page, one.family)
+    for one in board.standings:
+        assert f"| `{one.method}` | {one.rank:.1f} | {one.score} | {one.behind} |" in shown
+    assert f"{found.minutes:.0f} minutes of processor time" in shown
