@@ -91,6 +91,13 @@ def test_words_follow_from_scores():
     assert foreseen[0].best == "pofl" and foreseen[0].ties == () and len(foreseen[0].envs) == 3
     assert "`pofl` closes 0.92" in foreseen[0].words and "Foreseeing the reaction pays" in foreseen[0].words
     assert "`rgd`, closes 0.50, 0.42 (0.42 to 0.42) less" in foreseen[0].words
+    close = verdicts(board_of({"pofl": [0.9, 0.9, 0.93], "rgd": [0.9, 0.9, 0.9], "afl": [0.1, 0.1, 0.1]}))
+    wild = [
+        made(ENVS[2], "pofl", [0.0, 0.9, 1.4, 1.4]) if (r.env, r.method) == (ENVS[2], "pofl") else r
+        for r in board_of({"pofl": [0.9] * 3, "rgd": [0.9] * 3, "afl": [0.1] * 3})
+    ]
+    assert "Foreseeing the reaction pays:" in close[0].words
+    assert "Whether foreseeing the reaction pays cannot be told" in verdicts(wild)[0].words
     enough = verdicts(board_of({"pofl": [0.1] * 3, "rgd": [0.95] * 3}, stable=0.96))[0]
     assert "retraining is enough" in enough.words and "diverged" not in enough.words
     passing = verdicts(board_of({"pofl": [0.1] * 3, "rgd": [0.95] * 3}, stable=0.3, contraction=1.5))[0]

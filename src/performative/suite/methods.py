@@ -54,7 +54,7 @@ class Method:
         make: (means, **tuned) -> Algorithm; grid: values of each tuned number
         sees: what of a deployment it needs, "data" or "losses"; words: in a line
         aim: "retrains" (goes to the stable point), "foresees" (learns how people react, and goes to the optimal one),
-            or "hedges" (weighs people or laws anew, and goes to neither)
+            or "hedges" (weighs or clips what people say, and goes to neither)
     """
 
     name: str
@@ -155,7 +155,13 @@ METHODS: dict[str, Method] = {
         Method("qffl", "clients weighed by their losses", _plain(recipes.qffl, q=1.0), _RATE, aim="hedges"),
         Method("afl", "the worst mixture of clients", _plain(recipes.afl), _RATE, aim="hedges"),
         Method("robust", "against laws nearby", _plain(recipes.robust, radius=0.02), _RATE, aim="hedges"),
-        Method("pcsgd", "clipped gradients, noise where it is asked", _private, _RATE | {"clip": (1.0, 3.0, 10.0)}),
+        Method(
+            "pcsgd",
+            "clipped gradients, noise where it is asked",
+            _private,
+            _RATE | {"clip": (1.0, 3.0, 10.0)},
+            aim="hedges",
+        ),
         Method("lazy", "deployed at growing intervals", _lazy, _RATE),
         Method("snapshots", "on the last data sets together", _snapshots, _RATE | {"k": (2, 4)}),
         Method("no_regret", "steps that fall as 1/sqrt(t)", _plain(recipes.no_regret), _RATE),

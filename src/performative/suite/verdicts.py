@@ -61,11 +61,7 @@ class Verdict:
         aim = _aim(self.best)
         top = self.score.mean
         if aim == "foresees":
-            second = self.of_aim.get("retrains")
-            beside = ""
-            if second is not None and self.lead is not None:
-                beside = f"; the best that retrains, `{second[0]}`, closes {second[1]:.2f}, {self.lead} less"
-            return f"Foreseeing the reaction pays: the stable point closes {self.stable:.2f}{beside}."
+            return self._foreseen()
         if aim == "hedges":
             return f"It settles elsewhere than at the stable point, which closes {self.stable:.2f}."
         if top > self.stable + _SAME:
@@ -76,6 +72,16 @@ class Verdict:
         if self.stable >= _ENOUGH:
             return f"The stable point closes {self.stable:.2f}, so that retraining is enough."
         return f"It ends near the stable point, which closes {self.stable:.2f}; no method foresees the reaction better."
+
+    def _foreseen(self) -> str:
+        point = f"the stable point closes {self.stable:.2f}"
+        second = self.of_aim.get("retrains")
+        if second is None or self.lead is None:
+            return f"Foreseeing the reaction pays: {point}."
+        beside = f"the best that retrains, `{second[0]}`, closes {second[1]:.2f}, {self.lead} less"
+        if self.lead.holds_zero:
+            return f"Whether foreseeing the reaction pays cannot be told: {point}; {beside}."
+        return f"Foreseeing the reaction pays: {point}; {beside}."
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
