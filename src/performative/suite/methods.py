@@ -138,6 +138,7 @@ def _noise(epsilon: float, delta: float, rounds: int, rows: int, people: int) ->
 
 _RATE: dict[str, tuple[float, ...]] = {"rate": RATES}
 _RADII: dict[str, tuple[float, ...]] = {"radius": (0.3, 1.0, 3.0)}
+_CLIPS: dict[str, tuple[float, ...]] = {"clip": (1.0, 3.0, 10.0)}
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (

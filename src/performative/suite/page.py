@@ -7,6 +7,7 @@ from performative.report.figure import Mark, Series, View
 from performative.report.interactive import Plots, card, facts, page, sortable
 from performative.suite.front import SHARES, curve, front
 from performative.suite.methods import METHODS
+from performative.suite.pairs import two_digits
 from performative.suite.protocol import BASELINES, FLOOR, Result
 from performative.suite.published import Published
 from performative.suite.ranking import Board, mean_score, rank
@@ -16,6 +17,7 @@ from performative.suite.verdicts import Verdict, verdicts
 
 # Curves that start in sight; more are a tangle.
 _CURVES = 8
+_WHOLE = "white-space:nowrap"
 Cells = Mapping[tuple[str, str], Result]
 
 
@@ -141,9 +143,8 @@ def _standings(board: Board) -> str:
         cells = [f"<td><code>{escape(one.method)}</code><small>{escape(told)}</small></td>"]
         cells.append(f'<td data-value="{one.rank!r}">{one.rank:.1f}</td>')
         for part in (one.score, one.behind):
-            cells.append(
-                f'<td data-value="{part.mean!r}">{part.mean:.2f}<small>{part.low:.2f} to {part.high:.2f}</small></td>'
-            )
+            mean, ends = str(part).split(" (")
+            cells.append(f'<td data-value="{part.mean!r}">{mean}<small style="{_WHOLE}">{ends[:-1]}</small></td>')
         for count in (one.wins, one.front, one.harms):
             cells.append(f'<td data-value="{count}">{count}</td>')
         cells.append(f'<td data-value="{one.failures}">{one.failures}<small>of {one.runs}</small></td>')
@@ -151,7 +152,7 @@ def _standings(board: Board) -> str:
     head = ("method", "mean rank", "score", "behind the first", "best in", "on the front in", "harms in", "diverged")
     return sortable(
         (*head, "does not apply in"), rows,
-        "Small print: 95 % over environments for the score, over seeds for the paired difference to the first.",
+        "Below scores: 95 % intervals over environments; below differences to the first: over seeds, paired.",
     )  # fmt: skip
 
 
@@ -159,15 +160,13 @@ def _grid(board: Board, cells: Cells, methods: Sequence[str]) -> str:
     rows = []
     for env in (*board.envs, *board.unused):
         about = escape(card_of(env) if env in ids() else "", quote=True)
-        line = [f'<td title="{about}">{escape(env)}<small>{escape(family_of(env))}</small></td>']
+        line = [f'<td style="{_WHOLE}" title="{about}">{escape(env)}<small>{escape(family_of(env))}</small></td>']
         best = max(mean_score(cells[env, method]) for method in methods)
         stable = cells.get((env, "stable"))
         line.append(_cell(stable, best) if stable else "<td></td>")
         line += [_cell(cells[env, method], best) for method in methods]
         rows.append(f"<tr>{''.join(line)}</tr>")
-    said = (
-        "Mean scores over seeds, no less than -1 in any run; ✗ and a number: runs that diverged; n/a: why is behind it."
-    )
+    said = "Mean scores over seeds, no less than -1 in any run; ✗ and a number: runs that diverged. Point at a cell for the tuned setting, or for why a method does not apply."
     return sortable(("environment", "stable point", *methods), rows, said)
 
 
@@ -180,7 +179,9 @@ def _cell(result: Result, best: float) -> str:
     if score < 0:
         color = f"color-mix(in srgb, var(--bad) {round((0.5 - good) * 90)}%, transparent)"
     broken = f"<small>✗ {result.failures}</small>" if result.failures else ""
-    shown = f"<b>{score:.2f}</b>" if score >= best - 1e-9 and result.method not in BASELINES else f"{score:.2f}"
+    shown = (
+        f"<b>{two_digits(score)}</b>" if score >= best - 1e-9 and result.method not in BASELINES else two_digits(score)
+    )
     tuned = ", ".join(f"{name} {value:g}" for name, value in result.tuned.items())
     return f'<td data-value="{score!r}" style="background:{color}" title="{escape(tuned)}">{shown}{broken}</td>'
 

@@ -10,6 +10,11 @@ from scipy import stats
 from performative.suite.protocol import FLOOR, Result
 
 
+def two_digits(value: float) -> str:
+    """As people read it: without a sign where it rounds to zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A mean over seeds and its interval at 95 %, by Student's t."""
@@ -19,7 +24,7 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return f"{two_digits(self.mean)} ({two_digits(self.low)} to {two_digits(self.high)})"
 
     @property
     def holds_zero(self) -> bool:
