@@ -166,7 +166,10 @@ def _grid(board: Board, cells: Cells, methods: Sequence[str]) -> str:
         line.append(_cell(stable, best) if stable else "<td></td>")
         line += [_cell(cells[env, method], best) for method in methods]
         rows.append(f"<tr>{''.join(line)}</tr>")
-    said = "Mean scores over seeds, no less than -1 in any run; ✗ and a number: runs that diverged. Point at a cell for the tuned setting, or for why a method does not apply."
+    said = (
+        "Mean scores over seeds, no less than -1 in any run; ✗ and a number: runs that diverged. Point at a cell for the "
+        "tuned setting, or for why a method does not apply."
+    )
     return sortable(("environment", "stable point", *methods), rows, said)
 
 
