@@ -167,8 +167,8 @@ def _grid(board: Board, cells: Cells, methods: Sequence[str]) -> str:
         line += [_cell(cells[env, method], best) for method in methods]
         rows.append(f"<tr>{''.join(line)}</tr>")
     said = (
-        "Mean scores over seeds, no less than -1 in any run; ✗ and a number: runs that diverged. Point at a cell for the "
-        "tuned setting, or for why a method does not apply."
+        "Mean scores over seeds, no less than -1 in any run; ✗ and a number: runs that diverged. Point at a cell for "
+        "the tuned setting, or for why a method does not apply."
     )
     return sortable(("environment", "stable point", *methods), rows, said)
 
@@ -182,9 +182,8 @@ def _cell(result: Result, best: float) -> str:
     if score < 0:
         color = f"color-mix(in srgb, var(--bad) {round((0.5 - good) * 90)}%, transparent)"
     broken = f"<small>✗ {result.failures}</small>" if result.failures else ""
-    shown = (
-        f"<b>{two_digits(score)}</b>" if score >= best - 1e-9 and result.method not in BASELINES else two_digits(score)
-    )
+    wins = score >= best - 1e-9 and result.method not in BASELINES
+    shown = f"<b>{two_digits(score)}</b>" if wins else two_digits(score)
     tuned = ", ".join(f"{name} {value:g}" for name, value in result.tuned.items())
     return f'<td data-value="{score!r}" style="background:{color}" title="{escape(tuned)}">{shown}{broken}</td>'
 
