@@ -26,7 +26,7 @@ from performative.types import Cohort, Draws, State, Upload
 # Nodes that are worked on side by side.
 _AT_ONCE = 256
 # Products of entries that are kept of a client's step.
-_PAIRS = 1 << 20
+_PAIRS = 1 << 22
 
 
 class Rules(eqx.Module):

@@ -87,14 +87,18 @@ class Turn:
         return self._after(np.zeros((len(B), self.size)), B)[1]
 
     def _after(self, means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of laws [n, ...], always as many at a time, so that one program serves all."""
+        """Of laws [n, ...], always as many at a time, so that one program serves all; maps that are large have another
+        for a law alone."""
         leaves = jax.tree.leaves(self.maps)
         block = int(np.clip(_NUMBERS * len(leaves[0]) // sum(leaf.size for leaf in leaves), 1, _BLOCK))
+        if _is_large(self.maps) and len(means) == 1:
+            block = 1
         found = []
         for first in range(0, len(means), block):
             some = [part[first : first + block] for part in (means, covariances)]
             filled = [np.concatenate([part, np.zeros((block - len(part), *part.shape[1:]))]) for part in some]
-            after = _through(self.maps, np.asarray(self.period), Law(*map(jnp.asarray, filled)))
+            laws = Law(*map(jnp.asarray, filled))
+            after = _through(self.maps, np.asarray(self.period), np.asarray(len(some[0])), laws)
             found.append([np.asarray(part)[: len(some[0])] for part in (after.mean, after.covariance)])
         mean, covariance = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return mean, covariance
@@ -107,15 +111,27 @@ class Turn:
         return np.insert(left[:, size > _TINY], np.asarray(self.time) - np.arange(len(self.time)), 0.0, axis=0)
 
 
+def _is_large(maps: AbstractRound) -> bool:
+    return sum(leaf.size for leaf in jax.tree.leaves(maps)) > _LARGE
+
+
 @eqx.filter_jit
-def _through(maps: AbstractRound, period: Int[Array | np.ndarray, ""], laws: Law) -> Law:
-    """Laws [n, ...] after a period."""
+def _through(
+    maps: AbstractRound, period: Int[Array | np.ndarray, ""], count: Int[Array | np.ndarray, ""], laws: Law
+) -> Law:
+    """The first `count` of laws [n, ...] after a period."""
 
     def one(law: Law) -> Law:
         return jax.lax.fori_loop(0, period, lambda r, law: jax.tree.map(lambda leaf: leaf[r], maps).advance(law), law)
 
-    large = sum(leaf.size for leaf in jax.tree.leaves(maps)) > _LARGE
-    return jax.vmap(one)(laws) if large else jax.lax.map(one, laws)
+    if _is_large(maps):
+        return jax.vmap(one)(laws)
+
+    def next(k: Array, laws: Law) -> Law:
+        after = one(jax.tree.map(lambda leaf: leaf[k], laws))
+        return jax.tree.map(lambda rows, new: rows.at[k].set(new), laws, after)
+
+    return jax.lax.fori_loop(0, count, next, laws)
 
 
 def reachable(turn: Turn, x: np.ndarray) -> np.ndarray:

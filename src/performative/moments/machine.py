@@ -175,7 +175,7 @@ class Machine(eqx.Module):
             return jax.vmap(lambda tau: one(client, tau, rest))(steps)
 
         if self.race is not None:
-            began = jax.vmap(self.rest)(jnp.maximum(round - jnp.arange(self.ages), 0))
+            began = jax.vmap(self.rest)(jnp.maximum(round - jnp.arange(self.ages, dtype=round.dtype), 0))
             made, effect, absent = jax.lax.map(
                 lambda client: jax.vmap(partial(of_client, client))(began), clients, batch_size=self._at_once(rest)
             )
