@@ -77,6 +77,10 @@ def build(
     added = [check_affine(setup, layout, rest, drawn, one, other, exact) for rest in rests]
     check_mean(setup, start)
     machine = machine.with_adds()
+    if exact and machine.moves:
+        name = type(problem.population).__name__
+        text = f"moments: population={name}: how likely its samples are depends on the model; use pf.run."
+        raise ValueError(coded("not-affine", text))
     check_numbers(machine.numbers())
     if race is not None:
         check_race(race, layout.width, machine.common)
@@ -111,7 +115,7 @@ def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: The
     chances = read_chances(setup)
     states, _ = follow(setup, start, jnp.asarray(0), machine.rounds)
     made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period, machine.nodes)
-    made = dataclasses.replace(made, adds=machine.adds)
+    made = dataclasses.replace(made, adds=machine.adds, moves=machine.moves)
     if discount is not None:
         return _with_race(made, read_race(setup, discount))
     if machine.listed is not None:

@@ -20,7 +20,7 @@ from performative.moments.recursion import AbstractRound, Law
 # A direction shorter than this, beside those of length one, is rounding.
 _TINY = 1e-9
 # Up to so many pairs of directions the map of covariances is written down as a matrix; and its eigenvalues are found.
-_DENSE, _EIGEN = 4000, 700
+_DENSE, _EIGEN = 4000, 150
 _TURNS, _CLOSE = 20_000, 1e-12
 # Laws that are moved side by side: at most so many, and with about so many numbers of the map for all of them.
 _BLOCK, _NUMBERS = 64, 1 << 27
@@ -214,12 +214,12 @@ def _radius(
     apply: Callable[[np.ndarray], np.ndarray], start: np.ndarray, matrix: Callable[[np.ndarray], np.ndarray]
 ) -> float:
     """A map that keeps covariances has its spectral radius as an eigenvalue, with a covariance that belongs to it."""
-    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigs
 
     whole = LinearOperator((len(start), len(start)), apply, dtype=np.float64)
     try:
         return float(np.abs(eigs(whole, 1, v0=start, tol=_CLOSE, return_eigenvectors=False)[0]))
-    except ArpackNoConvergence:
+    except ArpackError:
         X, size = start, 1.0
     for _ in range(_TURNS):
         X = apply(X / size)

@@ -46,7 +46,7 @@ class Machine(eqx.Module):
         drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
         race: of asynchronous clients, who comes first; R then holds what each of them began with
-        period: after so many rounds all repeats; nodes: the rule for samples; adds: as in `Rules`
+        period: after so many rounds all repeats; nodes: the rule for samples; adds, moves: as in `Rules`
     """
 
     setup: Setup
@@ -64,6 +64,7 @@ class Machine(eqx.Module):
     nodes: int = eqx.field(static=True)
     adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
     race: Race | None = None
+    moves: bool = eqx.field(static=True, default=False)
 
     @property
     def rounds(self) -> int:
@@ -126,9 +127,10 @@ class Machine(eqx.Module):
         return dataclasses.replace(self, still=still)
 
     def with_adds(self) -> "Machine":
-        """With what is found of `adds`: noise that adds takes far less memory than noise that multiplies."""
-        found = np.asarray(_multiplied(self))
-        return dataclasses.replace(self, adds=(bool(found[0] <= NOTHING), bool(found[1] <= NOTHING)))
+        """With what is found of `adds`, since noise that adds takes far less memory than noise that multiplies, and of
+        `moves`."""
+        samples, channel, moves = (bool(part > NOTHING) for part in np.asarray(_multiplied(self)))
+        return dataclasses.replace(self, adds=(not samples, not channel), moves=moves)
 
     def begin(self) -> Law:
         """All is certain before the first round."""
@@ -154,7 +156,9 @@ class Machine(eqx.Module):
             data, weight = population.quadrature_within(mine.world, met, self.nodes)
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
-        return Rules(data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds)
+        return Rules(
+            data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds, self.moves, self.nodes
+        )
 
     def round(self, round: Int[Array, ""]) -> AbstractRound:
         """What this round does."""
