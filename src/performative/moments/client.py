@@ -154,7 +154,7 @@ def averaged(
 
 
 def by_chances(function: Callable[..., Array], chances: Callable[..., Array], s0: Array, r0: Array, y0: Array) -> Array:
-    """What the mean over nodes, sum_j w_j function(j, ...), changes by as the chances w_j do: a matrix on (1, s, r, y)."""
+    """What sum_j w_j function(j, ...) changes by as the chances w_j do: a matrix on (1, s, r, y)."""
     slopes = affine(chances, s0, r0, y0)
     slopes = slopes.at[:, 0].add(-slopes @ extended(s0, r0, y0))  # nothing where it is linearized
     values = jax.lax.map(lambda j: function(j, s0, r0, y0), jnp.arange(len(slopes)), batch_size=_AT_ONCE)
