@@ -32,9 +32,9 @@ def pytest_runtest_teardown(item, nextitem):
     """Each compiled program holds mappings of memory; Linux allows a process 65530 of them, then it dies."""
     last = nextitem is None or nextitem.path != item.path
     item.session.tests_done = getattr(item.session, "tests_done", 0) + 1
-    if MAPS.exists() and (last or item.get_closest_marker("slow") or item.session.tests_done % 20 == 0):
-        if MAPS.read_bytes().count(b"\n") > 25_000:
-            jax.clear_caches()
+    due = last or item.get_closest_marker("slow") or item.session.tests_done % 20 == 0
+    if due and MAPS.exists() and MAPS.read_bytes().count(b"\n") > 25_000:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="module")

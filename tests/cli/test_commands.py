@@ -62,9 +62,7 @@ def test_plan_prints_its_choice_and_names_slips(tmp_path):
     path.write_text(FILE + f"[plan]\naccuracy = 0.3\nlocal_steps = [1, 4]\nbatches = [8]\ntheta = 0.0\n{costs}\n")
     told = json.loads(invoke("plan", path, "--json").stdout)
     assert (
-        told["status"] == "completed"
-        and told["choice"]["local_steps"] in (1, 4)
-        and told["method"] == "exact recursion"
+        told["status"] == "completed" and told["choice"]["local_steps"] in (1, 4) and told["method"] == "exact moments"
     )
     assert invoke("run", path).exit_code == 0  # [plan] does not disturb a run
     for wrong, message in (("acuracy = 0.3", "Did you mean 'accuracy'"), ("accuracy = -1.0", "positive number")):

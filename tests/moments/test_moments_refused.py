@@ -84,10 +84,10 @@ TOLD = {  # by what parts say of themselves
     "choosing by loss": (PROBLEM, {"participation": pf.PowerOfChoice(1, 2)}, "participation=PowerOfChoice has no law"),
     "asynchrony": (
         PROBLEM, {"participation": pf.Asynchronous(2, latency=pf.participation.Exponential(1.0))},
-        "participation=Asynchronous has no law of its cohorts",
+        "participation=Asynchronous is followed where all clients are at work",
     ),
     "a race of unlike clients": (
-        PROBLEM, {"participation": pf.FirstK(2, pf.participation.Exponential([1.0, 2.0, 3.0]))},
+        PROBLEM, {"participation": pf.FirstK(2, pf.participation.LogNormal([1.0, 2.0, 3.0]))},
         "participation=FirstK has no law",
     ),
     "waiting while people drift": (

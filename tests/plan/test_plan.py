@@ -10,11 +10,12 @@ import pytest
 
 import performative as pf
 from performative.plan.choices import longest_step
+from performative.plan.law import Laws
 from performative.plan.near import look_around
 from performative.plan.pilots import last_exit
-from performative.plan.recursion import errors, has_moments
 from performative.plan.settings import LocalMaps, Setting, rounds_to
 
+SLOW = pytest.mark.slow
 RNG = np.random.default_rng(0)
 MEAN, SENSITIVITY = RNG.normal(2.0, 2.0, 10), RNG.uniform(0.1, 0.6, 10)
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, SENSITIVITY, 1.0))
@@ -45,14 +46,14 @@ def exact_time(setting_rate, E, scheme, k, cost, accuracy, limit):
     [
         pytest.param(1.0, 0.05, marks=pytest.mark.slow),
         pytest.param(100.0, 0.05, marks=pytest.mark.slow),
-        (10.0, 0.2),
+        pytest.param(10.0, 0.2, marks=pytest.mark.slow),
     ],
 )
 def test_the_choice_is_within_a_quarter_of_the_best_on_a_grid(communication, accuracy):
     cost = pf.Cost(communication=communication)
     plan = pf.plan(PROBLEM, cost, accuracy, theta=0.0, batches=(1,))
     chosen = plan.choice.setting
-    assert plan.method == "exact recursion"
+    assert plan.method == "exact moments"
     real = exact_time(chosen.eta, chosen.local_steps, chosen.scheme, chosen.k, cost, accuracy, 3 * plan.time)
     np.testing.assert_allclose(plan.time, real, rtol=1e-12)
     best = np.inf
@@ -103,17 +104,19 @@ def test_the_linear_model_is_exact_for_quadratic_problems(scheme, k, decay, depl
     assert abs(rounds - exact) <= 1 + 0.12 * exact
 
 
-@pytest.mark.parametrize("scheme, k", [("full", None), ("one", 3), ("two", 5)])
-@pytest.mark.parametrize("deploy", ["step", "round"])
-def test_the_recursion_is_that_of_the_theory_in_one_dimension(scheme, k, deploy):
-    near = look_around(PROBLEM, 0.5)
+@pytest.mark.parametrize(
+    "scheme, k", [pytest.param("full", None, marks=SLOW), pytest.param("one", 3, marks=SLOW), ("two", 5)]
+)
+@pytest.mark.parametrize("deploy", [pytest.param("step", marks=SLOW), "round"])
+def test_the_law_is_that_of_the_theory_in_one_dimension(scheme, k, deploy):
+    laws = Laws(PROBLEM, pf.p_fedavg, 0.5, STABLE, deploy, None, True, 4)
     for decay in (None, 40.0):
         setting = Setting(3, scheme, k, 2, 0.05, decay)
         moments = pf.theory.gaussian_moments(
             MEAN, SENSITIVITY, 1.0, setting.eta(np.arange(3 * 50)), local_steps=3, batch=2, start=0.5, scheme=scheme,
             k=k, deploy=deploy,
         )  # fmt: skip
-        np.testing.assert_allclose(errors(near, setting, 50, deploy), np.sqrt(moments.mse), rtol=1e-9)
+        np.testing.assert_allclose(laws.errors(setting, 50), np.sqrt(moments.mse), rtol=1e-9)
 
 
 VECTORS = {
@@ -127,13 +130,14 @@ VECTORS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if "matrix" in n else pytest.mark.slow) for n in VECTORS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VECTORS)
 def test_vectors_are_planned_exactly_and_the_plan_does_what_it_says(name):
     problem = pf.Problem(pf.losses.squared, VECTORS[name], [0.5, 0.2, 0.3])
     start = np.array([3.0, -3.0])
     accuracy = 0.2 * float(np.linalg.norm(pf.stable_point(problem) - start))
     plan = pf.plan(problem, pf.Cost(), accuracy, theta=start, local_steps=(1, 4), batches=(2,))
-    assert plan.method == "exact recursion" and plan.reached <= accuracy
+    assert plan.method == "exact moments" and plan.reached <= accuracy
     history = pf.run(
         problem,
         plan.algorithm,
@@ -144,21 +148,28 @@ def test_vectors_are_planned_exactly_and_the_plan_does_what_it_says(name):
         seed=5,
     )
     square = np.square(history["distance_to_stable"])
-    exact = errors(look_around(problem, start), plan.choice.setting, plan.rounds, "step")
+    laws = Laws(problem, pf.p_fedavg, start, pf.stable_point(problem), "step", None, True, 4)
+    exact = laws.errors(plan.choice.setting, plan.rounds)
     # Four standard errors at the last round, for 2,000 repeats.
     spread = np.std(square[:, -1], ddof=1) / np.sqrt(2000)
     assert abs(np.mean(square[:, -1]) - exact[-1] ** 2) < 4 * spread
     assert exact[-1] == pytest.approx(plan.reached)
 
 
-def test_what_has_exact_moments():
-    gaussian, prices = PROBLEM.population, pf.cases.pricing_demands(clients=2, goods=2)
-    table = pf.populations.Database(np.ones((2, 5)), pf.populations.shifts.Linear(0.3))
-    assert has_moments(PROBLEM) and has_moments(prices)
-    assert has_moments(pf.Problem(pf.losses.quadratic(0.5), table))
-    assert not has_moments(pf.Problem(pf.losses.squared, gaussian, domain=pf.Box(-50.0, 50.0)))
-    assert not has_moments(pf.Problem(pf.losses.squared, pf.populations.Sluggish(gaussian, 0.5)))
-    assert not has_moments(pf.cases.house_pricing(clients=2))  # its noise depends on the model
+RECIPES = [pf.p_fedavg, pf.fedvarp, pf.scaffold, pf.fedavgm, pf.fednova, partial(pf.fedprox, mu=0.5)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_one_machine_has_the_moments_of_all_settings(recipe):
+    """Other numbers of steps, samples and rates than those that it was made with."""
+    problem = pf.Problem(
+        pf.losses.squared, pf.populations.Gaussian(MEAN[:4], SENSITIVITY[:4], 1.0), [0.4, 0.3, 0.2, 0.1]
+    )
+    laws = Laws(problem, recipe, 0.5, pf.stable_point(problem), "round", None, True, 5)
+    for setting in (Setting(3, "two", 2, 2, 0.05), Setting(2, "two", 2, 4, 0.1, 20.0)):
+        known = pf.moments(problem, setting.algorithm(None, "round", recipe), 40, 0.5)
+        np.testing.assert_allclose(laws.errors(setting, 40) ** 2, known.mse_stable, rtol=1e-10)
 
 
 def test_the_longest_step_is_the_edge_of_stability():

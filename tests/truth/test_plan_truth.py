@@ -126,17 +126,13 @@ def check_vectors(tally, seeds):
                 pf.plan(problem, pf.Cost(), 0.6, theta=start, local_steps=(2,), batches=(2,))
             continue
         plan = pf.plan(problem, pf.Cost(), 0.6, theta=start, local_steps=(2,), batches=(2,))
-        assert plan.method == "exact recursion", how
+        assert plan.method == "exact moments", how
         square = simulate(rng, world, plan.choice.setting, plan.rounds)
         # Five standard errors of 4,000 runs.
         away = abs(np.mean(square) - plan.reached**2) / (np.std(square) / np.sqrt(len(square)))
         tally("plan: vectors reach the accuracy", bool(plan.reached <= 0.6 and away < 5), True, f"{how}, {away:.3g}")
 
 
-def test_vector_worlds(tally):
-    check_vectors(tally, range(2))
-
-
 @pytest.mark.slow
-def test_many_vector_worlds(tally):
-    check_vectors(tally, range(2, 60))
+def test_vector_worlds(tally):
+    check_vectors(tally, range(60))

@@ -80,16 +80,21 @@ class Training:
             self.player,
         )  # fmt: skip
 
+    def respond(self, theta: Theta, world: PyTree, e: Array) -> PyTree:
+        """The people's world at step e: where every step is deployed, they respond to the model that the client has."""
+        if not self.algorithm.deploy.each_step:
+            return world
+        sent = self.broadcast
+        now = None if sent.time is None else sent.time + e.astype(sent.time.dtype) * self.pace
+        return self.population.deploy(world, Scene(self.sharing.meet(theta), self.loss, now, sent.models, self.player))
+
     def step(self, carry: PyTree, inputs: PyTree) -> tuple[Any, Any]:
         """Deploy, sample, estimate, step, project; and what is counted."""
         theta, world, estimator_memory = carry
         e, rate, noise, mask, extra = inputs
         algorithm, broadcast, sharing = self.algorithm, self.broadcast, self.sharing
         noise = jax.tree.map(lambda row, shape: row.reshape(shape.shape), noise, self.shapes)
-        if algorithm.deploy.each_step:
-            now = None if broadcast.time is None else broadcast.time + e.astype(broadcast.time.dtype) * self.pace
-            scene = Scene(sharing.meet(theta), self.loss, now, broadcast.models, self.player)
-            world = self.population.deploy(world, scene)
+        world = self.respond(theta, world, e)
         here = self.local(theta, world, e, rate)
         batch = collect(self.population, noise, mask, world, here.deployed)
         out = algorithm.estimator.estimate(extra, theta, batch, here, estimator_memory)

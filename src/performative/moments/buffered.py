@@ -40,7 +40,7 @@ class Race(eqx.Module):
         """L, how many ages count: 0, 1, ..., L - 1."""
         return len(self.discount)
 
-    def begin(self, s: Float[Array, " p"]) -> Float[Array, "N L*c"]:
+    def begin(self, s: Float[Array, " p"]) -> Float[Array, "N q"]:
         """Everybody begins with the first model."""
         c = jnp.concatenate([jnp.ones(1), s])
         rows = jnp.zeros((self.present.shape[1], self.ages, len(c))).at[:, 0].set(c)
@@ -52,7 +52,7 @@ def read_race(setup: Setup, discount: np.ndarray) -> Race:
     participation, weights = setup.algorithm.participation, np.asarray(setup.weights, np.float64)
     count = declared(participation, "cohort_count", weights, 0)
     if count is None:
-        raise ValueError(no_law("Asynchronous"))
+        raise ValueError(no_law(participation))
     if count > MOST:
         raise ValueError(coded(
             "not-affine",
@@ -79,8 +79,8 @@ def check_race(race: Race, width: int, common: int) -> None:
     if count > MOST_MEMORY:
         raise ValueError(coded(
             "not-affine",
-            f"moments: {race.present.shape[1]:,} clients at work on models of {race.ages:,} ages are {count:,} numbers; "
-            f"{MOST_MEMORY:,} are the most. A smaller limit= of pf.Asynchronous makes them fewer; or use pf.run.",
+            f"moments: {race.present.shape[1]:,} clients with models of {race.ages:,} ages are {count:,} numbers, "
+            f"and {MOST_MEMORY:,} are the most. A smaller limit= of pf.Asynchronous makes them fewer; or use pf.run.",
         ))  # fmt: skip
 
 

@@ -26,14 +26,15 @@ from performative.types import Cohort, Draws, State, Upload
 # Nodes that are worked on side by side.
 _AT_ONCE = 256
 # Products of entries that are kept of a client's step.
-_PAIRS = 1 << 20
+_PAIRS = 1 << 22
 
 
 class Rules(eqx.Module):
     """Randomness of one client as nodes and weights: of one sample, and of what its channel draws.
 
     `spread` is the variance of a batch's mean over that of one sample; `adds` says of samples and channel whether they
-    add the same, whatever the model is.
+    add the same, whatever the model is; `moves` whether the weights of samples depend on the model, by a rule of so
+    many `nodes`.
     """
 
     data: PyTree
@@ -42,6 +43,8 @@ class Rules(eqx.Module):
     channel_weight: Float[Array, " L"]
     spread: Float[Array, ""]
     adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
+    moves: bool = eqx.field(static=True, default=False)
+    nodes: int = eqx.field(static=True, default=0)
 
     def sample(self, j: Array | int) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[j], self.data)
@@ -101,10 +104,13 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
 
     def one_step(carry: tuple[Array, PyTree], e: Array) -> tuple[tuple[Array, PyTree], tuple[Array, Deviations]]:
         y0, still = carry
-        mean, deviation = averaged(
-            lambda j, *g: run.step(e, rules.sample(j), still, *g)[0], rules.weight, rules.spread, rules.adds[0],
-            s0, r0, y0,
-        )  # fmt: skip
+
+        def with_sample(j: Array | int, *g: Array) -> Array:
+            return run.step(e, rules.sample(j), still, *g)[0]
+
+        mean, deviation = averaged(with_sample, rules.weight, rules.spread, rules.adds[0], s0, r0, y0)
+        if rules.moves:
+            mean = mean + by_chances(with_sample, partial(run.chances, e, some, still, rules.nodes), s0, r0, y0)
         after = run.step(e, some, still, s0, r0, y0)[1]
         return (mean @ extended(s0, r0, y0), after), (mean, deviation)
 
@@ -147,8 +153,17 @@ def averaged(
     )
 
 
+def by_chances(function: Callable[..., Array], chances: Callable[..., Array], s0: Array, r0: Array, y0: Array) -> Array:
+    """What sum_j w_j function(j, ...) changes by as the chances w_j do: a matrix on (1, s, r, y)."""
+    slopes = affine(chances, s0, r0, y0)
+    slopes = slopes.at[:, 0].add(-slopes @ extended(s0, r0, y0))  # nothing where it is linearized
+    values = jax.lax.map(lambda j: function(j, s0, r0, y0), jnp.arange(len(slopes)), batch_size=_AT_ONCE)
+    return values.T @ slopes
+
+
 def multiplied(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> Array:
-    """How much of their deviation samples, and the channel's draws, make of the model and not of a constant, [2].
+    """How much of their deviation samples, and the channel's draws, make of the model and not of a constant; and how
+    much chances of samples depend on the model, [3].
 
     Along a direction that is like no other.
     """
@@ -167,6 +182,7 @@ def multiplied(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> Array:
         [
             largest(len(rules.weight), lambda j, *g: run.step(zero, rules.sample(j), still, *g)[0]),
             largest(len(rules.channel_weight), lambda j, *g: run.finish(some, rules.drawn(j), still, *g)[0]),
+            jnp.abs(jax.jvp(partial(run.chances, zero, some, still, rules.nodes), (s0, r0, y0), along)[1]).max(),
         ]
     )
 
@@ -209,6 +225,16 @@ class OneClient:
         carry = flat_like(training.start).join(y, still)
         after, _ = training.step(carry, jax.tree.map(lambda leaf: leaf[e], training.inputs))
         return flat_like(after).split(after)
+
+    def chances(
+        self, e: Int[Array, ""], data: PyTree, still: PyTree, nodes: int, s: Array, r: Array, y: Array
+    ) -> Float[Array, " J"]:
+        """The weights of the samples of step e."""
+        training = self.training(s, r, data)
+        theta, world, _ = flat_like(training.start).join(y, still)
+        world = training.respond(theta, world, e)
+        met = training.local(theta, world, e, training.inputs[1][e]).deployed
+        return training.population.quadrature_within(world, met, nodes)[1].astype(s.dtype)
 
     def finish(
         self, data: PyTree, channel: PyTree, still: PyTree, s: Array, r: Array, y: Array

@@ -15,9 +15,10 @@ from performative._base.checks import check_counts
 from performative._base.messages import PerformativeWarning
 from performative._engine.clock import Clock
 from performative.algorithm import Algorithm
+from performative.moments.building import build
 from performative.moments.decay import falls_as_one_over, rate_limit
 from performative.moments.limits import Limits, limits
-from performative.moments.machine import Machine, build
+from performative.moments.machine import Machine
 from performative.moments.outcome import Moments, Radii, Stationary
 from performative.moments.playing import follow_laws
 from performative.problem import Problem

@@ -14,6 +14,7 @@ from performative.algorithm import Algorithm
 from performative.draws import Everyone, WithoutReplacement, WithReplacement
 from performative.facts import Uncertified, chain, declared, is_ours, said_bound
 from performative.moments.layout import Layout
+from performative.participation import AbstractParticipation
 from performative.populations import AbstractPopulation
 from performative.populations.nodes import Polynomial
 from performative.problem import Problem
@@ -85,8 +86,14 @@ def _told(text: str) -> str:
     return coded("not-affine", f"moments: {text}.")
 
 
-def no_law(name: str) -> str:
+def no_law(participation: AbstractParticipation) -> str:
     """Of a participation whose cohorts nobody knows ahead."""
+    name = type(participation).__name__
+    if participation.keeps_time:
+        return _told(
+            f"participation={name} is followed where all clients are at work and who comes next does not depend on who "
+            "came before: latency=pf.participation.Exponential(mean) and clock=pf.Clock(compute=0); else use pf.run"
+        )
     return _told(
         f"participation={name} has no law of its cohorts that holds whatever clients' data are and whatever came "
         "before; use pf.run"
@@ -96,12 +103,12 @@ def no_law(name: str) -> str:
 def read_chances(setup: Setup) -> Chances:
     """From what the participation's own class declares."""
     participation, weights = setup.algorithm.participation, np.asarray(setup.weights, np.float64)
-    name, clients, E = type(participation).__name__, len(weights), setup.algorithm.local_steps
+    clients, E = len(weights), setup.algorithm.local_steps
     period = declared(participation, "repeats_after", clients)
     laws = [declared(participation, "cohort_moments", weights, r) for r in range(period or 0)]
     work = declared(participation, "step_law", clients, E)
     if not laws or any(law is None for law in laws) or work is None:
-        raise ValueError(no_law(name))
+        raise ValueError(no_law(participation))
     # Chances that are traced are those of a law whose derivatives somebody wants: nothing can be looked at.
     known = is_concrete([law.both for law in laws])
     xp = np if known else jnp

@@ -5,6 +5,7 @@ about the directions that a run from its start can reach.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from performative.moments.client import Deviations
 from performative.moments.outcome import ONE
 from performative.moments.recursion import AbstractRound, Law
 
 # A direction shorter than this, beside those of length one, is rounding.
 _TINY = 1e-9
-# Up to so many pairs of directions the map of covariances is written down as a matrix.
-_DENSE = 1200
+# Up to so many pairs of directions the map of covariances is written down as a matrix; and its eigenvalues are found.
+_DENSE, _EIGEN = 4000, 150
 _TURNS, _CLOSE = 20_000, 1e-12
 # Laws that are moved side by side: at most so many, and with about so many numbers of the map for all of them.
 _BLOCK, _NUMBERS = 64, 1 << 27
@@ -87,14 +89,17 @@ class Turn:
         return self._after(np.zeros((len(B), self.size)), B)[1]
 
     def _after(self, means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of laws [n, ...], always as many at a time, so that one program serves all."""
-        leaves = jax.tree.leaves(self.maps)
-        block = int(np.clip(_NUMBERS * len(leaves[0]) // sum(leaf.size for leaf in leaves), 1, _BLOCK))
+        """Of laws [n, ...], always as many at a time, so that one program serves all; maps that are large have another
+        for a law alone."""
+        block = int(np.clip(_NUMBERS // max(_made(self.maps), 1), 1, _BLOCK))
+        if _is_large(self.maps) and len(means) == 1:
+            block = 1
         found = []
         for first in range(0, len(means), block):
             some = [part[first : first + block] for part in (means, covariances)]
             filled = [np.concatenate([part, np.zeros((block - len(part), *part.shape[1:]))]) for part in some]
-            after = _through(self.maps, np.asarray(self.period), Law(*map(jnp.asarray, filled)))
+            laws = Law(*map(jnp.asarray, filled))
+            after = _through(self.maps, np.asarray(self.period), np.asarray(len(some[0])), laws)
             found.append([np.asarray(part)[: len(some[0])] for part in (after.mean, after.covariance)])
         mean, covariance = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return mean, covariance
@@ -107,15 +112,37 @@ class Turn:
         return np.insert(left[:, size > _TINY], np.asarray(self.time) - np.arange(len(self.time)), 0.0, axis=0)
 
 
+def _made(maps: AbstractRound) -> int:
+    """About how many numbers a round makes on its way, of each law: as its maps have, but for products ready made."""
+
+    def count(leaf: Any) -> int:
+        parts = (leaf.added, leaf.nodes) if isinstance(leaf, Deviations) else leaf
+        return sum(part.size // len(part) for part in jax.tree.leaves(parts))
+
+    return sum(map(count, jax.tree.leaves(maps, is_leaf=lambda leaf: isinstance(leaf, Deviations))))
+
+
+def _is_large(maps: AbstractRound) -> bool:
+    return sum(leaf.size for leaf in jax.tree.leaves(maps)) > _LARGE
+
+
 @eqx.filter_jit
-def _through(maps: AbstractRound, period: Int[Array | np.ndarray, ""], laws: Law) -> Law:
-    """Laws [n, ...] after a period."""
+def _through(
+    maps: AbstractRound, period: Int[Array | np.ndarray, ""], count: Int[Array | np.ndarray, ""], laws: Law
+) -> Law:
+    """The first `count` of laws [n, ...] after a period."""
 
     def one(law: Law) -> Law:
         return jax.lax.fori_loop(0, period, lambda r, law: jax.tree.map(lambda leaf: leaf[r], maps).advance(law), law)
 
-    large = sum(leaf.size for leaf in jax.tree.leaves(maps)) > _LARGE
-    return jax.vmap(one)(laws) if large else jax.lax.map(one, laws)
+    if _is_large(maps):
+        return jax.vmap(one)(laws)
+
+    def next(k: Array, laws: Law) -> Law:
+        after = one(jax.tree.map(lambda leaf: leaf[k], laws))
+        return jax.tree.map(lambda rows, new: rows.at[k].set(new), laws, after)
+
+    return jax.lax.fori_loop(0, count, next, laws)
 
 
 def reachable(turn: Turn, x: np.ndarray) -> np.ndarray:
@@ -155,36 +182,48 @@ def _second(turn: Turn, directions: np.ndarray) -> tuple[float, Callable[[np.nda
         matrix[:, k] = after[:, i, j].T
 
     def solve(added: np.ndarray) -> np.ndarray:
-        out = np.zeros((r, r))
-        out[i, j] = out[j, i] = np.linalg.solve(np.eye(len(matrix)) - matrix, added[i, j])
-        return out
+        return _square(np.linalg.solve(np.eye(len(matrix)) - matrix, added[i, j]), i, j, r)
 
-    return float(np.abs(np.linalg.eigvals(matrix)).max()), solve
+    if len(matrix) <= _EIGEN:
+        return float(np.abs(np.linalg.eigvals(matrix)).max()), solve
+    return _radius(lambda x: matrix @ x, np.eye(r)[i, j], lambda x: _square(x, i, j, r)), solve
+
+
+def _square(x: np.ndarray, i: np.ndarray, j: np.ndarray, r: int) -> np.ndarray:
+    """A symmetric matrix of the numbers on and above its diagonal."""
+    out = np.zeros((r, r))
+    out[i, j] = out[j, i] = x
+    return out
 
 
 def _by_turns(apply: Callable[[np.ndarray], np.ndarray], r: int) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
-    """The same where the matrix is too large: a map that keeps covariances has its radius as an eigenvalue."""
-    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, gmres
+    """The same where the matrix is too large."""
+    from scipy.sparse.linalg import LinearOperator, gmres
 
-    whole = LinearOperator((r * r, r * r), lambda x: apply(x.reshape(r, r)).ravel(), dtype=np.float64)
-    try:
-        radius = float(np.abs(eigs(whole, 1, v0=np.eye(r).ravel(), tol=_CLOSE, return_eigenvectors=False)[0]))
-    except ArpackNoConvergence:
-        radius = _by_powers(apply, r)
+    def flat(x: np.ndarray) -> np.ndarray:
+        return apply(x.reshape(r, r)).ravel()
 
     def solve(added: np.ndarray) -> np.ndarray:
-        linear = LinearOperator((r * r, r * r), lambda x: x - apply(x.reshape(r, r)).ravel())
+        linear = LinearOperator((r * r, r * r), lambda x: x - flat(x))
         return gmres(linear, added.ravel(), rtol=1e-12, restart=60, maxiter=60)[0].reshape(r, r)
 
-    return radius, solve
+    return _radius(flat, np.eye(r).ravel(), lambda x: x.reshape(r, r)), solve
 
 
-def _by_powers(apply: Callable[[np.ndarray], np.ndarray], r: int) -> float:
-    X, size = np.eye(r) / r, 1.0
+def _radius(
+    apply: Callable[[np.ndarray], np.ndarray], start: np.ndarray, matrix: Callable[[np.ndarray], np.ndarray]
+) -> float:
+    """A map that keeps covariances has its spectral radius as an eigenvalue, with a covariance that belongs to it."""
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigs
+
+    whole = LinearOperator((len(start), len(start)), apply, dtype=np.float64)
+    try:
+        return float(np.abs(eigs(whole, 1, v0=start, tol=_CLOSE, return_eigenvectors=False)[0]))
+    except ArpackError:
+        X, size = start, 1.0
     for _ in range(_TURNS):
-        X = apply(X)
-        last, size = size, float(np.trace(X))
+        X = apply(X / size)
+        last, size = size, float(np.trace(matrix(X)))
         if size == 0.0 or abs(size - last) <= _CLOSE * size:
             break
-        X = X / size
     return size

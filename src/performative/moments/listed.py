@@ -95,7 +95,7 @@ def list_cohorts(setup: Setup, round: int, work: np.ndarray) -> Cohorts:
     name, clients = type(participation).__name__, len(weights)
     count = declared(participation, "cohort_count", weights, round)
     if count is None:
-        raise ValueError(no_law(name))
+        raise ValueError(no_law(participation))
     rows: list[tuple[float, Any, Any, Any]] = []
     if count <= MOST:
         for chance, ids, weight in declared(participation, "cohorts", weights, round):

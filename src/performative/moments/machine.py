@@ -1,7 +1,6 @@
 """A problem and an algorithm as a machine that moves means and covariances, made from the engine's own round."""
 
 import dataclasses
-import math
 from functools import partial
 from typing import Any
 
@@ -12,40 +11,25 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from performative._base.messages import coded
-from performative._base.run_once import quickly_compiled
-from performative._engine.clock import Clock
-from performative._engine.ready import make_ready
-from performative._engine.risk import NODES
 from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
-from performative.algorithm import Algorithm
-from performative.facts import Uncertified, declared
-from performative.moments.buffered import BufferedRound, Race, check_added, check_race, read_race
+from performative.facts import Uncertified
+from performative.moments.buffered import BufferedRound, Race
 from performative.moments.client import OneClient, Rules, effect_map, multiplied, training_map
 from performative.moments.facts import (
-    DEGREE,
     Chances,
-    batch_spread,
-    check_covered,
-    check_numbers,
-    check_rules,
-    check_size,
-    read_chances,
 )
-from performative.moments.layout import Layout, find_layout, follow
-from performative.moments.listed import Cohorts, ListedRound, closings, list_all
-from performative.moments.probes import check_affine, check_mean
+from performative.moments.layout import Layout
+from performative.moments.listed import Cohorts, ListedRound, closings
+from performative.moments.probes import check_affine
 from performative.moments.recursion import AbstractRound, Law, RoundMap
 from performative.moments.shortened import shortened
-from performative.populations.nodes import Polynomial
-from performative.problem import Problem
-from performative.record import Record
-from performative.types import Cohort, State, Theta
+from performative.types import Cohort, State
 
 # Numbers of nodes' matrices that are held at once.
 _AT_ONCE = 1 << 23
 # Of a deviation: less is rounding.
-_NOTHING = 1e-12
+NOTHING = 1e-12
 # Beyond, rounding hides what is looked for.
 _FAR = 1e8
 
@@ -62,7 +46,7 @@ class Machine(eqx.Module):
         drawn: a few cohorts, to try things with
         listed: every cohort of P rounds, where clients do not add up
         race: of asynchronous clients, who comes first; R then holds what each of them began with
-        period: after so many rounds all repeats; nodes: the rule for samples; adds: as in `Rules`
+        period: after so many rounds all repeats; nodes: the rule for samples; adds, moves: as in `Rules`
     """
 
     setup: Setup
@@ -80,6 +64,7 @@ class Machine(eqx.Module):
     nodes: int = eqx.field(static=True)
     adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
     race: Race | None = None
+    moves: bool = eqx.field(static=True, default=False)
 
     @property
     def rounds(self) -> int:
@@ -142,9 +127,10 @@ class Machine(eqx.Module):
         return dataclasses.replace(self, still=still)
 
     def with_adds(self) -> "Machine":
-        """With what is found of `adds`: noise that adds takes far less memory than noise that multiplies."""
-        found = np.asarray(_multiplied(self))
-        return dataclasses.replace(self, adds=(bool(found[0] <= _NOTHING), bool(found[1] <= _NOTHING)))
+        """With what is found of `adds`, since noise that adds takes far less memory than noise that multiplies, and of
+        `moves`."""
+        samples, channel, moves = (bool(part > NOTHING) for part in np.asarray(_multiplied(self)))
+        return dataclasses.replace(self, adds=(not samples, not channel), moves=moves)
 
     def begin(self) -> Law:
         """All is certain before the first round."""
@@ -170,7 +156,9 @@ class Machine(eqx.Module):
             data, weight = population.quadrature_within(mine.world, met, self.nodes)
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
-        return Rules(data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds)
+        return Rules(
+            data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds, self.moves, self.nodes
+        )
 
     def round(self, round: Int[Array, ""]) -> AbstractRound:
         """What this round does."""
@@ -191,7 +179,7 @@ class Machine(eqx.Module):
             return jax.vmap(lambda tau: one(client, tau, rest))(steps)
 
         if self.race is not None:
-            began = jax.vmap(self.rest)(jnp.maximum(round - jnp.arange(self.ages), 0))
+            began = jax.vmap(self.rest)(jnp.maximum(round - jnp.arange(self.ages, dtype=round.dtype), 0))
             made, effect, absent = jax.lax.map(
                 lambda client: jax.vmap(partial(of_client, client))(began), clients, batch_size=self._at_once(rest)
             )
@@ -256,122 +244,3 @@ def _multiplied(machine: Machine) -> Array:
         return multiplied(run, s0, R0[client], machine.rules(rest, client))
 
     return jnp.max(jax.lax.map(one, jnp.arange(machine.layout.clients, dtype=jnp.int32)), axis=0)
-
-
-@quickly_compiled
-def _beside_adding(machine: Machine, rest: State) -> Array:
-    """What the first client's update does to the server beside being added by its weight."""
-    rules, s0, client = machine.rules(rest, jnp.zeros((), jnp.int32)), machine.at[0], jnp.zeros((), jnp.int32)
-    run = OneClient(machine.setup, machine.layout, rest, machine.rows, client, None)
-    _, form, sent = training_map(run, s0, machine.rows[client], rules)
-    effect, _ = effect_map(run, s0, machine.rows[client], sent, form)
-    return jnp.maximum(jnp.abs(effect[0]).max(), jnp.abs(effect[1, :, : machine.common]).max())
-
-
-def build(
-    problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int, clock: Clock | None = None, exact: bool = True
-) -> tuple[Machine, Any, Any]:
-    """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`.
-
-    Where it is not `exact`, rounds need not be affine: it is linearized at the start.
-    """
-    clock = clock or Clock()
-    algorithm, discount = _without_ages(problem, algorithm, clock)
-    check_covered(problem, algorithm, exact)
-    setup, start, stable = make_ready(problem, algorithm, theta, clock, Record(), jnp.float64)
-    setup = dataclasses.replace(setup, metrics={})
-    if exact:
-        check_rules(setup, start)
-    race = None if discount is None else read_race(setup, discount)
-    chances = read_chances(setup)
-    again, period = _turns(setup, chances)
-    again += 0 if race is None else race.ages
-    layout, states, drawn = find_layout(setup, start, max(rounds, again + period))
-    machine = _assemble(setup, layout, states, chances, drawn, start, period, Polynomial(DEGREE) if exact else NODES)
-    check_size(layout, machine.size)
-    x, rng = np.asarray(machine.begin().mean)[1:], np.random.default_rng(2)
-    one, other = (x + (1.0 + np.abs(x).max()) * rng.standard_normal(len(x)) for _ in range(2))
-    # The first round is often another one: nothing is remembered yet.
-    rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
-    added = [check_affine(setup, layout, rest, drawn, one, other, exact) for rest in rests]
-    check_mean(setup, start)
-    machine = machine.with_adds()
-    check_numbers(machine.numbers())
-    if race is not None:
-        check_race(race, layout.width, machine.common)
-        check_added(all(added) and float(_beside_adding(machine, rests[-1])) <= _NOTHING)
-        return _with_race(machine, race), start, stable
-    if not all(added):
-        machine = dataclasses.replace(machine, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
-    return machine, start, stable
-
-
-def _without_ages(problem: Problem, algorithm: Algorithm, clock: Clock) -> tuple[Algorithm, np.ndarray | None]:
-    """The algorithm where everybody begins anew each round, and the weights of ages; None where none matters."""
-    clients = problem.clients
-    work = clock.time(jnp.arange(clients), jnp.full(clients, float(algorithm.steps)))
-    told = declared(algorithm.participation, "arrival_law", clients, np.broadcast_to(np.asarray(work), (clients,)))
-    if told is None:
-        return algorithm, None
-    return dataclasses.replace(algorithm, participation=told[0]), told[1]
-
-
-def _with_race(machine: Machine, race: Race) -> Machine:
-    s, rows = machine.start[0], race.begin(machine.start[0])
-    return dataclasses.replace(machine, race=race, start=(s, rows), at=(machine.at[0], rows))
-
-
-def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: Theta) -> Machine:
-    """The same machine with other numbers in problem and algorithm: what was tried of that one holds for it."""
-    clock = machine.setup.clock
-    algorithm, discount = _without_ages(problem, algorithm, clock)
-    setup, start, _ = make_ready(problem, algorithm, theta, clock, Record(), jnp.float64)
-    setup, layout = dataclasses.replace(setup, metrics={}), machine.layout
-    chances = read_chances(setup)
-    states, _ = follow(setup, start, jnp.asarray(0), machine.rounds)
-    made = _assemble(setup, layout, states, chances, machine.drawn, start, machine.period, machine.nodes)
-    made = dataclasses.replace(made, adds=machine.adds)
-    if discount is not None:
-        return _with_race(made, read_race(setup, discount))
-    if machine.listed is not None:
-        made = dataclasses.replace(made, listed=list_all(setup, len(chances.mean), np.asarray(chances.work)))
-    return made
-
-
-def _turns(setup: Setup, chances: Chances) -> tuple[int, int]:
-    """Rounds until all that depends on their number has begun to repeat, and after how many it does."""
-    if not setup.algorithm.deploy.is_regular:
-        text = "moments: deployment at growing intervals, or of other models, does not repeat; use pf.run."
-        raise ValueError(coded("not-affine", text))
-    turns = len(chances.mean), max(setup.algorithm.deploy.period, 1), max(setup.remembered_rounds, 1)
-    return sum(turns), math.lcm(*turns)
-
-
-def _assemble(
-    setup: Setup,
-    layout: Layout,
-    states: State,
-    chances: Chances,
-    drawn: list[Cohort],
-    start: Theta,
-    period: int,
-    nodes: int = NODES,
-) -> Machine:
-    s, R, first = layout.split(jax.tree.map(lambda leaf: leaf[0], states))
-    random = (*layout.shared, *layout.rows)
-    still = [leaf for k, leaf in enumerate(jax.tree.leaves(states)) if k not in random]
-    spread = jnp.asarray(batch_spread(setup, start), jnp.float64)
-    model = jax.tree.map(jnp.zeros_like, layout.join(s, R, first).theta)
-    channel = declared(setup.algorithm.channel, "quadrature", model)
-    if channel is None:
-        name = type(setup.algorithm.channel).__name__
-        text = f"moments: channel={name} is not linear in the update, or keeps its draws to itself; use pf.run."
-        raise ValueError(coded("not-affine", text))
-    at = (_beside(s), _beside(R))
-    return Machine(setup, layout, first, still, (s, R), at, chances, spread, channel, drawn, None, period, nodes)
-
-
-def _beside(x: Array) -> Array:
-    """Near x, where it happens nowhere that a norm of nothing is to be differentiated."""
-    steps = jnp.arange(1.0, 1.0 + x.size) * (0.5 * 5**0.5 - 0.5) % 1.0
-    return x + 1e-2 * (1.0 + jnp.abs(x).max(initial=0.0)) * (0.5 + steps.reshape(x.shape))

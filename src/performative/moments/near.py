@@ -11,8 +11,9 @@ from jax.flatten_util import ravel_pytree
 from performative._base.arguments import checked
 from performative._base.messages import PerformativeWarning, coded
 from performative.algorithm import Algorithm
+from performative.moments.building import build
 from performative.moments.limits import Limits, limits, mean_limit
-from performative.moments.machine import Machine, build
+from performative.moments.machine import Machine
 from performative.moments.outcome import Forecast, Radii
 from performative.moments.playing import last_turn
 from performative.problem import Problem

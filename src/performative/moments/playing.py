@@ -21,7 +21,7 @@ def follow_laws(machine: Machine, rounds: int) -> tuple[tuple[np.ndarray, np.nda
     block = max(machine.period, min(rounds, _NUMBERS // machine.numbers()))
     for first in range(0, rounds, block):
         count = min(block, rounds - first)
-        maps = _maps(machine, jnp.arange(first, first + block, dtype=jnp.int32))
+        maps = maps_of(machine, jnp.arange(first, first + block, dtype=jnp.int32))
         found = [np.asarray(part)[:count] for part in roll(maps, np.asarray(count), law)]
         means, covariances = [*means, found[0]], [*covariances, found[1]]
         law = Law(found[0][-1], found[1][-1])
@@ -33,9 +33,9 @@ def last_turn(machine: Machine, block: int = 1) -> Turn:
     """The last period that the machine knows, its maps worked out in blocks of so many rounds."""
     block = max(block, machine.period)
     last = jnp.arange(machine.rounds - machine.period, machine.rounds - machine.period + block, dtype=jnp.int32)
-    return Turn(_maps(machine, last), machine.period, machine.size, machine.time)
+    return Turn(maps_of(machine, last), machine.period, machine.size, machine.time)
 
 
 @eqx.filter_jit
-def _maps(machine: Machine, rounds: Array) -> AbstractRound:
+def maps_of(machine: Machine, rounds: Array) -> AbstractRound:
     return jax.vmap(machine.round)(jnp.clip(rounds, 0, machine.rounds - 1))

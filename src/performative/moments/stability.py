@@ -10,8 +10,9 @@ import numpy as np
 from performative._base.arguments import checked
 from performative._engine.clock import Clock
 from performative.algorithm import Algorithm
+from performative.moments.building import build, rebuild
 from performative.moments.limits import limits
-from performative.moments.machine import Machine, build, rebuild
+from performative.moments.machine import Machine
 from performative.moments.outcome import VERDICTS, Radii, verdict_of
 from performative.moments.playing import last_turn
 from performative.problem import Problem

@@ -14,13 +14,13 @@ from jaxtyping import Array
 from performative._base.arguments import checked
 from performative._base.checks import check_counts
 from performative.algorithm import Algorithm
+from performative.moments.building import build
 from performative.moments.costs import Cost, check_stays, graded, read_cost
 from performative.moments.descend import descend
 from performative.moments.errors import chances_with
 from performative.moments.exact import known_points
 from performative.moments.facts import Chances
 from performative.moments.free import Coordinates, coordinates_of, read_free
-from performative.moments.machine import build
 from performative.moments.tuned import Tuned
 from performative.problem import Problem
 from performative.schedules import Table

@@ -60,9 +60,12 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         return None
 
     def arrival_law(self, clients: int, work: np.ndarray) -> tuple["AbstractParticipation", np.ndarray] | None:
-        """`work` [N] is what clients take by the clock. Where clients work on models of different ages, and who comes does not depend on who came before: a
-        participation with the same cohorts for whom all is new, and the factors w(0), w(1), ... of their weights by
-        age, 0 beyond. None where ages do not matter, or depend on more."""
+        """Of clients that work on models of different ages, where who comes does not depend on who came before.
+
+        A participation with the same cohorts, all of whom begin anew each round, and the factors w(0), w(1), ... of
+        their weights by age, 0 beyond. None where ages do not matter, or depend on more. `work` [N] is what clients
+        take by the clock.
+        """
         return None
 
     def enumerated_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:

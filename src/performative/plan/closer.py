@@ -8,23 +8,24 @@ import numpy as np
 
 from performative import recipes
 from performative._base.messages import code_of
-from performative.moments import moments
 from performative.moments.probes import loss_bends
 from performative.plan.cost import Cost
+from performative.plan.law import Laws
 from performative.plan.near import Near
 from performative.plan.outcome import Option
 from performative.plan.pilots import Trial, last_exit, pilot
-from performative.plan.recursion import errors, is_exact
 from performative.plan.settings import Recipe, Setting
 from performative.problem import Problem
 
-# Settings that are looked at: in pilot runs or by exact moments, no two of the same kind, or by the short recursion.
-_PILOTS, _SHORT = 6, 120
+# Settings that are looked at: in pilot runs, no two of the same kind, and in all.
+_PILOTS, _LOOKS = 6, 60
 # Rounds, times numbers that are remembered squared, that moments may take: beyond, a pilot run is sooner done.
 _MOST = 1 << 28
 # How much longer than predicted the moments are followed, one try after the other; and shares of the step that are
 # tried: another recipe may want shorter ones than P-FedAvg.
 _STRETCH, _SHARES = (1.5, 6.0), (1.0, 0.5, 0.25)
+# What the second half of a run must leave of the error for it to be followed further.
+_FALLING = 0.97
 
 
 @dataclasses.dataclass
@@ -32,7 +33,8 @@ class Look:
     """What a setting is looked at with.
 
     Attributes:
-        affine: whether the recipe may have exact moments here; None before that was looked at
+        laws: the recipe's own errors by setting; None where it has none
+        affine: whether these may be exact; None before that was looked at
     """
 
     problem: Problem
@@ -44,64 +46,69 @@ class Look:
     deploy: str
     pilots: bool
     seed: int
+    laws: Laws | None = None
     affine: bool | None = None
 
     def at(self, option: Option) -> tuple[Setting, str, Trial] | None:
         """A setting or one with shorter steps, how it was looked at, and what came of it; None where nothing tells."""
-        setting = option.setting
-        if self.recipe is recipes.p_fedavg and is_exact(self.problem, self.near, setting, option.rounds):
-            return setting, "exact recursion", self._short(option)
-        tried = [(shorter, self._moments(shorter, option.rounds)) for shorter in _shorter(setting)]
-        exact = [(shorter, trial) for shorter, trial in tried if trial is not None]
-        if exact:
-            best, trial = min(exact, key=lambda pair: pair[1].rounds)
-            return best, "exact moments", trial
+        tried = [(shorter, self._law(shorter, option.rounds)) for shorter in self._shorter(option.setting)]
+        known = [(shorter, trial) for shorter, trial in tried if trial is not None]
+        setting, trial = min(known, key=lambda pair: pair[1].rounds) if known else (option.setting, None)
+        if trial is not None and self.is_exact:
+            return setting, "exact moments", trial
         if not self.pilots:
-            return None
+            return None if trial is None or self.is_plain else (setting, "linear model", trial)
+        rounds = trial.rounds if trial is not None and math.isfinite(trial.rounds) else option.rounds
         return setting, "pilot runs", pilot(
-            self.problem, option.setting, self.theta, self.near.stable, self.accuracy, option.rounds, self.deploy,
+            self.problem, setting, self.theta, self.near.stable, self.accuracy, rounds, self.deploy,
             self.cost.latency, self.seed, self.recipe,
         )  # fmt: skip
 
-    def _short(self, option: Option) -> Trial:
-        """By the recursion of P-FedAvg."""
-        count = math.ceil(1.5 * option.rounds) + 2
-        return self._settled(errors(self.near, option.setting, count, self.deploy))
+    @property
+    def is_plain(self) -> bool:
+        """Whether the recipe is the one that settings are ranked by."""
+        return self.recipe is recipes.p_fedavg
 
-    def _moments(self, setting: Setting, rounds: float) -> Trial | None:
-        """By `pf.moments`, None where the recipe has none or they would take too long."""
-        algorithm, trial = setting.algorithm(self.cost.latency, self.deploy, self.recipe), None
+    @property
+    def is_exact(self) -> bool:
+        """Whether gradients are linear in the model, so that moments close."""
+        if self.affine is None:
+            self.affine = self.problem.domain is None and not loss_bends(self.problem, self.near.stable)
+        return self.affine
+
+    def _law(self, setting: Setting, rounds: float) -> Trial | None:
+        """By the recipe's own law, None where it has none or that would take too long.
+
+        For P-FedAvg the linear model of a problem that is not linear is what settings were ranked by already.
+        """
+        if (self.is_plain and not self.is_exact) or self.laws is None:
+            return None
+        trial = None
         for stretch in _STRETCH:
-            if self.affine is None:
-                self.affine = not loss_bends(self.problem, self.near.stable)
-            count = 1 << math.ceil(math.log2(stretch * rounds + 2))  # settings share programs of so many rounds
-            if self.affine is False or count * (self.near.clients * self.near.size) ** 2 > _MOST:
+            count = math.ceil(stretch * rounds) + 2
+            if count * (self.near.clients * self.near.size) ** 2 > _MOST:
                 return trial
             try:
-                found = moments(self.problem, algorithm, count, self.theta)
-            except ValueError as error:
-                if code_of(error) != "not-affine":
+                error = self.laws.errors(setting, count)
+            except ValueError as refusal:
+                if code_of(refusal) != "not-affine":
                     raise
-                self.affine = False
+                self.laws, self.affine = None, False
                 return None
-            if found.mse_stable is None:
-                return None
-            trial = self._settled(np.sqrt(np.maximum(found.mse_stable, 0.0)))
-            if math.isfinite(trial.rounds) or found.stationary is None:
-                break
-            if found.stationary.mse_stable is not None and found.stationary.mse_stable > self.accuracy**2:
+            trial = self._settled(error)
+            if math.isfinite(trial.rounds) or len(error) <= count or error[-1] > _FALLING * error[len(error) // 2]:
                 break
         return trial
+
+    def _shorter(self, setting: Setting) -> list[Setting]:
+        """The setting, and with shorter steps where another recipe may want them."""
+        shares = _SHARES[:1] if self.is_plain else _SHARES
+        return [dataclasses.replace(setting, rate=share * setting.rate) for share in shares]
 
     def _settled(self, error: np.ndarray) -> Trial:
         """The rounds after which the error stays at or below `accuracy`."""
         needed = last_exit(error, np.arange(len(error)), self.accuracy)
         return Trial(needed, float(error[int(needed)]) if math.isfinite(needed) else math.inf)
-
-
-def _shorter(setting: Setting) -> list[Setting]:
-    """The setting, and with shorter steps."""
-    return [dataclasses.replace(setting, rate=share * setting.rate) for share in _SHARES]
 
 
 def look_closely(look: Look, ranked: list[Option]) -> tuple[list[Option], str, Trial | None, int]:
@@ -110,10 +117,10 @@ def look_closely(look: Look, ranked: list[Option]) -> tuple[list[Option], str, T
     Also how the fastest was looked at, what came of it, and how many that are predicted to be faster were not tried.
     """
     seen: list[tuple[Option, str, Trial]] = []
-    for option in ranked[:_SHORT]:
+    for option in ranked[:_LOOKS]:
         if len(seen) > 1 and min(o.time for o, _, _ in seen) <= option.time:
             break
-        if sum(how != "exact recursion" for _, how, _ in seen) == _PILOTS:
+        if sum(how == "pilot runs" for _, how, _ in seen) == _PILOTS:
             break
         found = look.at(option)
         if found is None:

@@ -43,8 +43,7 @@ class Plan:
         runner_up: the next best of another kind, None where there is none
         ranked: every kind of setting, the fastest first; times of the leaders are found by `method`, of others by the
             linear model
-        method: how the time of the choice was found: "exact recursion" or "exact moments", "pilot runs" or "linear
-            model"
+        method: how the time of the choice was found: "exact moments", "pilot runs" or "linear model"
         algorithm: ready for pf.run(problem, plan.algorithm, plan.rounds)
         reached: the error to expect, None where only the linear model was asked; above `accuracy` where privacy keeps
             it out of reach

@@ -14,11 +14,11 @@ from performative.plan.choices import BATCHES, LOCAL_STEPS, cohorts, settings
 from performative.plan.closer import Look, look_closely
 from performative.plan.cost import Cost
 from performative.plan.following import Tracking
+from performative.plan.law import Laws
 from performative.plan.near import Near, look_around
 from performative.plan.outcome import Option, Plan, one_of_each
 from performative.plan.pilots import Trial
 from performative.plan.private import private_options
-from performative.plan.recursion import has_moments
 from performative.plan.settings import LocalMaps, Recipe, rounds_to
 from performative.plan.tracking import track
 from performative.privacy.promise import Privacy
@@ -62,12 +62,12 @@ def plan(
             the run; everyone takes part then. Where `accuracy` is out of reach the plan says how close one gets
         clip: for `privacy`; None takes a size that nearly all gradients keep to
         local_steps, batches: what to choose E and the samples a step from
-        pilots: whether the best settings are tried in short runs where no exact recursion is known
+        pilots: whether the best settings are tried in short runs where their law is not exact
 
-    All settings are ranked by what P-FedAvg would do in the problem's linear model at the stable point; the best of
-    different kinds are then followed exactly, by the moments of the recipe itself (`pf.moments`, or for P-FedAvg where
-    places follow the model linearly a short form of them), or in pilot runs where it has none, and the fastest is
-    chosen. The ranking is only about which are looked at.
+    All settings are ranked by what P-FedAvg would do in the problem's linear model at the stable point, which is only
+    about which are looked at. The best are then followed by the recipe's own law, as `pf.moments` has it; where the
+    problem is not linear that is the law of its linear model, and pilot runs try what it promises. The fastest is
+    chosen.
 
     Where the data drift (`pf.populations.Drifting`) no setting ends at a point, and the answer is a `Tracking`: the
     constant step and the batch that follow the moving stable point most closely, E = 1 and everyone taking part, and
@@ -108,9 +108,11 @@ def plan(
             "larger accuracy."
         )
     with relying() as heard:
-        if not (plain and has_moments(problem)):
-            ranked = one_of_each(ranked)
         look = Look(problem, near, cost, accuracy, recipe, theta, deploy, pilots, seed)
+        most = max(option.setting.local_steps for option in ranked)
+        look.laws = Laws(problem, recipe, theta, near.stable, deploy, cost.latency, look.is_exact, most)
+        if not (plain and look.is_exact):
+            ranked = one_of_each(ranked)
         ranked, method, trial, untried = look_closely(look, ranked)
     ranked = one_of_each(ranked)
     word = (f"Exact on the author's word: {', '.join(heard)}.",) if heard and method.startswith("exact") else ()
