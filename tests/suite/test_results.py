@@ -106,6 +106,12 @@ def test_words_follow_from_scores():
     assert len(alike.ties) == 1 and "cannot be told apart" in alike.words
 
 
+def test_who_does_not_apply_does_not_win():
+    table = [made(ENVS[0], "pcsgd", [-0.5] * 4, path=((1, -0.5),)), Result(ENVS[0], "rgd", (), (), why="it may not")]
+    found = verdicts(table)[0]
+    assert found.best == "pcsgd" and found.ties == () and "No method that applies here" in found.words
+
+
 def test_failures_are_in_the_words():
     table = [one for one in board_of({"rgd": [0.9] * 3, "pofl": [0.5] * 3}) if one.env == ENVS[0]]
     wild = made(ENVS[0], "one_point", [-math.inf, -math.inf, 0.3, 0.2], path=((1, -1.0),))

@@ -61,7 +61,7 @@ def unpack(text: str) -> Published:
 
 def shipped() -> Published:
     """The results that came with this version of the package."""
-    return unpack(resources.files("performative.suite").joinpath("results", "quick.json").read_text())
+    return unpack(resources.files("performative.suite").joinpath("shipped", "quick.json").read_text())
 
 
 def _short(result: Result) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class Verdict:
     def _why(self) -> str:
         aim = _aim(self.best)
         top = self.score.mean
+        if top < 0:
+            return "No method that applies here ends above the model that is never retrained."
         if aim == "foresees":
             return self._foreseen()
         if aim == "hedges":
@@ -71,6 +73,8 @@ class Verdict:
             )
         if self.stable >= _ENOUGH:
             return f"The stable point closes {self.stable:.2f}, so that retraining is enough."
+        if top < self.stable - _SAME:
+            return f"It does not arrive at the stable point, which closes {self.stable:.2f}, within the budget."
         return f"It ends near the stable point, which closes {self.stable:.2f}; no method foresees the reaction better."
 
     def _foreseen(self) -> str:
@@ -99,10 +103,11 @@ def _verdict(
 ) -> Verdict:
     rows = {method: [cells[env, method] for env in envs] for method in methods}
     means = {method: float(np.mean([mean_score(one) for one in mine])) for method, mine in rows.items()}
-    best = max(means, key=lambda method: means[method])
-    ties = tuple(m for m in methods if m != best and paired(rows[best], rows[m]).holds_zero)
+    applied_by = [method for method, mine in rows.items() if any(one.why is None for one in mine)]
+    best = max(applied_by, key=lambda method: means[method])
+    ties = tuple(m for m in applied_by if m != best and paired(rows[best], rows[m]).holds_zero)
     of_aim: dict[str, tuple[str, float]] = {}
-    for method in sorted(methods, key=lambda one: -means[one]):
+    for method in sorted(applied_by, key=lambda one: -means[one]):
         of_aim.setdefault(_aim(method), (method, means[method]))
     second = of_aim.get("retrains")
     applied = [one for mine in rows.values() for one in mine if one.why is None]
