@@ -53,7 +53,7 @@ class Verdict:
             said.append(f"Full retraining does not contract in {self.spirals} of {len(self.envs)} environments.")
         if self.failures:
             said.append(f"{self.failures} of {self.runs} runs diverged, most of them with `{self.worst}`.")
-        if self.harms > 0.25:
+        if self.harms > 0.25 and self.score.mean >= 0:
             said.append(f"{self.harms:.0%} of all entries end below the model that is never retrained.")
         return " ".join(said)
 
