@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 _LOADER = importlib.machinery.SourceFileLoader("rotation", str(ROOT / ".ci" / "rotation"))
 rotation = importlib.util.module_from_spec(importlib.util.spec_from_loader("rotation", _LOADER))
@@ -38,6 +40,7 @@ def test_a_file_that_is_split_loses_no_test():
         assert len(names) == text.count("\ndef test_") > 1 and "\nclass Test" not in text
 
 
+@pytest.mark.slow
 def test_groups_hold_every_parameter():
     for test, (count, _) in rotation.MANY.items():
         rows = [word for part in rotation.parts(test.split("::")[0]) for word in part.split() if word.startswith(test)]
