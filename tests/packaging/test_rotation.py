@@ -2,8 +2,12 @@
 
 import importlib.machinery
 import importlib.util
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 _LOADER = importlib.machinery.SourceFileLoader("rotation", str(ROOT / ".ci" / "rotation"))
@@ -32,7 +36,18 @@ def test_no_mark_is_overlooked():
 def test_a_file_that_is_split_loses_no_test():
     for name in rotation.SPLIT:
         text = (ROOT / name).read_text(encoding="utf-8")
-        assert len(rotation.parts(name)) == text.count("\ndef test_") > 1 and "\nclass Test" not in text
+        names = {part.split("[")[0] for part in rotation.parts(name)}
+        assert len(names) == text.count("\ndef test_") > 1 and "\nclass Test" not in text
+
+
+@pytest.mark.slow
+def test_groups_hold_every_parameter():
+    for test, (count, _) in rotation.MANY.items():
+        rows = [word for part in rotation.parts(test.split("::")[0]) for word in part.split() if word.startswith(test)]
+        assert rows == [f"{test}[{k}]" for k in range(count)]
+        run = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", test]
+        told = subprocess.run(run, cwd=ROOT, capture_output=True, text=True).stdout
+        assert f": {count}\n" in told or told.count("::") == count
 
 
 def test_what_runs_elsewhere_does_and_times_are_of_what_there_is():
@@ -44,5 +59,5 @@ def test_what_runs_elsewhere_does_and_times_are_of_what_there_is():
 
 
 def test_shards_are_alike():
-    minutes = [sum(rotation.MINUTES.get(part, rotation.USUAL) for part in shard) for shard in rotation.shards()]
+    minutes = [sum(map(rotation.minutes_of, shard)) for shard in rotation.shards()]
     assert max(minutes) <= 1.5 * rotation.SHARD and min(minutes) >= 0.5 * rotation.SHARD

@@ -156,7 +156,8 @@ def test_vectors_are_planned_exactly_and_the_plan_does_what_it_says(name):
     assert exact[-1] == pytest.approx(plan.reached)
 
 
-RECIPES = [pf.p_fedavg, pf.fedvarp, pf.scaffold, pf.fedavgm, pf.fednova, partial(pf.fedprox, mu=0.5)]
+cohort_nova = partial(pf.p_fedavg, aggregator=pf.aggregators.Nova(over="cohort"))
+RECIPES = [pf.p_fedavg, pf.fedvarp, pf.scaffold, pf.fedavgm, cohort_nova, partial(pf.fedprox, mu=0.5)]
 
 
 @pytest.mark.slow
