@@ -51,6 +51,7 @@ def test_arrivals_are_those_of_a_queue(buffer: int, by: str) -> None:
     np.testing.assert_allclose(history["staleness"][0, 1:], np.mean(ages, axis=1))
 
 
+@pytest.mark.slow
 def test_weights_fall_with_age_and_old_updates_are_dropped() -> None:
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(7.0), 0.3, 1.0))
     clients, ages, _ = queue(1, 40)

@@ -117,6 +117,7 @@ def test_two_runs_never_share_a_folder(done, tmp_path):
     run(folder, rounds=9, resume=True)
 
 
+@pytest.mark.slow
 def test_a_killed_owner_leaves_no_lock(done, tmp_path):
     folder = shutil.copytree(done, tmp_path / "killed")
     child = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)

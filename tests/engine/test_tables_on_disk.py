@@ -43,6 +43,7 @@ def run(x, y=Y, executor="gather", rounds=4, **options):
     return pf.run(problem, ALGORITHM, rounds, executor=executor, **options)
 
 
+@pytest.mark.slow
 def test_the_same_bits_as_in_memory_by_one_read_a_step(tmp_path, monkeypatch):
     asked, read = [], RowFile.read
 

@@ -105,7 +105,8 @@ def faulty(rng, timeout, released):
     return wrap
 
 
-@pytest.mark.parametrize("rounds", [8, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [8, 100])
 def test_rounds_end_whatever_clients_do(rounds, tmp_path):
     made = federation(gaussian(10), rounds=rounds, timeout=0.4, resend=10.0)
     with made.precision():

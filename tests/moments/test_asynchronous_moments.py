@@ -69,6 +69,7 @@ def test_who_comes_first():
     assert {frozenset(ids.tolist()): pytest.approx(p, abs=1e-12) for p, ids, _ in drawn} == first(2, rates)
 
 
+@pytest.mark.slow
 def test_a_buffer_for_everybody_is_the_synchronous_algorithm():
     everyone = [pf.Full(), pf.Asynchronous(3, latency=pf.participation.LogNormal(1.0))]
     one, other = (

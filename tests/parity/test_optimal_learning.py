@@ -93,6 +93,7 @@ def robust(window, **more):
     return pf.estimators.Filtered(pf.estimators.Performative(window, term="pathwise", **more))
 
 
+@pytest.mark.slow
 def test_without_the_second_term_it_is_the_stable_point():
     """The data are the same: what the tests above find is not in the data alone."""
     algorithm = pf.p_fedavg(0.1, batch=pf.Fixed(200), estimator=pf.estimators.Filtered(pf.estimators.Minibatch()))

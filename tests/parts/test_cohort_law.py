@@ -129,7 +129,7 @@ def test_draws_in_proportion_to_weights_that_do_not_sum_to_one():
 
 
 UNKNOWN = {
-    "fast clients": pf.FirstK(2, Exponential(np.arange(1.0, 6.0))),
+    "fast clients": pf.FirstK(2, LogNormal(np.arange(1.0, 6.0))),
     "all equally fast": pf.FirstK(2, ConstantLatency(1.0)),
     "no spread": pf.FirstK(2, LogNormal(1.0, 0.0)),
     "losses": pf.PowerOfChoice(k=2, d=3),

@@ -196,6 +196,7 @@ def test_stragglers_make_the_server_go_on_without_them():
     assert plain.choice.setting.scheme == "full"
 
 
+@pytest.mark.slow
 def test_unequal_speeds_and_latencies():
     speeds = np.linspace(1.0, 5.0, 10)
     cost = pf.Cost(step=speeds, communication=1.0, latency=pf.participation.Exponential(np.linspace(1.0, 9.0, 10)))

@@ -147,6 +147,7 @@ def test_many_clients_are_taken_in_blocks(monkeypatch):
     np.testing.assert_allclose(both(1.0), whole, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_million_clients_and_no_second_compilation():
     rng = np.random.default_rng(0)
     N = 1_000_000

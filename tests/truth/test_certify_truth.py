@@ -115,6 +115,7 @@ def check_memory(tally, seeds):
             tally("certify memory: retraining settles", c.attracting, settles, world)
 
 
+@pytest.mark.slow
 def test_worlds_with_a_memory(tally):
     check_memory(tally, range(3))
 
