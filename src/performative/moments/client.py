@@ -25,8 +25,8 @@ from performative.types import Cohort, Draws, State, Upload
 
 # Nodes that are worked on side by side.
 _AT_ONCE = 256
-# Products of entries that are kept of a client's step.
-_PAIRS = 1 << 22
+# Products of entries that are kept of a client's step, where all clients and steps have room for as many.
+PAIRS = 1 << 22
 
 
 class Rules(eqx.Module):
@@ -34,7 +34,7 @@ class Rules(eqx.Module):
 
     `spread` is the variance of a batch's mean over that of one sample; `adds` says of samples and channel whether they
     add the same, whatever the model is; `moves` whether the weights of samples depend on the model, by a rule of so
-    many `nodes`.
+    many `nodes`; `room` is for products of their entries.
     """
 
     data: PyTree
@@ -45,6 +45,7 @@ class Rules(eqx.Module):
     adds: tuple[bool, bool] = eqx.field(static=True, default=(False, False))
     moves: bool = eqx.field(static=True, default=False)
     nodes: int = eqx.field(static=True, default=0)
+    room: int = eqx.field(static=True, default=PAIRS)
 
     def sample(self, j: Array | int) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[j], self.data)
@@ -73,10 +74,10 @@ class Deviations(eqx.Module):
         return jnp.einsum("abgh,gh->ab", self.pairs, M)
 
 
-def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"]) -> Deviations:
-    """In the form that is least work, unless that takes too much memory."""
+def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"], room: int) -> Deviations:
+    """In the form that is least work, unless that takes more numbers than there is room for."""
     count, y, g = nodes.shape
-    if count <= y or (y * g) ** 2 > _PAIRS:
+    if count <= y or (y * g) ** 2 > room:
         return Deviations(None, (nodes, weight), None)
     return Deviations(None, None, jnp.einsum("j,jag,jbh->abgh", weight, nodes, nodes))
 
@@ -108,7 +109,7 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
         def with_sample(j: Array | int, *g: Array) -> Array:
             return run.step(e, rules.sample(j), still, *g)[0]
 
-        mean, deviation = averaged(with_sample, rules.weight, rules.spread, rules.adds[0], s0, r0, y0)
+        mean, deviation = averaged(with_sample, rules.weight, rules.spread, rules.adds[0], rules.room, s0, r0, y0)
         if rules.moves:
             mean = mean + by_chances(with_sample, partial(run.chances, e, some, still, rules.nodes), s0, r0, y0)
         after = run.step(e, some, still, s0, r0, y0)[1]
@@ -119,7 +120,7 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
 
     finish, apart = averaged(
         lambda j, *g: run.finish(some, rules.drawn(j), still, *g)[0], rules.channel_weight, jnp.ones(()), rules.adds[1],
-        s0, r0, y0,
+        rules.room, s0, r0, y0,
     )  # fmt: skip
     form = run.finish(some, rules.drawn(0), still, s0, r0, y0)[1]
     made_of = TrainingMap(start, step, deviation, finish, apart)
@@ -134,7 +135,7 @@ def effect_map(run: "OneClient", s0: Array, r0: Array, o0: Array, form: PyTree) 
 
 
 def averaged(
-    function: Callable[..., Array], weight: Float[Array, " J"], spread: Array, adds: bool, *at: Array
+    function: Callable[..., Array], weight: Float[Array, " J"], spread: Array, adds: bool, room: int, *at: Array
 ) -> tuple[Array, Deviations]:
     """The mean over nodes j of function(j, arguments ...) as a matrix, and its deviations, whose variance is scaled.
 
@@ -144,7 +145,7 @@ def averaged(
     if not adds:
         nodes = jax.lax.map(lambda j: affine(partial(function, j), *at), count, batch_size=_AT_ONCE)
         mean = jnp.tensordot(weight, nodes, 1)
-        return mean, deviations(nodes - mean, weight * spread)
+        return mean, deviations(nodes - mean, weight * spread, room)
     values = jax.lax.map(lambda j: function(j, *at), count, batch_size=_AT_ONCE)
     mean = jnp.tensordot(weight, values, 1)
     away = values - mean

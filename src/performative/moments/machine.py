@@ -15,10 +15,8 @@ from performative._engine.setup import Setup
 from performative._engine.steps import client_slice
 from performative.facts import Uncertified
 from performative.moments.buffered import BufferedRound, Race
-from performative.moments.client import OneClient, Rules, effect_map, multiplied, training_map
-from performative.moments.facts import (
-    Chances,
-)
+from performative.moments.client import PAIRS, OneClient, Rules, effect_map, multiplied, training_map
+from performative.moments.facts import MOST_NUMBERS, Chances
 from performative.moments.layout import Layout
 from performative.moments.listed import Cohorts, ListedRound, closings
 from performative.moments.probes import check_affine
@@ -87,6 +85,12 @@ class Machine(eqx.Module):
         return 1 if self.race is None else self.race.ages
 
     @property
+    def room(self) -> int:
+        """Numbers that there is room for, for each step of each client."""
+        steps = self.ages * len(self.chances.work[0]) * self.setup.algorithm.steps
+        return min(PAIRS, MOST_NUMBERS // (2 * self.layout.clients * steps))
+
+    @property
     def rows(self) -> Float[Array, "N q"]:
         """What is remembered of clients where rounds are linearized."""
         return self.at[1][:, : self.layout.width]
@@ -103,7 +107,8 @@ class Machine(eqx.Module):
         carried, nodes = jax.eval_shape(self._carried, rest, zero)
         c, y = self.common + self.layout.width, len(carried)
         g, o = c + y, y + self.layout.width + self.layout.model
-        deviation = y * y if self.adds[0] else y * g * len(nodes)
+        squares = (y * g) ** 2 if len(nodes) > y and (y * g) ** 2 <= self.room else 0
+        deviation = y * y if self.adds[0] else max(y * g * len(nodes), squares)
         each = self.setup.algorithm.steps * (y * g + deviation) + 2 * c * (c + o) + o * (g + o)
         return self.ages * self.layout.clients * each * len(self.chances.work[0])
 
@@ -157,8 +162,9 @@ class Machine(eqx.Module):
         except Uncertified as reason:
             raise ValueError(coded("not-affine", f"moments: {reason}.")) from None
         return Rules(
-            data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds, self.moves, self.nodes
-        )
+            data, weight.astype(jnp.float64), *self.channel, self.spread[client], self.adds, self.moves, self.nodes,
+            self.room,
+        )  # fmt: skip
 
     def round(self, round: Int[Array, ""]) -> AbstractRound:
         """What this round does."""
