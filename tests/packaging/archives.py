@@ -15,6 +15,7 @@ DATA = (
     "py.typed",
     "live/template/*",
     "report/assets/*",
+    "suite/shipped/*.json",
     "papers/*.toml",
     "papers/*.json",
     "papers/*/*.bib",
