@@ -67,6 +67,8 @@ def test_who_comes_first():
     rates = np.array([1.0, 0.25, 3.0, 2.0])
     drawn = pf.FirstK(2, pf.participation.Exponential(1 / rates)).cohorts(np.full(4, 0.25), 0)
     assert {frozenset(ids.tolist()): pytest.approx(p, abs=1e-12) for p, ids, _ in drawn} == first(2, rates)
+    many = pf.FirstK(40, pf.participation.Exponential(np.arange(1.0, 42.0)))  # 2^40 terms
+    assert many.cohorts(np.full(41, 1 / 41), 0) is None and many.cohort_count(np.full(41, 1 / 41), 0) is None
 
 
 @pytest.mark.slow

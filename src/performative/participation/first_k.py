@@ -13,6 +13,9 @@ from performative.participation.law import CohortMoments, Cohorts, certain_steps
 from performative.participation.schemes import Full, SchemeTwo
 from performative.types import Cohort, as_whole
 
+# K up to which chances of unequal clients are worked out: 2^K terms each.
+_LARGEST = 16
+
 
 class FirstK(AbstractParticipation[None]):
     """The first K of all N clients to answer; the server waits for the K-th.
@@ -56,18 +59,22 @@ class FirstK(AbstractParticipation[None]):
         """The scheme by which the first K come, where all clients are equally fast; None where they are not."""
         return SchemeTwo(self.k) if declared(self.latency, "exchangeable") else None
 
+    def _rates(self, clients: int) -> np.ndarray | None:
+        """How often each client comes, where waiting has no memory and K is small enough for sums over all its sets."""
+        return declared(self.latency, "arrival_rates", clients) if self.k <= _LARGEST else None
+
     def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:
         alike = self._alike()
         return self.enumerated_moments(weights, round) if alike is None else alike.cohort_moments(weights, round)
 
     def cohorts(self, weights: np.ndarray, round: int) -> Cohorts | None:
-        alike, rates = self._alike(), declared(self.latency, "arrival_rates", len(weights))
+        alike, rates = self._alike(), self._rates(len(weights))
         if alike is not None or rates is None:
             return None if alike is None else alike.cohorts(weights, round)
         return first_to_come(rates, self.k, np.asarray(weights, np.float64) * (len(weights) / self.k))
 
     def cohort_count(self, weights: np.ndarray, round: int) -> float | None:
-        if self._alike() is None and declared(self.latency, "arrival_rates", len(weights)) is None:
+        if self._alike() is None and self._rates(len(weights)) is None:
             return None
         return ways(len(weights), self.k)
 
