@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from performative._base.checks import check_counts, is_one_of
+from performative._base.checks import check_counts, check_finite, is_one_of
 from performative._base.client_axis import join_clients
 from performative._base.describe import shown
 from performative.algorithm import Algorithm
@@ -15,7 +17,7 @@ from performative.participation import AbstractParticipation, Turns
 from performative.participation.turns import read_players
 from performative.problem import Problem
 from performative.sharing import AbstractSharing, Groups, PerClient
-from performative.types import ArrayLike, Unchecked, as_whole
+from performative.types import ArrayLike, Theta, Unchecked, as_whole
 
 __all__ = ["Game"]
 
@@ -36,6 +38,8 @@ class Game(eqx.Module):
         play: "simultaneous": all in every round; "alternating": `movers` players after another; "random": as many
             drawn anew in each round (asynchronous play). Who does not move stays deployed
         movers: players that move in a round of alternating or random play
+        start: models that the players begin with, theta with an axis of players before; None where all begin with the
+            `theta` of the run
 
     People whose data depend on others' models are a population that reads them: `pf.populations.Market`, or a
     `Mixture` by `shares.Logit`. Narang et al. 2023.
@@ -45,6 +49,7 @@ class Game(eqx.Module):
     players: Any
     play: str = eqx.field(static=True)
     movers: int = eqx.field(static=True)
+    start: Any
 
     def __init__(
         self,
@@ -52,6 +57,7 @@ class Game(eqx.Module):
         players: Unchecked[ArrayLike | None] = None,
         play: str = "simultaneous",
         movers: int = 1,
+        start: Unchecked[Any] = None,
     ):
         if isinstance(problems, Problem):
             self.problem = problems
@@ -59,6 +65,7 @@ class Game(eqx.Module):
         else:
             self.problem, self.players = _joined(problems, players)
         self.play, self.movers = play, as_whole(movers)
+        self.start = jax.tree.map(np.asarray, start)
 
     def __repr__(self) -> str:
         return shown(self)
@@ -77,10 +84,23 @@ class Game(eqx.Module):
         check_counts(movers=self.movers)
         if self.movers > self.count:
             raise ValueError(f"Game: movers={self.movers} of {self.count} players cannot move at a time.")
+        self._check_start()
         if np.any(self.totals <= 0):
             raise ValueError(
                 f"Game: the clients of player {int(np.argmin(self.totals))} weigh 0 together; give them weight."
             )
+
+    def _check_start(self) -> None:
+        for leaf in jax.tree.leaves(self.start):
+            check_finite("Game", start=leaf)
+            if np.shape(leaf)[:1] != (self.count,):
+                raise ValueError(f"Game: start must lead with the {self.count} players; got shape {np.shape(leaf)}.")
+        domain = self.problem.domain
+        if self.start is None or domain is None:
+            return
+        inside = jax.vmap(domain.project)(jax.tree.map(jnp.asarray, self.start))
+        if not all(map(np.allclose, jax.tree.leaves(inside), jax.tree.leaves(self.start))):
+            raise ValueError(f"Game: start must lie inside of the domain {domain} for every player.")
 
     @property
     def count(self) -> int:
@@ -102,9 +122,19 @@ class Game(eqx.Module):
         """w_i, which sum to one over each player's clients."""
         return np.asarray(self.problem.client_weights, np.float64) / self.totals[self.players]
 
-    def as_run(self, algorithm: Algorithm) -> tuple[Problem, Algorithm]:
-        """The problem and the algorithm that `pf.run` is to run."""
-        return self.problem, self.played_by(algorithm)
+    def as_run(self, algorithm: Algorithm, theta: Theta = None) -> tuple[Problem, Algorithm, Theta]:
+        """The problem, the algorithm and the start that `pf.run` is to run."""
+        played = self.played_by(algorithm)
+        if self.start is None:
+            return self.problem, played, theta
+        if theta is not None:
+            raise ValueError("theta beside Game(start=...): the game says where its players begin; leave theta out.")
+        sharing = played.sharing
+        if not isinstance(sharing, Groups):
+            raise ValueError(f"sharing={type(sharing).__name__} with Game(start=...): leave sharing out.")
+        first = jax.tree.map(lambda leaf: leaf[0], self.start)
+        apart = jax.tree.map(lambda leaf: leaf - leaf[:1], self.start)
+        return self.problem, dataclasses.replace(played, sharing=Groups(sharing.group, apart=apart)), first
 
     def played_by(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm as the players of this game use it: who shares a model, and who moves when."""

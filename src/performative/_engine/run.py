@@ -87,7 +87,7 @@ def run(
     """
     check_counts(rounds=rounds, repeats=repeats)
     if isinstance(problem, Game):
-        problem, algorithm = problem.as_run(algorithm)
+        problem, algorithm, theta = problem.as_run(algorithm, theta)
     options = read_options("run", Record(), record, callbacks, clock, dtype, executor, clients_at_once, old, checkpoint)
     with jax.enable_x64(options.precision == jnp.float64), contextlib.ExitStack() as stack:
         return _run(problem, algorithm, rounds, theta, seed, repeats, privacy, options, stack)
@@ -208,7 +208,7 @@ def estimate_memory(
     """
     check_counts(repeats=repeats)
     if isinstance(problem, Game):
-        problem, algorithm = problem.as_run(algorithm)
+        problem, algorithm, theta = problem.as_run(algorithm, theta)
     precision = read_dtype(dtype)
     with jax.enable_x64(precision == jnp.float64):
         setup, start, _ = make_ready(problem, algorithm, theta, Clock(), Record(), precision)

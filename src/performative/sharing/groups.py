@@ -31,7 +31,9 @@ def _embed(delta: Theta, group: Array, share: Array, count: int) -> Any:
 class Groups(AbstractSharing):
     """A model for each group; `group` says which one each client belongs to, 0, 1, ... . theta leads with the groups.
 
-    theta_g <- theta_g + sum_{i in g} (a_i / P_g) delta_i,      P_g = sum_{i in g} p_i
+        theta_g <- theta_g + sum_{i in g} (a_i / P_g) delta_i,      P_g = sum_{i in g} p_i
+
+    Group g starts at theta + apart_g: `apart`, like theta with an axis of groups before, is nothing unless given.
     """
 
     references = ()
@@ -41,23 +43,31 @@ class Groups(AbstractSharing):
     group: Unchecked[Any]
     count: int = eqx.field(static=True)
     share: Any = None
+    apart: Unchecked[Any] = None
 
-    def __init__(self, group: ArrayLike, share: Any = None):
-        self.group, self.share = np.asarray(group), share
+    def __init__(self, group: ArrayLike, share: Any = None, apart: Unchecked[Any] = None):
+        self.group, self.share, self.apart = np.asarray(group), share, apart
         if self.group.ndim != 1 or self.group.dtype.kind not in "iu" or np.any(self.group < 0):
             raise ValueError(f"Groups: group must hold one number 0, 1, ... a client; got {group!r}.")
         self.count = int(self.group.max(initial=-1)) + 1
         empty = np.setdiff1d(np.arange(self.count), self.group)
         if len(empty) or not self.count:
             raise ValueError(f"Groups: every group needs a client; {empty.tolist() or 'there is none'} has none.")
+        for leaf in jax.tree.leaves(apart):
+            check_finite("Groups", apart=leaf)
+            if np.shape(leaf)[:1] != (self.count,):
+                raise ValueError(f"Groups: apart must lead with {self.count} groups; got shape {np.shape(leaf)}.")
 
     def ready(self, weights: np.ndarray) -> "Groups":
         if len(self.group) != len(weights):
             raise ValueError(f"Groups: group has {len(self.group)} entries for {len(weights)} clients.")
-        return Groups(self.group, np.bincount(self.group, weights))
+        return Groups(self.group, np.bincount(self.group, weights), self.apart)
 
     def start(self, theta: Theta) -> PyTree:
-        return _stack(theta, self.count)
+        models = _stack(theta, self.count)
+        if self.apart is None:
+            return models
+        return jax.tree.map(lambda leaf, more: leaf + jnp.asarray(more, leaf.dtype), models, self.apart)
 
     def one(self, shared: PyTree) -> Theta:
         return jax.tree.map(lambda leaf: leaf[0], shared)

@@ -89,13 +89,21 @@ def _rows(env: Environment) -> list[str]:
         for name, values in rows.items():
             if len(values) != env.clients:
                 found.append(f"{name} has shape {values.shape}, but there are {env.clients} clients")
-            here = values[rows["present"]] if "present" in rows else values
-            if not np.all(np.isfinite(here)):
+            if not np.all(np.isfinite(_sent(values, rows))):
                 found.append(f"{name} holds numbers that are not finite")
     if env.spent.deployments != 1 or env.spent.samples != 4 * env.clients or env.spent.time != 1:
         found.append(f"one deployment of 4 rows a client was counted as {env.spent}")
     env.reset(0)
     return found
+
+
+def _sent(values: np.ndarray, rows: Rows) -> np.ndarray:
+    """Of those who answered, what they got through."""
+    if "present" in rows:
+        return values[rows["present"]]
+    if "rows" in rows and values.ndim > 1:
+        return values[np.arange(values.shape[1]) < rows["rows"][:, None]]
+    return values
 
 
 def _episode(env: Environment, seed: int) -> list[Rows]:

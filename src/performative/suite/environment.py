@@ -1,5 +1,6 @@
 """An environment: a white box with exact answers, and a black box that takes models and shows rows."""
 
+import dataclasses
 import functools
 import zlib
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from performative.game import Game
 from performative.problem import Problem
 from performative.solve.solution import Solution
 from performative.suite.budget import Budget, BudgetSpent
+from performative.suite.parts.releases import Released
 from performative.suite.people import draw_rows, first_worlds, next_worlds
 from performative.suite.reference import Reference
 from performative.suite.setting import Clipping, Setting
@@ -38,6 +40,7 @@ class Environment:
         constants: what is known of sensitivity, curvature and noise
         license: of the data; advice: which algorithm to try first
         answers: chance that a client sends its rows, [N]; None where all always do
+        work: share of its rows that a client gets through in the time of a deployment, [N]; None where all do all
         clipping: what stands between people and the learner where it sees means only, else None
     """
 
@@ -52,6 +55,7 @@ class Environment:
         self.license, self.advice = setting.license, setting.advice
         self.clipping: Clipping | None = setting.clipping
         self.answers = None if setting.answers is None else np.asarray(setting.answers, np.float64)
+        self.work = None if setting.work is None else np.asarray(setting.work, np.float64)
         met = self.problem.at(0.0) if self.game is None else self.game
         self._reference = Reference(setting, met, self._judged())
         self.start = self._reference.start
@@ -72,6 +76,16 @@ class Environment:
     def shape(self) -> tuple[int, ...]:
         """Of a model; of a game, of all players' models together."""
         return self.start.shape
+
+    @property
+    def shown(self) -> Problem | Game:
+        """What a learner meets: the problem, or its noisy means where it sees those alone; of a game with its start."""
+        if self.game is not None:
+            return Game(self.game.problem, self.game.players, self.game.play, self.game.movers, self.start)
+        if self.clipping is None:
+            return self.problem
+        people = Released(self.problem.population, self.rows, self.clipping.clip, self.clipping.noise_multiplier)
+        return dataclasses.replace(self.problem, population=people)
 
     @property
     def promise(self) -> tuple[float, float] | None:
@@ -124,7 +138,8 @@ class Environment:
 
         Returns {"x": [N, n, ...], "y": [N, n]}, or {"z": [N, n, ...]}; {"loss": [N, n]} where losses alone are seen,
         {"mean": [N, ...]} where means are; beside {"present": [N]} where clients may fail to answer: rows of those who
-        did are NaN, or 0 in whole numbers.
+        did not are NaN, or 0 in whole numbers. Where clients are slow, beside {"rows": [N]}: how many of its rows each
+        got through; those after are NaN or 0 likewise.
         """
         model = self._read(theta)
         count = self.rows if rows is None else rows
@@ -216,7 +231,9 @@ class Environment:
         seen = _named(z) if self.sees == "data" else {"loss": np.asarray(loss)}
         if self.clipping is not None:
             seen = {"mean": _noisy_means(np.asarray(z), self.clipping, rng)}
-        return seen if self._setting.answers is None else _answered(seen, np.asarray(self._setting.answers), rng)
+        if self.work is not None:
+            return _worked(seen, np.maximum(1, (self.work * rows).astype(np.int64)))
+        return seen if self.answers is None else _answered(seen, self.answers, rng)
 
 
 def _named(z: Any) -> Rows:
@@ -236,9 +253,18 @@ def _noisy_means(z: np.ndarray, clipping: Clipping, rng: np.random.Generator) ->
 def _answered(seen: Rows, chance: np.ndarray, rng: np.random.Generator) -> Rows:
     """Who answers, and the rows of those who do."""
     present = rng.uniform(size=len(chance)) < chance
+    return {**{name: _kept(values, present) for name, values in seen.items()}, "present": present}
 
-    def kept(values: np.ndarray) -> np.ndarray:
-        here = present.reshape(-1, *(1,) * (values.ndim - 1))
-        return np.where(here, values, np.nan if values.dtype.kind == "f" else 0).astype(values.dtype)
 
-    return {**{name: kept(values) for name, values in seen.items()}, "present": present}
+def _worked(seen: Rows, count: np.ndarray) -> Rows:
+    """The first rows of each client, as many as it got through."""
+    kept = {}
+    for name, values in seen.items():
+        kept[name] = _kept(values, np.arange(values.shape[1]) < count[:, None])
+    return {**kept, "rows": count}
+
+
+def _kept(values: np.ndarray, here: np.ndarray) -> np.ndarray:
+    """NaN, or 0 in whole numbers, elsewhere; `here` has the first axes of `values`."""
+    wide = here.reshape(*here.shape, *(1,) * (values.ndim - here.ndim))
+    return np.where(wide, values, np.nan if values.dtype.kind == "f" else 0).astype(values.dtype)

@@ -11,7 +11,7 @@ from performative import recipes
 from performative.algorithm import Algorithm
 from performative.batches import Fixed, Uniform
 from performative.deploy import Growing
-from performative.participation import Available
+from performative.participation import Available, Full, LocalWork
 from performative.privacy.spending import calibrate
 from performative.schedules import harmonic
 from performative.suite.environment import Environment
@@ -28,6 +28,7 @@ class Means:
     Attributes:
         size: parameters of the model, of a game those of one player; far: the size of one of them, about
         parts: slots that the environment settles
+        work: share of its rows that each client gets through, [N]; None where all get through all
         promise: (epsilon, delta) that is to be kept for each person over all rounds; None where none is
         people: in the table of a client, where there is a promise
     """
@@ -37,13 +38,22 @@ class Means:
     size: int
     far: float
     parts: Mapping[str, Any]
+    work: np.ndarray | None = None
     promise: tuple[float, float] | None = None
     people: int | None = None
 
     def slots(self, local_steps: int = 1) -> dict[str, Any]:
-        """Of a recipe that spreads a deployment's rows over so many local steps."""
+        """Of a recipe that spreads a deployment's rows over so many local steps.
+
+        A slow client does fewer of them; with one step for all, all take as many rows as the slowest has.
+        """
         steps = min(local_steps, self.rows)
-        return {"local_steps": steps, "batch": Fixed(self.rows // steps), "deploy": "round", **self.parts}
+        if self.work is None:
+            return {"local_steps": steps, "batch": Fixed(self.rows // steps), "deploy": "round", **self.parts}
+        if steps == 1:
+            return {"batch": Fixed(max(1, int(self.work.min() * self.rows))), "deploy": "round", **self.parts}
+        work = LocalWork(Full(), np.maximum(1, (self.work * steps).astype(np.int64)))
+        return {"batch": Fixed(self.rows // steps), "deploy": "round", "participation": work}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +79,15 @@ def means_of(env: Environment) -> Means:
     """The whole budget, in rounds of one deployment each."""
     budget, rows = env.budget, env.rows
     rounds = min(budget.deployments, budget.time, budget.samples // (rows * env.clients))
+    if env.clipping is not None:
+        rows = 1  # a release a deployment
     parts = {} if env.answers is None else {"participation": Available(env.answers)}
     start = np.asarray(env.start, np.float64)
     size = start.size if env.game is None else start[0].size
     far = 1.0 + float(np.linalg.norm(start)) / max(start.size, 1) ** 0.5
     if env.promise is None:
-        return Means(rounds, rows, int(size), far, parts)
-    return Means(rounds, rows, int(size), far, parts, env.promise, env.problem.population.capacity)
+        return Means(rounds, rows, int(size), far, parts, env.work)
+    return Means(rounds, rows, int(size), far, parts, env.work, env.promise, env.problem.population.capacity)
 
 
 def _plain(recipe: Callable[..., Algorithm], local_steps: int = 1, **fixed: Any) -> Callable[..., Algorithm]:

@@ -92,7 +92,7 @@ def measure(env: Environment, method: str, effort: Effort) -> Result:
         facts = _facts(env) if method == "stable" else {}
         return Result(env.id, method, scores, risks, facts=facts, quick=effort.quick)
     chosen = METHODS[method]
-    if env.sees == "means" or (env.sees == "losses" and chosen.sees != "losses"):
+    if env.sees == "losses" and chosen.sees != "losses":
         why = f"it needs {chosen.sees}, and {env.id} shows {env.sees}"
         return Result(env.id, method, (), (), why=why, quick=effort.quick)
     means = means_of(env)
@@ -108,7 +108,7 @@ def measure(env: Environment, method: str, effort: Effort) -> Result:
     deployed = deployments_of(algorithm.deploy, means.rounds)
     return Result(
         env.id, method, tuple(_score(env, risk) for risk in ends), ends, int(np.sum(~np.isfinite(ends))), tuned,
-         int(deployed[-1]), means.rounds * means.rows * env.clients, time.process_time() - began,
+         int(deployed[-1]), means.rounds * env.rows * env.clients, time.process_time() - began,
         path=_path(env, models, deployed), quick=effort.quick,
     )  # fmt: skip
 
@@ -182,7 +182,7 @@ def _models(env: Environment, algorithm: Algorithm, means: Means, seed: int, rep
     Every round is recorded, so that the program holds one round, and not one that records beside one that does not.
     """
     history = run(
-        env.problem if env.game is None else env.game, algorithm, means.rounds, _start(env), seed, repeats,
+        env.shown, algorithm, means.rounds, None if env.game else env.start, seed, repeats,
         record=Record(theta="all", risks=False, consensus=False), callbacks=[Progress(False)], clock=_ROUND,
         dtype="float64",
     )  # fmt: skip
@@ -190,15 +190,6 @@ def _models(env: Environment, algorithm: Algorithm, means: Means, seed: int, rep
     # A run that no repeat survives is not continued.
     short = means.rounds + 1 - models.shape[1]
     return np.pad(models, [(0, 0), (0, short), *[(0, 0)] * (models.ndim - 2)], constant_values=np.nan)
-
-
-def _start(env: Environment) -> np.ndarray:
-    """The first model; of a game that which all players start from, since a run has one start."""
-    if env.game is None:
-        return env.start
-    if not np.all(env.start == env.start[:1]):
-        raise ValueError(f"a run starts all players from one model, and those of {env.id} differ")
-    return np.asarray(env.start[0])
 
 
 def _score(env: Environment, risk: float) -> float:

@@ -46,6 +46,8 @@ class Setting:
         constants: what is known: "sensitivity", "strong_convexity", "smoothness", "noise", ...
         license: of the data
         answers: chance that a client sends its rows after a deployment, [N]; None where all always do
+        work: share of its rows, or of its local steps, that a client gets through in the time of a deployment, [N]; None
+            where all get through all
         clipping: with sees="means"
         starts: from how many scattered models the optimal point is searched, and the stable one from the start alone;
             None for the solver's own choice of both
@@ -64,6 +66,7 @@ class Setting:
     constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
     license: str = MADE_UP
     answers: Any = None
+    work: Any = None
     clipping: Clipping | None = None
     starts: int | None = None
     advice: str = "pf.p_fedavg"
@@ -75,10 +78,14 @@ class Setting:
             raise ValueError('Setting: clipping goes with sees="means", and the other way round.')
         if self.rows < 1:
             raise ValueError(f"Setting: rows must be a whole number >= 1; got {self.rows!r}.")
-        if self.answers is not None:
-            chance = np.asarray(self.answers, np.float64)
-            if chance.shape != (self.problem.clients,) or not np.all((chance > 0) & (chance <= 1)):
+        for name, what in (("answers", "a chance"), ("work", "a share")):
+            given, clients = getattr(self, name), self.problem.clients
+            if given is None:
+                continue
+            share = np.asarray(given, np.float64)
+            if share.shape != (clients,) or not np.all((share > 0) & (share <= 1)):
                 raise ValueError(
-                    f"Setting: answers must hold a chance in (0, 1] for each of the {self.problem.clients} clients; "
-                    f"got {self.answers!r}."
+                    f"Setting: {name} must hold {what} in (0, 1] for each of the {clients} clients; got {given!r}."
                 )
+        if self.answers is not None and self.work is not None:
+            raise ValueError("Setting: give answers or work; an environment has one of them.")

@@ -78,7 +78,7 @@ def sweep(
         "sweep", Record(risks=False), record, callbacks, clock, dtype, executor, clients_at_once, old, checkpoint
     )
     if isinstance(problem, Game):
-        problem, algorithm = problem.as_run(algorithm)
+        problem, algorithm, theta = problem.as_run(algorithm, theta)
     check_owners(problem, algorithm)
     chosen = pick_executor(executor, algorithm)
     if chosen.name == "sharded" or not chosen.compiled:

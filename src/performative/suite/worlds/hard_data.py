@@ -112,6 +112,15 @@ def rare() -> Setting:
     return Setting(problem, Budget(80, 40_000, 80), rows=50, answers=answers, constants=_KNOWN)
 
 
+@register("unequal-work-v1", family="unequal")
+def work() -> Setting:
+    """The ten clients of gaussian-federation-v1, of whom the slowest get through a fifth of their rows, or of their
+    local steps, before the next deployment; the faster a client, the more its people react. A plain average of what
+    clients did listens to the fast ones; in the black box `rows` says how many rows each got through."""
+    problem = Problem(losses.squared, Gaussian(_MEAN, _EPS, 1.0))
+    return Setting(problem, Budget(60, 30_000, 60), rows=50, work=np.linspace(0.2, 1.0, 10), constants=_KNOWN)
+
+
 @register("unequal-many-v1", family="unequal")
 def many() -> Setting:
     """Two hundred clients with weights by a power law, the heaviest fifty times the median; eps_i from -1 to 1.5 at
