@@ -1,6 +1,7 @@
 """`performative suite`: environments, the leaderboard, and results from elsewhere."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,9 @@ def run_all(
     envs: Annotated[str, typer.Option(help="Ids with commas between; all where it is left out.")] = "",
     seeds: Annotated[int, typer.Option(min=2, help="Runs that are reported.")] = 10,
     quick: Annotated[bool, typer.Option("--quick", help="Three rates to tune over, and 4 seeds.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; as many as there are cores where it is left out.")
+    ] = None,
     out: Out = _HERE,
     as_json: Json = False,
 ) -> None:
@@ -47,7 +50,7 @@ def run_all(
         except ValueError as error:
             raise Failure(str(error), Exit.BAD_INPUT) from error
         effort = Effort(4, quick=True) if quick else Effort(seeds)
-        found = campaign(pairs, effort, out, workers, reporter.show)
+        found = campaign(pairs, effort, out, workers or os.cpu_count() or 1, reporter.show)
         reporter.show(f"{found.measured} measured in {found.seconds / 60:.1f} minutes of processor time.")
         if found.broken:
             raise Failure("; ".join(f"{env}: {why}" for env, why in found.broken.items()), Exit.FAILED)

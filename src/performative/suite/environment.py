@@ -160,7 +160,14 @@ class Environment:
 
     def risk(self, theta: Any) -> float:
         """f(theta; theta) once the world has come to rest, exact or by a fixed rule; of a game the sum over players."""
-        return self._reference.risk(self._read(theta, "risk"))
+        return float(self.risks(self._read(theta, "risk")[None])[0])
+
+    def risks(self, models: Any) -> np.ndarray:
+        """The same of many models [n, ...] at once, which takes little longer than of one."""
+        rows = np.asarray(models, np.float64)
+        if rows.shape[1:] != self.shape or not len(rows):
+            raise ValueError(f"risks: models must have shape (n, *{self.shape}) in {self.id}; got {rows.shape}.")
+        return self._reference.risks(rows)
 
     def score(self, theta: Any) -> float:
         """How much of the gap between never retraining and the oracle theta closes.
@@ -171,8 +178,8 @@ class Environment:
         """
         return self.score_of(self.risk(theta))
 
-    def score_of(self, risk: float) -> float:
-        """The score of a model of that risk."""
+    def score_of(self, risk: Any) -> Any:
+        """The score of a model of that risk, or of several."""
         worst, best = self._never_risk, float(self.optimal.risk)
         return (worst - risk) / (worst - best)
 

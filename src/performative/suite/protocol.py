@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import time
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -104,7 +103,7 @@ def measure(env: Environment, method: str, effort: Effort) -> Result:
             models = _models(env, algorithm, means, _REPORTED, effort.seeds)
         except ValueError as refusal:
             return Result(env.id, method, (), (), why=str(refusal).splitlines()[0], quick=effort.quick)
-    ends = tuple(_risk(env, theta) for theta in models[:, -1])
+    ends = tuple(float(risk) for risk in _risks(env, models[:, -1]))
     deployed = deployments_of(algorithm.deploy, means.rounds)
     return Result(
         env.id, method, tuple(_score(env, risk) for risk in ends), ends, int(np.sum(~np.isfinite(ends))), tuned,
@@ -145,8 +144,10 @@ def _path(env: Environment, models: np.ndarray, deployed: np.ndarray) -> tuple[t
     """The mean score after a few numbers of deployments, the last model of each."""
     looks = np.unique(np.geomspace(1, deployed[-1], _LOOKS).astype(int))
     rounds = np.searchsorted(deployed, looks, side="right") - 1
-    scores = [[max(_score(env, _risk(env, theta)), FLOOR) for theta in models[:, k]] for k in rounds]
-    return tuple((int(look), float(np.mean(mine))) for look, mine in zip(looks, scores, strict=True))
+    seen = models[:, rounds]
+    risks = _risks(env, seen.reshape(-1, *seen.shape[2:])).reshape(seen.shape[:2])
+    scores = np.maximum(np.where(np.isfinite(risks), env.score_of(risks), -np.inf), FLOOR).mean(axis=0)
+    return tuple((int(look), float(mine)) for look, mine in zip(looks, scores, strict=True))
 
 
 def _check_promise(env: Environment, algorithm: Algorithm, means: Means) -> None:
@@ -170,7 +171,7 @@ def _tune(env: Environment, method: Method, means: Means, effort: Effort) -> dic
         algorithm = method.make(means, **setting)
         _check_promise(env, algorithm, means)
         models = _models(env, algorithm, means, _TUNING, effort.seeds)
-        risk = float(np.mean([_risk(env, theta) for theta in models[:, -1]]))
+        risk = float(np.mean(_risks(env, models[:, -1])))
         if risk < best:
             best, found = risk, setting
     return found
@@ -197,13 +198,12 @@ def _score(env: Environment, risk: float) -> float:
     return env.score_of(risk) if np.isfinite(risk) else -np.inf
 
 
-def _risk(env: Environment, theta: Any) -> float:
-    """Infinite where the run diverged: not finite, or a thousand times as far away as the points are."""
-    if not np.all(np.isfinite(theta)):
-        return float("inf")
+def _risks(env: Environment, models: np.ndarray) -> np.ndarray:
+    """Of models [n, ...]; infinite where a run diverged: not finite, or a thousand times as far as the points are."""
     points = (env.start, np.asarray(env.stable.theta), np.asarray(env.optimal.theta))
     far = 1.0 + max(float(np.linalg.norm(point)) for point in points)
-    if float(np.linalg.norm(theta)) > _FAR * far:
-        return float("inf")
-    risk = env.risk(env.project(theta))
-    return risk if np.isfinite(risk) else float("inf")
+    # What is not finite compares as False.
+    near = np.linalg.norm(models.reshape(len(models), -1), axis=1) <= _FAR * far
+    inside = np.stack([env.project(theta if ok else env.start) for theta, ok in zip(models, near, strict=True)])
+    risks = env.risks(inside)
+    return np.where(near & np.isfinite(risks), risks, np.inf)

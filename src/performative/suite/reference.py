@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,11 +48,21 @@ class Reference:
         land, x = self._land
         return np.asarray(self._shaped(land, x))
 
-    def risk(self, theta: np.ndarray) -> float:
-        """f(theta; theta), the sum over players of a game."""
+    def risks(self, models: np.ndarray) -> np.ndarray:
+        """f(theta; theta) of each of the models [n, ...], the sum over players of a game."""
         with jax.enable_x64(True):
             land, _ = self._land
-            return self._performative(land).value(land.flat(theta))
+            points = np.asarray(models, np.float64).reshape(len(models), -1)
+            if self._setting.exact is None:
+                return land.risks(points)
+            return np.array([float(self._programs.value(np.concatenate([x, x]))) for x in points])
+
+    @functools.cached_property
+    def _programs(self) -> "_Programs":
+        """Of the exact risk."""
+        exact, (land, _) = self._setting.exact, self._land
+        assert exact is not None
+        return _compiled(land, exact)
 
     @functools.cached_property
     def never(self) -> np.ndarray:
@@ -133,37 +143,48 @@ class Reference:
             return land.shaped(x)
 
     def _equilibrium(self, land: Landscape) -> View:
-        exact = self._setting.exact
-        return land.equilibrium() if exact is None else _view(land, exact, (1, 0), (1, 1))
+        return land.equilibrium() if self._setting.exact is None else _view(self._programs, (1, 0), (1, 1))
 
     def _performative(self, land: Landscape) -> View:
-        exact = self._setting.exact
-        return land.performative() if exact is None else _view(land, exact, (1, 1), (1, 1))
+        return land.performative() if self._setting.exact is None else _view(self._programs, (1, 1), (1, 1))
 
     def _decoupled(self, land: Landscape, deployed: np.ndarray) -> View:
-        exact = self._setting.exact
-        return land.decoupled(deployed) if exact is None else _view(land, exact, (1, 0), (1, 0), deployed)
+        if self._setting.exact is None:
+            return land.decoupled(deployed)
+        return _view(self._programs, (1, 0), (1, 0), deployed)
+
+
+class _Programs(NamedTuple):
+    """An exact risk f(theta, deployed) of both arguments in one vector [2d], compiled once."""
+
+    size: int
+    value: Callable[..., Any]
+    gradient: Callable[..., Any]
+    hessian: Callable[..., Any]
+
+
+def _compiled(land: Landscape, exact: Exact) -> _Programs:
+    d = land.size
+
+    def risk(at: Any) -> Any:
+        return exact(land.model(at[:d]), land.model(at[d:]))
+
+    return _Programs(d, jax.jit(risk), jax.jit(jax.grad(risk)), jax.jit(jax.hessian(risk)))
 
 
 def _view(
-    land: Landscape, exact: Exact, part: tuple[int, int], move: tuple[int, int], deployed: np.ndarray | None = None
+    programs: _Programs, part: tuple[int, int], move: tuple[int, int], deployed: np.ndarray | None = None
 ) -> View:
     """The view of an exact risk: which arguments its gradient is taken in, and which of them move with x."""
-
-    def risk(at: Any) -> Any:
-        d = land.size
-        return exact(land.model(at[:d]), land.model(at[d:]))
-
-    value, gradient, hessian = jax.jit(risk), jax.jit(jax.grad(risk)), jax.jit(jax.hessian(risk))
+    d, value, gradient, hessian = programs
 
     def both(x: np.ndarray) -> Any:
         return jnp.concatenate([jnp.asarray(x), jnp.asarray(x if deployed is None else deployed)])
 
     def of_gradient(whole: np.ndarray) -> np.ndarray:
-        return part[0] * whole[: land.size] + part[1] * whole[land.size :]
+        return part[0] * whole[:d] + part[1] * whole[d:]
 
     def second(x: np.ndarray) -> np.ndarray:
-        d = land.size
         whole = np.asarray(hessian(both(x)))
         rows = part[0] * whole[:d] + part[1] * whole[d:]
         return move[0] * rows[:, :d] + move[1] * rows[:, d:]

@@ -46,8 +46,8 @@ class Setting:
         constants: what is known: "sensitivity", "strong_convexity", "smoothness", "noise", ...
         license: of the data
         answers: chance that a client sends its rows after a deployment, [N]; None where all always do
-        work: share of its rows, or of its local steps, that a client gets through in the time of a deployment, [N]; None
-            where all get through all
+        work: share of its rows, or of its local steps, that a client gets through before the next deployment, [N];
+            None where all get through all
         clipping: with sees="means"
         starts: from how many scattered models the optimal point is searched, and the stable one from the start alone;
             None for the solver's own choice of both
