@@ -5,6 +5,8 @@ import functools
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,7 +21,7 @@ from performative.suite.registry import ids, make
 from performative.suite.store import Store, everything
 
 # Programs here run for less time than it takes to compile them well: the shortest way through the compiler.
-_SHORT = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+_SHORT = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 
 
 @dataclasses.dataclass
@@ -67,16 +69,33 @@ def campaign(
             _add(found, env, functools.partial(_one_env, env, methods, effort, str(out)), say)
         return found
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_compile_quickly) as pool:
+    with ProcessPoolExecutor(workers, context, _compile_quickly, (known_flags(),)) as pool:
         jobs = {pool.submit(_in_worker, env, methods, effort, str(out)): env for env, methods in pairs}
         for job in as_completed(jobs):
             _add(found, jobs[job], job.result, say)
     return found
 
 
-def _compile_quickly() -> None:
+@functools.cache
+def known_flags() -> str:
+    """Of the flags that shorten compilation, those that this version of XLA knows: it dies of one that it does not."""
+    return " ".join(_SHORT if _starts(*_SHORT) else filter(_starts, _SHORT))
+
+
+def _starts(*flags: str) -> bool:
+    """Whether a process of its own can compile with these flags."""
+    program = "import jax; jax.numpy.zeros(1).block_until_ready()"
+    env = os.environ | {"XLA_FLAGS": _with_flags(" ".join(flags)), "JAX_PLATFORMS": "cpu"}
+    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=False).returncode == 0
+
+
+def _with_flags(flags: str) -> str:
+    return f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+
+def _compile_quickly(flags: str) -> None:
     """In a worker, before its first program."""
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_SHORT}".strip()
+    os.environ["XLA_FLAGS"] = _with_flags(flags)
     config: Any = jax.config
     config.update("jax_disable_most_optimizations", True)
 
