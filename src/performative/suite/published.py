@@ -1,4 +1,4 @@
-"""Results in one file, as they are shipped with the package: `quick.json`, made by `performative suite pack`."""
+"""Results in one file, as they are shipped with the package: `leaderboard.json`, made by `performative suite pack`."""
 
 import dataclasses
 import json
@@ -61,7 +61,7 @@ def unpack(text: str) -> Published:
 
 def shipped() -> Published:
     """The results that came with this version of the package."""
-    return unpack(resources.files("performative.suite").joinpath("shipped", "quick.json").read_text())
+    return unpack(resources.files("performative.suite").joinpath("shipped", "leaderboard.json").read_text())
 
 
 def _short(result: Result) -> dict[str, Any]:
