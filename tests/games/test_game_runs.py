@@ -175,3 +175,21 @@ def test_over_devices(play):
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     done = subprocess.run([sys.executable, "-c", DEVICES.format(play=play)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_players_may_begin_apart():
+    own = np.array([0.5, -1.0, 2.0])
+    problem = game().problem
+    apart = pf.Game(problem, start=own)
+    history = pf.run(apart, pf.p_fedavg(RATE), 3, record=pf.Record(theta="all", risks=False, consensus=False))
+    assert np.allclose(history.theta[0, 0], own)
+    first = own - RATE * (-(B + M @ own) + PENALTY * own)
+    assert np.allclose(history.theta[0, 1], first, atol=1e-6)
+    swept = pf.sweep(apart, pf.p_fedavg(RATE), over={"rate": [RATE]}, rounds=3, record=pf.Record(theta="all", risks=False))
+    assert np.allclose(swept.histories[0].theta[0], history.theta[0])
+    with pytest.raises(ValueError, match="the game says where its players begin; leave theta out"):
+        pf.run(apart, pf.p_fedavg(RATE), 3, 0.0)
+    with pytest.raises(ValueError, match="start must lead with the 3 players; got shape"):
+        pf.Game(problem, start=np.zeros(2))
+    with pytest.raises(ValueError, match=r"sharing=PerClient with Game\(start=...\): leave sharing out"):
+        pf.run(apart, pf.p_fedavg(RATE, sharing=pf.sharing.PerClient()), 3)

@@ -1,9 +1,13 @@
 """What a learner meets: budgets, refusals, and rows that are the same for everybody."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import performative as pf
+from performative.populations import Gaussian
+from performative.suite.parts.releases import Released
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +106,26 @@ def test_an_environment_is_a_function_with_a_docstring(monkeypatch):
         pf.suite.register("tiny", family="mine")
     with pytest.raises(ValueError, match="needs a family and a card"):
         pf.suite.register("tiny-v3", family="mine")(lambda: None)
+
+
+def test_slow_clients_show_the_rows_they_got_through():
+    env = pf.suite.make("unequal-work-v1")
+    seen = env.deploy(0.0, rows=20)
+    assert seen["rows"].tolist() == [int(share * 20) for share in env.work]
+    assert np.isfinite(seen["z"]).sum(axis=1).tolist() == seen["rows"].tolist()
+    assert np.all(np.isfinite(seen["z"][0, :4])) and np.all(np.isnan(seen["z"][0, 4:]))
+
+
+def test_what_methods_meet_are_the_releases_that_a_black_box_shows():
+    env = pf.suite.make("private-means-v1")
+    people = env.shown.population
+    assert isinstance(people, Released) and people.rows_each == env.rows
+    one = Released(Gaussian(jnp.asarray(3.0), jnp.asarray(0.5), jnp.asarray(1.0)), env.rows, 12.0, 4.0)
+    theta, count = jnp.asarray(1.0), 4000
+    noise = one.draw(jax.random.key(0), (count,), theta)
+    z = np.asarray(jax.vmap(lambda u: one.sample(u, theta, theta))(noise))
+    spread = np.hypot(1.0 / np.sqrt(env.rows), 4.0 * 12.0 / env.rows)
+    assert abs(z.mean() - 3.5) < 4 * spread / np.sqrt(count)
+    assert abs(z.std() / spread - 1) < 4 / np.sqrt(2 * count)
+    black = np.array([env.reset(seed)["mean"][4] for seed in range(200)])
+    assert abs(black.std() / spread - 1) < 4 / np.sqrt(2 * 200)

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from performative.privacy.certification import guarantee
+from performative.suite import campaign as campaign_part
 from performative.suite.campaign import campaign, chosen
 from performative.suite.methods import METHODS, means_of
 from performative.suite.protocol import Effort, Result, measure
@@ -107,19 +108,31 @@ def test_a_promise_of_privacy_is_kept_or_the_method_left_out():
 
 
 @pytest.mark.slow
-def test_players_of_a_game_start_from_one_model():
+def test_methods_play_games():
     found = measure(make("game-linear-v1"), "rgd", QUICK)
     assert found.why is None and np.mean(found.scores) > 0.5
-    found = measure(make("game-banks-v1"), "rgd", QUICK)
-    assert found.why == "a run starts all players from one model, and those of game-banks-v1 differ"
+
+
+def test_methods_learn_from_noisy_means():
+    found = measure(make("private-means-v1"), "rgd", QUICK)
+    assert found.why is None and np.mean(found.scores) > 0.4
+
+
+def test_slow_clients_do_fewer_local_steps():
+    means = means_of(make("unequal-work-v1"))
+    assert means.slots(5)["participation"].steps_of(10, 1).tolist() == [1, 1, 1, 2, 2, 3, 3, 4, 4, 5]
+    assert means.slots(1)["batch"].n == 10, "all wait for the slowest"
+
+
+def test_flags_that_xla_does_not_know_are_seen():
+    assert not campaign_part._starts("--xla_there_is_no_such_flag=1")
 
 
 def test_a_model_that_is_far_away_has_diverged():
-    from performative.suite.protocol import _risk
+    from performative.suite.protocol import _risks
 
     env = make(ENV)
-    assert _risk(env, np.asarray(2.0)) == pytest.approx(0.5)
-    assert _risk(env, np.asarray(1e5)) == np.inf == _risk(env, np.asarray(np.nan))
+    assert _risks(env, np.array([2.0, 1e5, np.nan])) == pytest.approx([0.5, np.inf, np.inf])
 
 
 def test_results_from_elsewhere_are_checked(tmp_path):
