@@ -123,7 +123,7 @@ def test_what_methods_meet_are_the_releases_that_a_black_box_shows():
     one = Released(Gaussian(jnp.asarray(3.0), jnp.asarray(0.5), jnp.asarray(1.0)), env.rows, 12.0, 4.0)
     theta, count = jnp.asarray(1.0), 4000
     noise = one.draw(jax.random.key(0), (count,), theta)
-    z = np.asarray(jax.vmap(lambda u: one.sample(u, theta, theta))(noise))
+    z = np.asarray(jax.vmap(lambda u: one.sample(u, None, theta))(noise))
     spread = np.hypot(1.0 / np.sqrt(env.rows), 4.0 * 12.0 / env.rows)
     assert abs(z.mean() - 3.5) < 4 * spread / np.sqrt(count)
     assert abs(z.std() / spread - 1) < 4 / np.sqrt(2 * count)
