@@ -251,7 +251,7 @@ def test_a_page_with_an_outlook(strong):
     made = page(report).decode()
     assert "It settles" in made and report.advice.code in made and not loaded(made)
     assert all(name in made for name in report.logs.clients)
-    assert set(pictures(report)) == {"models", "effect", "directions", "sensitivity", "distances", "drivers"}
+    assert set(pictures(report)) == {"short", "models", "effect", "directions", "sensitivity", "distances", "drivers"}
 
 
 def test_page_and_terminal_say_the_same(strong):

@@ -193,7 +193,8 @@ def could_have_missed(reports: Sequence[ClientReport]) -> float:
 
     What a parameter's detectable response adds up to over the range that it was moved; the best client and column.
     """
-    shifts = [one.detectable * np.ptp(one.log.theta, axis=0) for one in reports if one.effect.identified]
+    with np.errstate(invalid="ignore"):  # of a parameter that never moved no response can be seen: infinity times 0
+        shifts = [one.detectable * np.ptp(one.log.theta, axis=0) for one in reports if one.effect.identified]
     finite = [float(shift[np.isfinite(shift)].min()) for shift in shifts if np.isfinite(shift).any()]
     return min(finite, default=math.inf)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from performative.audit.advice import Advice
+from performative.audit.brief import Brief
 from performative.audit.client_report import ClientReport, Pooled
 from performative.audit.groups import GroupReport
 from performative.audit.outliers import Drowned
@@ -29,6 +30,7 @@ class AuditReport:
         advice: what to do next
         groups: rates by protected group, None where the logs say nothing of decisions or groups
         drowned: columns in which rows far out may hide a reaction
+        brief: what it means for people, decisions, mistakes and money
         findings: all that is said of it, as data
     """
 
@@ -47,6 +49,7 @@ class AuditReport:
     advice: Advice
     groups: GroupReport | None
     drowned: tuple[Drowned, ...] = ()
+    brief: Brief | None = None
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -94,6 +97,7 @@ class AuditReport:
         """All of it for strict JSON: None for what is not a finite number."""
         told = self.client_verdicts
         out = {
+            "brief": None if self.brief is None else self.brief.to_dict(),
             "verdict": self.verdict,
             "effect": self.effect,
             "p_value": self.p_value,

@@ -7,9 +7,11 @@ import numpy as np
 
 from performative.audit import formats
 from performative.audit.audit_report import AuditReport
+from performative.audit.briefing import strongest
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
 from performative.audit.rates import GroupRates, Rate
+from performative.audit.response import Direction
 from performative.report.curves import digits
 from performative.report.figure import Mark, Series, View
 
@@ -29,6 +31,12 @@ def pictures(report: AuditReport) -> dict[str, View]:
     drivers = report.prospect.drivers[:MOST_CLIENTS]
     lines, panels = _lines(shown), [] if report.groups is None else _panels(report)
     made = {"models": _models(report)}
+    if (found := strongest(report)) is not None:
+        made["short"] = _follows(*found[:2])
+    elif report.groups is not None and len(report.groups.by_deployment) > 1:
+        made["short"] = _acceptance(report)
+    else:
+        made["short"] = made["models"]
     if any(one.effect.identified for one in shown):
         made["effect"] = _effects(report, shown)
     if lines:
@@ -44,6 +52,25 @@ def pictures(report: AuditReport) -> dict[str, View]:
     if report.groups is not None and len(report.groups.by_deployment) > 1:
         made["acceptance"] = _acceptance(report)
     return made
+
+
+def _follows(one: ClientReport, line: Direction) -> View:
+    """The column that moved most against the model that was deployed: a dot a deployment."""
+    log = one.log
+    j, k = (log.columns or ()).index(line.column), (log.parameters or ()).index(line.parameter)
+    theta, mean = log.theta[:, k], log.mean[:, j]
+    half = 1.96 * np.sqrt(log.column_variances[:, j] / log.count)
+    dots = Series(
+        "a deployment", digits(mean), digits(theta), low=digits(mean - half), high=digits(mean + half), color=0
+    )
+    ends = np.array([theta.min(), theta.max()])
+    through = mean.mean() + line.slope * (ends - theta.mean())
+    fitted = Series("how people follow", digits(through), digits(ends), color=1, joined=True, size=0)
+    about = f"Mean {line.column} at {one.name} against the model in force, with the line that was fitted."
+    return View(
+        "in short", f"model: {formats.parameter(line.parameter)}", f"mean {line.column}, {one.name}", [dots, fitted],
+        kind="points", linear=True, description=about,
+    )  # fmt: skip
 
 
 def _models(report: AuditReport) -> View:

@@ -16,8 +16,8 @@ _MARK = "WARNING: "
 
 
 def findings_of(report: AuditReport) -> tuple[Finding, ...]:
-    """By group: loud, verdict, client, moves, outlook, advice, people, note."""
-    found = [*_loud(report), *_verdict(report)]
+    """By group: loud, brief, verdict, client, moves, outlook, advice, people, note."""
+    found = [*_loud(report), *_brief(report), *_verdict(report)]
     for one in report.clients:
         found += _client(one, report.level)
     found += [*_moves(report), *_outlook(report), *report.advice.why, *report.advice.robust]
@@ -47,6 +47,29 @@ def _loud(report: AuditReport) -> Iterator[Finding]:
     if report.drowned:
         others = len({(line.client, line.column) for line in report.drowned}) - 1
         yield Finding("loud.outliers", "warning", {**report.drowned[0]._asdict(), "others": others})
+
+
+def _brief(report: AuditReport) -> Iterator[Finding]:
+    """The four sentences of the first page, and the recommendation."""
+    told = report.brief
+    if told is None:
+        return
+    client = told.client if len(report.clients) > 1 else ""
+    vague = [reason for one in report.clients for reason in one.effect.reasons]
+    people = {
+        "effect": report.effect, "hedged": report.hedged, "moved": told.moved.to_dict(), "in_sd": told.in_sd,
+        "column": told.column, "client": client, "missed": told.missed,
+        "why": report.logs.blocked or report.untested or (vague[0] if vague else ""),
+    }  # fmt: skip
+    yield Finding("brief.people", "caution" if report.effect is None else "info", people)
+    decisions = {"acceptance": told.acceptance.to_dict(), "same_rule": told.same_rule}
+    yield Finding("brief.decisions", "info", decisions)
+    figures = {name: getattr(told, name).to_dict() for name in ("mistakes", "change", "money")}
+    yield Finding("brief.mistakes", "info", {**figures, "cost": told.cost})
+    ahead = {"effect": report.effect, "outlook": _settling(report), "excess": told.excess.to_dict()}
+    yield Finding("brief.ahead", "info", {**ahead, "why": list(report.prospect.reasons)})
+    reasons = report.advice.reasons
+    yield Finding("brief.do", "info", {"title": report.advice.title, "reason": reasons[0] if reasons else ""})
 
 
 def _verdict(report: AuditReport) -> Iterator[Finding]:

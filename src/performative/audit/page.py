@@ -5,7 +5,7 @@ from html import escape
 from performative._version import __version__
 from performative.audit.audit_report import AuditReport
 from performative.audit.figures import pictures
-from performative.audit.sections import sections
+from performative.audit.sections import FIRST, sections
 from performative.report import interactive
 from performative.report.drawing import picture
 from performative.report.html import document
@@ -50,11 +50,15 @@ def _made(report: AuditReport) -> str:
 
 
 def _body(report: AuditReport, drawn: dict[str, str]) -> str:
-    parts = [section.page(drawn) for section in sections(report)]
+    every = list(sections(report))
+    first = [section.page(drawn) for section in every if section.loud or section.title == FIRST]
+    parts = [section.page(drawn) for section in every if not (section.loud or section.title == FIRST)]
     notes = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
     if notes:
         parts.append(f'<section class="card"><h2>What was dropped or assumed</h2><ul>{notes}</ul></section>')
-    return _joined("\n".join(part for part in parts if part))
+    behind = "\n".join(part for part in parts if part)
+    short = "\n".join(part for part in first if part)
+    return _joined(f"{short}\n<details><summary>The statistics behind it</summary>\n{behind}\n</details>")
 
 
 def _joined(body: str) -> str:

@@ -1,12 +1,14 @@
 """`audit_logs`: all that a folder of logs says."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 from performative._base.checks import nearest
 from performative.audit import outliers
 from performative.audit.advice import advise
 from performative.audit.audit_report import AuditReport
+from performative.audit.briefing import brief_of
 from performative.audit.client_report import ClientReport, report_clients
 from performative.audit.drift import DRIFTS
 from performative.audit.findings import findings_of
@@ -22,7 +24,7 @@ make.register(AuditReport, interactive_page)  # so that `pf.report.write` takes 
 
 def audit_logs(
     folder: str | Path, *, groups: str | None = None, drift: str = "smooth", seed: int = 0, tolerance: float = 0.01,
-    level: float = 0.05,
+    level: float = 0.05, cost: float | None = None,
 ) -> AuditReport:  # fmt: skip
     """What a folder of logs of past deployments says; `performative.audit.schema` tells what the folder holds.
 
@@ -32,6 +34,7 @@ def audit_logs(
         seed: which rows are kept, and of the draws behind the intervals
         tolerance: settled is |theta - stable| <= tolerance |stable|
         level: of the tests; intervals are at 1 - level
+        cost: of a mistake (accepted who should not be, rejected who should), in money
 
     Tests are Holm's over clients. The outlook and the suggestion rest on a response that is linear and stays as it is.
     """
@@ -42,10 +45,14 @@ def audit_logs(
     for name, value in (("level", level), ("tolerance", tolerance)):
         if not 0 < value < 1:
             raise ValueError(f"audit: {name} must lie between 0 and 1; got {value!r}.")
-    return report_on(read_logs(folder, groups=groups, seed=seed), drift, seed, tolerance, level)
+    if cost is not None and not (math.isfinite(cost) and cost >= 0):
+        raise ValueError(f"audit: cost must be a number >= 0, what a mistake costs; got {cost!r}.")
+    return report_on(read_logs(folder, groups=groups, seed=seed), drift, seed, tolerance, level, cost)
 
 
-def report_on(logs: Logs, drift: str, seed: int, tolerance: float, level: float) -> AuditReport:
+def report_on(
+    logs: Logs, drift: str, seed: int, tolerance: float, level: float, cost: float | None = None
+) -> AuditReport:
     """The report on logs that were read before; see `audit_logs`."""
     clients, pooled = report_clients(
         logs.clients, logs.weights, logs.label is not None, drift, level, seed, logs.outcomes, logs.blocked
@@ -75,6 +82,7 @@ def report_on(logs: Logs, drift: str, seed: int, tolerance: float, level: float)
         groups_of_logs(logs, level=1 - level, reaction=effect) if decided else None,
         () if effect else outliers.drowned(clients),
     )  # fmt: skip
+    report = dataclasses.replace(report, brief=brief_of(report, cost))
     return dataclasses.replace(report, findings=findings_of(report))
 
 

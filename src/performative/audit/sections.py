@@ -18,6 +18,7 @@ from performative.findings import part
 from performative.report.section import Cell, Section, Table
 
 _MOST_DIRECTIONS = 40
+FIRST = "In short"
 _ANSWERS = {True: "Yes", False: "Not that we can see", None: "Cannot be told"}
 _SETTLES = {True: "It settles", False: "It does not settle", None: "Cannot be told for certain"}
 _SIZES = (
@@ -37,6 +38,7 @@ def sections(report: AuditReport, short: bool = False) -> Iterator[Section]:
     for text in report.warnings:
         yield Section("Warning", text.split(":")[0], [text], loud=True)
     clients = report.largest(MOST_CLIENTS) if short else report.clients
+    yield in_short(report)
     yield _effect(report)
     yield _clients(report, clients)
     yield _which_way(report)
@@ -51,6 +53,12 @@ def sections(report: AuditReport, short: bool = False) -> Iterator[Section]:
     yield Section("What to do next?", advice.title, said, code=code, lead="Next")
     if report.groups is not None:
         yield from _people(report, report.groups)
+
+
+def in_short(report: AuditReport) -> Section:
+    """The first page: four sentences, one picture, one recommendation."""
+    *said, do = report.said("brief")
+    return Section(FIRST, said=[*said, f"What to do: {do}"], pictures=["short"])
 
 
 def _effect(report: AuditReport) -> Section:

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from performative._base.messages import coded
+from performative.audit import brief_words
 from performative.audit.formats import chance, listed, number, percent, sentences
 from performative.audit.formats import parameter as _theta
 from performative.findings import Words
@@ -184,6 +185,7 @@ _CANNOT = "These logs cannot tell whether the data react to the model:"
 
 WORDS = Words(
     {
+        **brief_words.SENTENCES,
         "loud.text": "{text}",
         "loud.selection": _selection,
         "loud.outliers": _outliers,

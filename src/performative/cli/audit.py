@@ -29,6 +29,7 @@ def audit(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
         "performative-audit"
     ),
+    cost: Annotated[float | None, typer.Option(min=0.0, help="What a mistaken decision costs, in money.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the rows kept and of the bootstrap.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -44,7 +45,7 @@ def audit(
             raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
         try:
             with reporter.errors.status("reading and testing"):
-                report = audit_logs(folder, groups=groups, drift=drift.value, seed=seed)
+                report = audit_logs(folder, groups=groups, drift=drift.value, seed=seed, cost=cost)
         except LogError as error:
             raise Failure(str(error), Exit.BAD_INPUT, file=error.file, row=error.row, column=error.column) from error
         _tell(reporter, report)
