@@ -6,6 +6,7 @@ structure: other numbers do not compile anew.
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -220,6 +221,19 @@ class View:
     def slope(self, x: np.ndarray) -> Any:
         """The derivative of the gradient, None above DENSE parameters."""
         return self._second(x)
+
+    def compiled(self, x: np.ndarray) -> "View":
+        """The same, its value and its slope compiled side by side: they take long, and the compiler keeps one core."""
+
+        def slope() -> None:
+            with jax.enable_x64(True):  # of each thread's own
+                self.slope(x)
+
+        with ThreadPoolExecutor(1) as pool:
+            later = pool.submit(slope)
+            self.value(x)
+            later.result()
+        return self
 
 
 def survey(

@@ -61,6 +61,7 @@ def optimal_point(
                 best = Solution(land.shaped(closed), residual, "closed form", value, 0.0)
                 return best if report else best.theta
             points = [better, *points]
+        view = view.compiled(points[0])
         points = nearer(land, Landscape.performative, points)
         known, far, least = local_minima(land, view, origin, points, tolerance, search=starts is None)
         if not known:

@@ -126,6 +126,7 @@ def equilibria(
             points = [survey(problem, theta, name="starts")[1] for theta in starts]
         if not points:
             raise ValueError("starts must hold at least one model; None picks some.")
+        view = view.compiled(points[0])
         found = [] if closed is None else [_judge(land, view, closed, origin, "closed form", tolerance, spells)]
         known = [] if closed is None else [closed]
         least = (np.inf, origin)
