@@ -37,7 +37,7 @@ def one_side(x: np.ndarray, y: np.ndarray) -> Side:
 
 
 def neighbor_variances(x: np.ndarray, y: np.ndarray, neighbors: int = NEIGHBORS) -> np.ndarray:
-    """[n] J / (J + 1) (y_i - mean of its J nearest neighbors)^2, unbiased where the mean is flat nearby; x is sorted."""
+    """[n] J / (J + 1) (y_i - mean of its J nearest neighbors)^2, unbiased where means are flat nearby; x is sorted."""
     n, J = len(x), neighbors
     shifts = [k for k in range(-J, J + 1) if k]
     at = np.arange(n)[:, None] + np.array(shifts)

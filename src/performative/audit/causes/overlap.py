@@ -114,22 +114,25 @@ def _folds(D: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.nd
     return list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(D, D))
 
 
-def _expand(X: np.ndarray) -> Any:
-    """Standardized features; with squares and products where there are few."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-
-    if X.shape[1] > _SQUARES:
-        return make_pipeline(StandardScaler())
-    return make_pipeline(StandardScaler(), PolynomialFeatures(2, include_bias=False), StandardScaler())
+def _expand(X: np.ndarray) -> np.ndarray:
+    """Standardized columns; with squares and products of those that are no indicators, where these are few."""
+    varies = X[:, np.ptp(X, axis=0) > 0]
+    if not varies.shape[1]:
+        return varies
+    Z = (varies - varies.mean(axis=0)) / varies.std(axis=0)
+    many = [k for k in range(Z.shape[1]) if len(np.unique(Z[:, k])) > 2]
+    if len(many) <= _SQUARES:
+        products = [Z[:, a] * Z[:, b] for at, a in enumerate(many) for b in many[at:]]
+        Z = np.column_stack([Z, *((p - p.mean()) / max(p.std(), 1e-300) for p in products)])
+    return Z
 
 
 def _cross_fitted_chances(X: np.ndarray, D: np.ndarray, split: Any, model: Any) -> np.ndarray:
     from sklearn.base import clone
     from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
 
-    model = make_pipeline(_expand(X), LogisticRegression(C=10.0, max_iter=1000)) if model is None else model
+    if model is None:
+        model, X = LogisticRegression(C=10.0, max_iter=1000), _expand(X)
     e = np.empty(len(D))
     for train, test in split:
         e[test] = clone(model).fit(X[train], D[train]).predict_proba(X[test])[:, 1]
@@ -143,12 +146,12 @@ def _cross_fitted_outcomes(
     from sklearn.base import clone
     from sklearn.dummy import DummyRegressor
     from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
 
+    if model is None:
+        X = _expand(X)
+        model = RidgeCV(np.geomspace(1e-2, 1e3, 6))
     if X.shape[1] == 0:
         model, X = DummyRegressor(), np.zeros((len(D), 1))
-    elif model is None:
-        model = make_pipeline(_expand(X), RidgeCV(np.geomspace(1e-2, 1e3, 6)))
     g = np.empty((2, len(D)))
     for train, test in split:
         for d in (0, 1):

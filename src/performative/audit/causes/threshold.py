@@ -10,7 +10,8 @@ from performative.audit.causes.table import Table
 
 # Rows that each side needs in all, rows within the bandwidth, and different scores there.
 _ROWS, _NEAR, _VALUES = 100, 20, 10
-_PRETEST = 0.05
+# Two checks at this level: one sound log in twenty is refused.
+_PRETEST = 0.025
 
 
 def threshold(table: Table, level: float = 0.95) -> Estimate:
