@@ -51,7 +51,10 @@ def randomized(table: Table, level: float = 0.95) -> Estimate:
 
 
 def lin_regression(y: np.ndarray, D: np.ndarray, X: np.ndarray) -> tuple[float, float, float]:
-    """tau, its HC2 standard error and n - p, of the regression in `randomized`."""
+    """tau, its standard error and n - p, of the regression in `randomized`.
+
+    To the HC2 variance comes c' Cov(x) c / n, by which tau varies because other people might have come.
+    """
     centered = X - X.mean(axis=0)
     scale = centered.std(axis=0)
     centered = centered / np.where(scale > 0, scale, 1.0)
@@ -60,12 +63,14 @@ def lin_regression(y: np.ndarray, D: np.ndarray, X: np.ndarray) -> tuple[float, 
     left, values, right = np.linalg.svd(Z, full_matrices=False)
     keep = values > values[0] * 1e-10
     left = left[:, keep]
-    inverse = (right[keep].T / values[keep])[1]
-    residual = y - left @ (left.T @ y)
+    inverse = right[keep].T / values[keep]
+    fitted = left.T @ y
+    residual = y - left @ fitted
     leverage = np.minimum((left**2).sum(axis=1), 1 - 1e-8)
-    loading = left @ inverse
-    error = np.sqrt(np.sum(loading**2 * residual**2 / (1 - leverage)))
-    return float(loading @ y), float(error), float(len(y) - keep.sum())
+    loading = left @ inverse[1]
+    differs = centered @ (inverse @ fitted)[2 + X.shape[1] :]
+    variance = np.sum(loading**2 * residual**2 / (1 - leverage)) + np.mean(differs**2) / len(y)
+    return float(loading @ y), float(np.sqrt(variance)), float(len(y) - keep.sum())
 
 
 def _drawn_rows(table: Table) -> Table:

@@ -1,0 +1,96 @@
+"""What exploration meets: how noisy people are, how many of them each deployment shows, and what a detour costs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Numbers = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """Of N clients with q columns and a model of d parameters.
+
+    Attributes:
+        spread: [N, q] standard deviation of a column within a deployment; [q] for one client
+        rows: [N] rows that a client collects under one deployment
+        theta: [d] the model that exploration leaves from
+        over_dispersion: [N, q] variance of a deployment's mean beyond that of its rows (1: rows alone), in units of it
+        curvature: [N, d] second derivatives of each client's deployed loss by each parameter; None where not known
+        weights: [N] p_i of the deployed loss; None for equal ones
+        columns, parameters, clients: names; x0, theta0, client0, ... where none are given
+        losses: models [m, d] -> deployed losses [m, N], where they can be computed; else the curvature stands for them
+    """
+
+    spread: Numbers
+    rows: Numbers
+    theta: Numbers
+    over_dispersion: Numbers | None = None
+    curvature: Numbers | None = None
+    weights: Numbers | None = None
+    columns: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    losses: Callable[[Numbers], Numbers] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        spread = np.atleast_2d(np.asarray(self.spread, np.float64))
+        N, q = spread.shape
+        theta = np.atleast_1d(np.asarray(self.theta, np.float64))
+        d = len(theta)
+        rows = np.broadcast_to(np.asarray(self.rows, np.float64), (N,))
+        extra = np.ones((N, q)) if self.over_dispersion is None else _shaped(self.over_dispersion, (N, q))
+        bend = None if self.curvature is None else _shaped(self.curvature, (N, d))
+        p = np.full(N, 1 / N) if self.weights is None else np.asarray(self.weights, np.float64)
+        _check("spread", spread, spread > 0, "must be above 0: a column without noise needs no exploration")
+        _check("rows", rows, rows >= 2, "must be 2 or more rows a deployment")
+        _check("theta", theta, np.isfinite(theta), "must be finite")
+        _check("over_dispersion", extra, extra >= 1, "must be 1 or more; 1 is the noise of the rows alone")
+        if p.shape != (N,) or np.any(p < 0) or not p.sum() > 0:
+            raise ValueError(f"Conditions: weights must be {N} numbers >= 0, one a client; got {p}.")
+        for name, value in (
+            ("spread", spread), ("rows", rows), ("theta", theta), ("over_dispersion", extra), ("curvature", bend),
+            ("weights", p / p.sum()),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+        for name, size, stem in (("columns", q, "x"), ("parameters", d, "theta"), ("clients", N, "client")):
+            names = tuple(getattr(self, name)) or tuple(f"{stem}{k}" for k in range(size))
+            if len(names) != size:
+                raise ValueError(f"Conditions: {name} must hold {size} names; got {len(names)}.")
+            object.__setattr__(self, name, names)
+
+    def information(self, column: int) -> Numbers:
+        """[N] 1 / variance of a client's mean of a column under one deployment."""
+        assert self.over_dispersion is not None  # filled in by __post_init__
+        return self.rows / (self.over_dispersion[:, column] * self.spread[:, column] ** 2)
+
+    def extra_loss(self, models: Numbers, who: Numbers) -> float | None:
+        """Sum over deployments [T, d] of the deployed loss above that of theta, at the clients `who`; None: not known.
+
+        sum_t sum_(i in who) p_i (PR_i(theta_t) - PR_i(theta))
+        """
+        assert self.weights is not None
+        if self.losses is not None:
+            found, at = np.unique(models, axis=0, return_inverse=True)
+            values = self.losses(np.vstack([self.theta, found]))
+            above = (values[1:] - values[0])[at.reshape(-1)]
+            return float((above * self.weights)[:, who].sum())
+        if self.curvature is None:
+            return None
+        square = 0.5 * (models - self.theta) ** 2 @ self.curvature.T
+        return float((square * self.weights)[:, who].sum())
+
+
+def _shaped(value: Any, shape: tuple[int, ...]) -> Numbers:
+    array = np.asarray(value, np.float64)
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise ValueError(f"Conditions: got shape {array.shape} where {shape} (clients first) was expected.") from None
+
+
+def _check(name: str, value: Numbers, good: Numbers, rule: str) -> None:
+    if not np.all(good):
+        raise ValueError(f"Conditions: {name} {rule}; got {value[~good].ravel()[0]}.")
