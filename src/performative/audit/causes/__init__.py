@@ -6,5 +6,6 @@ asks for the least of those that the logs identify, says what it assumes, and re
 
 from performative.audit.causes.cause import Cause
 from performative.audit.causes.pick import causes_of, effect
+from performative.audit.causes.policies import PolicyValue, policy_values
 
-__all__ = ["Cause", "causes_of", "effect"]
+__all__ = ["Cause", "PolicyValue", "causes_of", "effect", "policy_values"]

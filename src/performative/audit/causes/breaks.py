@@ -93,22 +93,46 @@ def _panel(table: Table) -> Panel:
 
 
 def _contrasts(panel: Panel, changed: np.ndarray, contrast: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The contrast of each client that changed, and of each control at the same times, in the same shares."""
-    windows = [(int(g), int(u)) for g, u in zip(panel.change[changed], panel.until[changed], strict=True)]
-    d = np.array([contrast(y, *window) for y, window in zip(panel.mean[changed], windows, strict=True)])
-    controls = panel.mean[~changed]
-    e = np.mean([[contrast(y, *window) for y in controls] for window in windows], axis=0)
-    return d, e
+    """The contrast of each client that changed, and of each control at the same times, in the same shares.
+
+    Args:
+        contrast: (weights of periods, first period after, first period no more) -> None, filling in the weights
+    """
+    T = panel.mean.shape[1]
+    weights = np.zeros((int(changed.sum()), T))
+    for row, change, until in zip(weights, panel.change[changed], panel.until[changed], strict=True):
+        contrast(row, int(change), int(until))
+    return (weights * panel.mean[changed]).sum(axis=1), panel.mean[~changed] @ weights.mean(axis=0)
 
 
-def _difference(y: np.ndarray, change: int, until: int) -> float:
-    return float(y[change:until].mean() - y[:change].mean())
+def _difference(w: np.ndarray, change: int, until: int) -> None:
+    w[change:until], w[:change] = 1 / (until - change), -1 / change
 
 
-def _slope(y: np.ndarray, change: int, until: int) -> float:
+def _slope(w: np.ndarray, change: int, until: int) -> None:
     """Of the periods before the change, times how far apart the middles of before and after lie: the bias it makes."""
     t = np.arange(change) - (change - 1) / 2
-    return float(t @ y[:change] / (t @ t)) * ((change + until - 1) / 2 - (change - 1) / 2)
+    w[:change] = t / (t @ t) * until / 2
+
+
+def _step(back: int) -> Any:
+    """The period so far before the change, against the others before."""
+
+    def contrast(w: np.ndarray, change: int, until: int) -> None:
+        w[:change] = -1 / (change - 1)
+        w[change - back] = 1.0
+
+    return contrast
+
+
+def _since(k: int) -> Any:
+    """k periods after the change (before, where negative), against all before."""
+
+    def contrast(w: np.ndarray, change: int, until: int) -> None:
+        w[:change] = -1 / change
+        w[change + k] += 1.0
+
+    return contrast
 
 
 def _pretrends(panel: Panel, changed: np.ndarray) -> dict[str, float]:
@@ -117,32 +141,21 @@ def _pretrends(panel: Panel, changed: np.ndarray) -> dict[str, float]:
     The p-value is Bonferroni's, half of the level for the slope. `reach` is the bias of tau from the largest difference
     of slopes that the 95 % interval leaves.
     """
-    least = int(panel.change[changed].min())
     slope = two_groups(*_contrasts(panel, changed, _slope))
-    tests = []
-    for back in range(1, least):
-
-        def step(y: np.ndarray, change: int, until: int, back: int = back) -> float:
-            before = np.delete(y[:change], change - back)
-            return float(y[change - back] - before.mean())
-
-        tests.append(two_groups(*_contrasts(panel, changed, step)))
-    steep, *p = (2 * stats.t.sf(abs(d) / error, df) if error > 0 else float(d == 0) for d, error, df in [slope, *tests])
+    least = int(panel.change[changed].min())
+    tests = [slope, *(two_groups(*_contrasts(panel, changed, _step(back))) for back in range(1, least + 1))]
+    steep, *p = (2 * stats.t.sf(abs(d) / error, df) if error > 0 else float(d == 0) for d, error, df in tests)
     reach = abs(slope[0]) + stats.t.ppf(0.975, slope[2]) * slope[1]
     return {"p_value": float(min(1.0, 2 * steep, 2 * len(p) * min(p))), "reach": float(reach)}
 
 
-def _event_study(panel: Panel, changed: np.ndarray) -> list[dict[str, float]]:
+def _event_study(panel: Panel, changed: np.ndarray) -> list[dict[str, Any]]:
     """By periods since the change (negative: before): the difference to controls, from the mean before the change."""
     first = int(panel.change[changed].min())
     last = int((panel.until - panel.change)[changed].min())
     lines = []
     for k in range(-first, last):
-
-        def at(y: np.ndarray, change: int, until: int, k: int = k) -> float:
-            return float(y[change + k] - y[:change].mean())
-
-        d, error, df = two_groups(*_contrasts(panel, changed, at))
+        d, error, df = two_groups(*_contrasts(panel, changed, _since(k)))
         half = float(stats.t.ppf(0.975, df)) * error
         lines.append({"since": k, "estimate": d, "lower": d - half, "upper": d + half})
     return lines

@@ -16,6 +16,8 @@ class DensityTest(NamedTuple):
     statistic: float
     p_value: float
     bandwidth: float
+    nearest: int
+    nearest_above: int
 
 
 def density_test(x: np.ndarray) -> DensityTest:
@@ -27,6 +29,9 @@ def density_test(x: np.ndarray) -> DensityTest:
     A cubic at the bandwidth that is MSE-optimal for the quadratic, so that its bias is of smaller order (robust bias
     correction). The variance is that of the linear part of f: f ~ (1/n) sum_j g(x_j), with
     g(z) = sum_i l_i (1(z <= x_i) - F(x_i)) and l the weights of the slope.
+
+    A polynomial runs on through a gap: where all who were just below went above, it sees little. So the nearest rows
+    are counted too: of m, half should lie above (binomial). The p-value is Bonferroni's over both.
     """
     n = len(x)
     sides = [np.sort(-x[x < 0]), np.sort(x[x >= 0])]
@@ -36,7 +41,12 @@ def density_test(x: np.ndarray) -> DensityTest:
     # The two sides share n: Cov(f-, f+) comes from which side a row falls on, and is of order 1/n, smaller by h.
     error = np.sqrt(found[0][1] + found[1][1])
     statistic = float((above - below) / error)
-    return DensityTest(below, above, statistic, float(2 * stats.norm.sf(abs(statistic))), h)
+    smooth = float(2 * stats.norm.sf(abs(statistic)))
+    # So few that the density hardly changes over them.
+    m = int(np.clip(n // 20, 20, 50))
+    up = int(np.sum(x[np.argsort(np.abs(x), kind="stable")[:m]] >= 0))
+    p = min(1.0, 2 * min(smooth, float(stats.binomtest(up, m).pvalue)))
+    return DensityTest(below, above, statistic, p, h, m, up)
 
 
 def _edge(distance: np.ndarray, h: float, n: int, order: int = 3) -> tuple[float, float]:

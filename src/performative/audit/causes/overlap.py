@@ -61,6 +61,8 @@ def overlap(
         raise Refused("nothing-known", fitted=False)
     elif _step(table):
         raise Refused("no-overlap-step", "warning", threshold=table.threshold)
+    elif (alone := _of_one_decision(table)) > _OUTSIDE:
+        raise Refused("no-overlap", "warning", share=alone, least=_LEAST)
     if min(D.sum(), len(D) - D.sum()) < _ROWS:
         raise Refused("few-overlap", least=_ROWS, treated=int(D.sum()), control=int(len(D) - D.sum()))
     split = _folds(D, folds, seed)
@@ -106,6 +108,16 @@ def _step(table: Table) -> bool:
         return False
     one, zero = table.score[table.decision == 1], table.score[table.decision == 0]
     return bool(one.min() > zero.max() or zero.min() > one.max())
+
+
+def _of_one_decision(table: Table) -> float:
+    """The largest share of rows at clients, or under deployments, that know one decision only."""
+    shares = [0.0]
+    for codes in (table.client, table.deployment):
+        if codes is not None and table.decision is not None:
+            ones = np.bincount(codes, table.decision) / np.maximum(np.bincount(codes), 1)
+            shares.append(float(np.mean((ones[codes] == 0) | (ones[codes] == 1))))
+    return max(shares)
 
 
 def _folds(D: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

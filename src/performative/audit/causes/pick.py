@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.arguments import checked
 from performative._base.checks import nearest
 from performative.audit.causes.breaks import breaks
 from performative.audit.causes.cause import Cause
@@ -24,6 +25,7 @@ _RUN: dict[str, Callable[..., Estimate]] = {
 }
 
 
+@checked
 def effect(
     frame: Any,
     *,

@@ -84,8 +84,6 @@ def read_table(
         "outcome": outcome, "decision": decision, "score": score, "propensity": propensity, "randomized": randomized,
         "deployment": deployment, "client": client, "time": time,
     }  # fmt: skip
-    if isinstance(features, str):
-        raise ValueError(f"effect: features must be a list of columns; got {features!r}. Write [{features!r}].")
     named = [(role, name) for role, name in roles.items() if name is not None]
     for role, name in (*named, *(("features", name) for name in features)):
         if name not in table.columns:

@@ -131,8 +131,9 @@ SENTENCES: dict[str, Any] = {
     ),
     "refused.fuzzy": "Decisions do not follow the threshold: {share:percent} are on the other side of it.",
     "refused.manipulation": (
-        "Scores pile up at the threshold: the density jumps there from {below:number} to {above:number} "
-        "({p_value:chance}), so people, or those who score them, choose their side."
+        "Scores pile up at the threshold: the density goes there from {below:number} to {above:number}, and "
+        "{nearest_above} of the {nearest} rows nearest to it lie above ({p_value:chance}), so people, or those who "
+        "score them, choose their side."
     ),
     "refused.features-jump": (
         "{feature} jumps at the threshold too ({p_value:chance}): people on the two sides are not alike."
