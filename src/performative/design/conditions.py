@@ -24,12 +24,12 @@ class Conditions:
         losses: models [m, d] -> deployed losses [m, N], where they can be computed; else the curvature stands for them
     """
 
-    spread: Numbers
-    rows: Numbers
-    theta: Numbers
-    over_dispersion: Numbers | None = None
-    curvature: Numbers | None = None
-    weights: Numbers | None = None
+    spread: Any
+    rows: Any
+    theta: Any
+    over_dispersion: Any = None
+    curvature: Any = None
+    weights: Any = None
     columns: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
@@ -63,15 +63,13 @@ class Conditions:
 
     def information(self, column: int) -> Numbers:
         """[N] 1 / variance of a client's mean of a column under one deployment."""
-        assert self.over_dispersion is not None  # filled in by __post_init__
-        return self.rows / (self.over_dispersion[:, column] * self.spread[:, column] ** 2)
+        return np.asarray(self.rows / (self.over_dispersion[:, column] * self.spread[:, column] ** 2))
 
     def extra_loss(self, models: Numbers, who: Numbers) -> float | None:
         """Sum over deployments [T, d] of the deployed loss above that of theta, at the clients `who`; None: not known.
 
         sum_t sum_(i in who) p_i (PR_i(theta_t) - PR_i(theta))
         """
-        assert self.weights is not None
         if self.losses is not None:
             found, at = np.unique(models, axis=0, return_inverse=True)
             values = self.losses(np.vstack([self.theta, found]))

@@ -32,7 +32,7 @@ class Design:
             would be seen with `power`
         power: the chance to see it; width: the expected width of the slope's interval at `level`
         audit_power: the chance that `pf.audit.effect_test` sees it too, which allows for smooth drift besides (from
-            simulated deployments)
+            simulated deployments, up to 64 of them; None beyond)
         cost: deployed loss added over all deployments (weighted by clients' p_i); None where it is not known
         cost_each: the same for one deployment
         degrees: of freedom of the interval
@@ -52,7 +52,7 @@ class Design:
     power: float
     width: float
     level: float
-    audit_power: float
+    audit_power: float | None
     cost: float | None
     degrees: int
     drift: str
@@ -86,11 +86,13 @@ class Design:
             f"{self.rows * self.deployments:,} rows.",
             f"A reaction of {self.effect:.3g} (of {self.column} per unit) is then seen with power {self.power:.1%}, "
             f"and {self.level:.0%} intervals of {each} are {self.width:.3g} wide on average.",
-            f"`performative audit`, which allows for smooth drift, sees it with power {self.audit_power:.0%}.",
             "What it costs in deployed loss is not known."
             if self.cost is None
             else f"It adds {self.cost:.3g} to the deployed loss, {self.cost_each:.3g} a deployment.",
         ]
+        if self.audit_power is not None:
+            told = f"`performative audit`, which allows for smooth drift, sees it with power {self.audit_power:.0%}."
+            lines.insert(2, told)
         if len(self.clients) > 1:
             at = ", ".join(f"{name} {size:.3g}" for name, size in list(self.sizes.items())[:6])
             lines.append(f"Clients: {at}{' ...' if len(self.clients) > 6 else ''}.")
