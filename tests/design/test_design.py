@@ -142,9 +142,9 @@ def test_wrong_input_is_named(options, told):
         ({"spread": np.array([[0.0]])}, "spread must be above 0"),
         ({"rows": np.array([1])}, "rows must be 2 or more"),
         ({"over_dispersion": np.array([[0.5]])}, "over_dispersion must be 1 or more"),
-        ({"curvature": np.ones((2, 3))}, r"got shape \(2, 3\) where \(1, 1\)"),
+        ({"curvature": np.ones((2, 3))}, r"curvature must have shape \(1, 1\), clients first; got \(2, 3\)"),
         ({"weights": np.array([0.5, 0.5])}, "weights must be 1 numbers"),
-        ({"columns": ("a", "b")}, "columns must hold 1 names"),
+        ({"columns": ("a", "b")}, "columns must hold 1 different names"),
     ],
 )
 def test_conditions_are_checked(fields, told):

@@ -31,10 +31,10 @@ def load_design(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, d
         if overrides.keys() & {"effect", "width"}:
             table = {name: value for name, value in table.items() if name not in ("effect", "width")}
         table = table | overrides
+        builder = Builder(file.parent)
+        options = builder.keywords(design, table, "design", leave_out=("source",))
         if not table.keys() & {"effect", "width"}:
             raise ConfigError("needs effect = ... or width = ...; or give --effect or --width.", "design")
-        builder = Builder(file.parent)
-        problem = read_problem(builder, document["problem"])
-        return problem, builder.keywords(design, table, "design", leave_out=("source",))
+        return read_problem(builder, document["problem"]), options
     except ConfigError as error:
         raise ConfigError(error.message, error.key, file) from error.__cause__

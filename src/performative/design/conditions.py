@@ -1,10 +1,13 @@
 """What exploration meets: how noisy people are, how many of them each deployment shows, and what a detour costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from performative._base.arguments import Values, read_argument
+from performative.types import Unchecked
 
 Numbers = np.ndarray
 
@@ -30,23 +33,28 @@ class Conditions:
     over_dispersion: Any = None
     curvature: Any = None
     weights: Any = None
-    columns: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = ()
-    clients: tuple[str, ...] = ()
-    losses: Callable[[Numbers], Numbers] | None = field(default=None, repr=False)
+    columns: Any = ()
+    parameters: Any = ()
+    clients: Any = ()
+    losses: Unchecked[Callable[[Numbers], Numbers] | None] = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        spread = np.atleast_2d(np.asarray(self.spread, np.float64))
-        N, q = spread.shape
-        theta = np.atleast_1d(np.asarray(self.theta, np.float64))
-        d = len(theta)
-        rows = np.broadcast_to(np.asarray(self.rows, np.float64), (N,))
-        extra = np.ones((N, q)) if self.over_dispersion is None else _shaped(self.over_dispersion, (N, q))
-        bend = None if self.curvature is None else _shaped(self.curvature, (N, d))
-        p = np.full(N, 1 / N) if self.weights is None else np.asarray(self.weights, np.float64)
+        def numbers(name: str) -> Numbers:
+            return np.asarray(read_argument("Conditions", name, getattr(self, name), Values), np.float64)
+
+        spread, theta = np.atleast_2d(numbers("spread")), np.atleast_1d(numbers("theta"))
+        if spread.ndim != 2 or theta.ndim != 1 or not spread.size or not theta.size:
+            raise ValueError(
+                f"Conditions: spread must be [N, q] and theta [d]; got shapes {spread.shape} and {theta.shape}."
+            )
+        (N, q), d = spread.shape, len(theta)
+        rows = _shaped("rows", numbers("rows"), (N,))
+        extra = np.ones((N, q)) if self.over_dispersion is None else numbers("over_dispersion")
+        extra = _shaped("over_dispersion", extra, (N, q))
+        bend = None if self.curvature is None else _shaped("curvature", numbers("curvature"), (N, d))
+        p = np.full(N, 1 / N) if self.weights is None else numbers("weights")
         _check("spread", spread, spread > 0, "must be above 0: a column without noise needs no exploration")
         _check("rows", rows, rows >= 2, "must be 2 or more rows a deployment")
-        _check("theta", theta, np.isfinite(theta), "must be finite")
         _check("over_dispersion", extra, extra >= 1, "must be 1 or more; 1 is the noise of the rows alone")
         if p.shape != (N,) or np.any(p < 0) or not p.sum() > 0:
             raise ValueError(f"Conditions: weights must be {N} numbers >= 0, one a client; got {p}.")
@@ -56,10 +64,13 @@ class Conditions:
         ):  # fmt: skip
             object.__setattr__(self, name, value)
         for name, size, stem in (("columns", q, "x"), ("parameters", d, "theta"), ("clients", N, "client")):
-            names = tuple(getattr(self, name)) or tuple(f"{stem}{k}" for k in range(size))
-            if len(names) != size:
-                raise ValueError(f"Conditions: {name} must hold {size} names; got {len(names)}.")
+            names = read_argument("Conditions", name, getattr(self, name), Sequence[str])
+            names = tuple(names) or tuple(f"{stem}{k}" for k in range(size))
+            if len(names) != size or len(set(names)) != size:
+                raise ValueError(f"Conditions: {name} must hold {size} different names; got {names}.")
             object.__setattr__(self, name, names)
+        if self.losses is not None and not callable(self.losses):
+            raise ValueError(f"Conditions: losses must be a function of models, or None; got {self.losses!r}.")
 
     def information(self, column: int) -> Numbers:
         """[N] 1 / variance of a client's mean of a column under one deployment."""
@@ -81,12 +92,11 @@ class Conditions:
         return float((square * self.weights)[:, who].sum())
 
 
-def _shaped(value: Any, shape: tuple[int, ...]) -> Numbers:
-    array = np.asarray(value, np.float64)
-    try:
-        return np.broadcast_to(array, shape)
-    except ValueError:
-        raise ValueError(f"Conditions: got shape {array.shape} where {shape} (clients first) was expected.") from None
+def _shaped(name: str, value: Numbers, shape: tuple[int, ...]) -> Numbers:
+    """The array in full, one row a client."""
+    if value.ndim > len(shape) or any(a not in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"Conditions: {name} must have shape {shape}, clients first; got {value.shape}.")
+    return np.broadcast_to(value, shape)
 
 
 def _check(name: str, value: Numbers, good: Numbers, rule: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from performative._base.arguments import Count, Positive, checked
+from performative._base.arguments import Count, Positive, Values, checked
 from performative._base.checks import nearest
 from performative.design.conditions import Conditions
 from performative.design.outcome import Design
@@ -24,11 +24,11 @@ def design(
     level: float = 0.95,
     deployments: Count | None = None,
     size: Positive | None = None,
-    rows: Unchecked[int | Sequence[int]] = 100,
-    clients: Unchecked[Sequence[str] | None] = None,
+    rows: Values = 100,
+    clients: Sequence[str | int] | None = None,
     each: bool = False,
-    column: Unchecked[str | int | None] = None,
-    parameters: Unchecked[Sequence[str | int] | None] = None,
+    column: str | int | None = None,
+    parameters: Sequence[str | int] | None = None,
     theta: Theta = None,
     drift: str = "linear",
     seed: int = 0,
@@ -87,6 +87,8 @@ def _conditions(source: object, rows: object, theta: Theta) -> Conditions:
     if isinstance(source, Problem):
         return conditions_of(source, rows, theta)
     if isinstance(source, (str, Path)):
+        if not Path(source).is_dir():
+            raise ValueError(f"design: source={str(source)!r} must be a folder of logs, and there is no such folder.")
         from performative.design.past import conditions_of_logs
 
         return conditions_of_logs(source)
