@@ -105,7 +105,7 @@ def _told(
             told_there = effective_deployments(signs(length, m), aim.drift) if length >= 4 * FEWEST else 0.0
             if length - lost(aim.drift) - m >= 3 and told_there > 0:
                 ratio = aim.precision(length, m) / aim.precision(T, m) * np.sqrt(told / told_there)
-                again = None if cost is None else cost * ratio**2 * length / T
+                again = None if cost is None else float(cost * ratio**2 * length / T)
                 others.append(Alternative(length, float(best.sizes.max() * ratio), again))
     variance = 1 / (shares[np.argmax(best.sizes)] if each else shares.sum())
     return Design(

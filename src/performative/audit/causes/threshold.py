@@ -48,7 +48,7 @@ def threshold(table: Table, level: float = 0.95) -> Estimate:
     heap = density_test(x)
     if heap.p_value < _PRETEST:
         raise Refused(
-            "manipulation", "warning", p_value=heap.p_value, above=heap.above, below=heap.below, nearest=heap.nearest,
+            "manipulation", "warning", p_value=heap.p_value, above=max(heap.above, 0.0), below=max(heap.below, 0.0), nearest=heap.nearest,
             nearest_above=heap.nearest_above,
         )  # fmt: skip
     found, sides = jump(x, table.outcome)
