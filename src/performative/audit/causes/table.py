@@ -106,7 +106,7 @@ def read_table(
 
     codes = {role: _codes(column(role), role) for role in ("deployment", "client", "time") if roles[role] is not None}
 
-    def coded(role: str) -> np.ndarray | None:
+    def places(role: str) -> np.ndarray | None:
         return codes[role][0] if role in codes else None
 
     chosen = numbers("propensity")
@@ -119,7 +119,7 @@ def read_table(
     return Table(
         _numbers(table.get_column(outcome), "outcome", True),
         None if decision is None else _flags(column("decision"), "decision").astype(np.float64),
-        numbers("score"), threshold, chosen, flags, coded("deployment"), coded("client"), coded("time"), matrix,
+        numbers("score"), threshold, chosen, flags, places("deployment"), places("client"), places("time"), matrix,
         tuple(features), codes["client"][1] if "client" in codes else (),
     )  # fmt: skip
 

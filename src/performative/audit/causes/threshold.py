@@ -48,8 +48,8 @@ def threshold(table: Table, level: float = 0.95) -> Estimate:
     heap = density_test(x)
     if heap.p_value < _PRETEST:
         raise Refused(
-            "manipulation", "warning", p_value=heap.p_value, above=max(heap.above, 0.0), below=max(heap.below, 0.0), nearest=heap.nearest,
-            nearest_above=heap.nearest_above,
+            "manipulation", "warning", p_value=heap.p_value, above=max(heap.above, 0.0), below=max(heap.below, 0.0),
+            nearest=heap.nearest, nearest_above=heap.nearest_above,
         )  # fmt: skip
     found, sides = jump(x, table.outcome)
     estimate, error, plain, width = found
