@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from findings_schema import wrong
 
+from performative.audit.causes.words import WORDS as CAUSES
 from performative.audit.words import WORDS as AUDIT
 from performative.certify.words import WORDS as CERTIFY
 from performative.cli.demonstration.words import SHORT
@@ -49,7 +50,7 @@ def test_numbers_that_are_not_finite_become_null():
     assert WORDS.to_json([Finding("size.large", "info", {"what": "It", "factor": np.inf})])[0]["data"]["factor"] is None
 
 
-@pytest.mark.parametrize("words", [AUDIT, CERTIFY, DEMO])
+@pytest.mark.parametrize("words", [AUDIT, CAUSES, CERTIFY, DEMO])
 def test_every_code_has_a_group_and_a_name(words):
     assert all(code.count(".") == 1 and code == code.lower() for code in words.sentences)
 

@@ -34,6 +34,7 @@ from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
 from performative.compare import compare
 from performative.deploy import Every, Explore, Growing, Late
+from performative.design import Conditions, Design, design
 from performative.diagnostics import average_drift, selection_skew
 from performative.domains import Ball, Box
 from performative.game import Game
@@ -117,9 +118,11 @@ __all__ = [
     "Certificate",
     "Checkpoint",
     "Clock",
+    "Conditions",
     "Confidence",
     "Cost",
     "Cyclic",
+    "Design",
     "Every",
     "Explore",
     "FirstK",
@@ -166,6 +169,7 @@ __all__ = [
     "compare",
     "confidence",
     "confidence_bounds",
+    "design",
     "dicesgd",
     "equilibria",
     "estimate_memory",

@@ -82,6 +82,7 @@ RECORDS = {
     "pf.schedules.constant": "value=0.1",
     "pf.schedules.harmonic": "scale=2.0, offset=20.0",
     "pf.schedules.theorem": "assumptions=GIVEN, local_steps=2",
+    "pf.Conditions": "spread=[[1.0]], rows=[20], theta=[0.0]",
     # clock, recording, promise
     "pf.Clock": "compute=1.0, communication=0.5",
     "pf.Cost": "step=1.0",
@@ -265,6 +266,7 @@ ANALYSES = {
     "pf.repeated_gradient_descent": "problem=P, rate=0.1, deployments=2",
     "pf.certify": "problem=P, samples=16",
     "pf.plan": "problem=P, cost=pf.Cost(), accuracy=0.5, local_steps=(1, 2), batches=(4,), pilots=False",
+    "pf.design": "source=P, effect=0.5, rows=20, deployments=8, theta=0.0",
     "pf.scoreboard": "problem=TABLE, algorithms={'a': A}, rounds=2, repeats=2, theta=np.zeros(2)",
     "pf.average_drift": "problem=P, algorithm=A, theta=0.0",
     "pf.selection_skew": "problem=P, participation=pf.SchemeTwo(2), models=[0.0, 1.0], optimum=0.5, draws=4",

@@ -1,6 +1,7 @@
 """What logs of past deployments say: who reacts, how much, and where retraining leads."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from performative._base.lazy import later
 from performative.audit.distance import Distances, shift_distances
@@ -55,7 +56,7 @@ __all__ = [
 ]
 
 # Only names that no module of this package shares: a module of that name would take the place of the function.
-__getattr__ = later(
+_named = later(
     __name__,
     {
         "Advice": "advice",
@@ -72,3 +73,8 @@ __getattr__ = later(
         "read_logs": "reading",
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    """`pf.audit.causes` is a package of its own, loaded when it is asked for."""
+    return import_module("performative.audit.causes") if name == "causes" else _named(name)

@@ -103,6 +103,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
         run: dict[str, Any]
         privacy: dict[str, Any] | None = None
         plan: dict[str, Any] | None = None  # for `performative plan`
+        design: dict[str, Any] | None = None  # for `performative design`
         federation: dict[str, Any] | None = None  # for `performative federation`
 
     try:

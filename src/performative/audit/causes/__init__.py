@@ -1,0 +1,11 @@
+"""Cause, not only correlation: what a decision or a deployment does to outcomes, by four designs.
+
+A randomized share, a threshold, deployment breaks with controls, overlapping policies: `effect` takes the one that
+asks for the least of those that the logs identify, says what it assumes, and refuses where nothing is identified.
+"""
+
+from performative.audit.causes.cause import Cause
+from performative.audit.causes.pick import causes_of, effect
+from performative.audit.causes.policies import PolicyValue, policy_values
+
+__all__ = ["Cause", "PolicyValue", "causes_of", "effect", "policy_values"]

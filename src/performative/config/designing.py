@@ -1,0 +1,40 @@
+"""A file for `performative design`: [problem] and [design]."""
+
+from pathlib import Path
+from typing import Any
+
+from performative._base.checks import nearest
+from performative.config.build import Builder
+from performative.config.document import parse, read_problem
+from performative.config.errors import ConfigError
+from performative.design import design
+from performative.problem import Problem
+
+# A file for `performative run` or `plan` may have a [design] too: its other tables are left alone.
+_TABLES = ("title", "problem", "design", "plan", "privacy", "algorithm", "run", "federation")
+
+
+def load_design(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
+    """The problem, and the arguments of `pf.design`. `overrides` replace entries of [design]."""
+    file = Path(path)
+    try:
+        document = parse(file)
+        for name in document:
+            if name not in _TABLES:
+                raise ConfigError(f"unknown key {name!r}.{nearest(name, _TABLES)}")
+        if not isinstance(document.get("problem"), dict):
+            raise ConfigError("[problem] is missing.")
+        table = document.get("design", {})
+        if not isinstance(table, dict):
+            raise ConfigError("expected a table.", "design")
+        # One aim: an effect on the command line takes the place of a width in the file, and the other way round.
+        if overrides.keys() & {"effect", "width"}:
+            table = {name: value for name, value in table.items() if name not in ("effect", "width")}
+        table = table | overrides
+        builder = Builder(file.parent)
+        options = builder.keywords(design, table, "design", leave_out=("source",))
+        if not table.keys() & {"effect", "width"}:
+            raise ConfigError("needs effect = ... or width = ...; or give --effect or --width.", "design")
+        return read_problem(builder, document["problem"]), options
+    except ConfigError as error:
+        raise ConfigError(error.message, error.key, file) from error.__cause__
