@@ -5,7 +5,7 @@ from pathlib import Path
 
 from performative._base.checks import nearest
 from performative.audit.schema import LogError, Settings
-from performative.audit.tables import KINDS, Table, open_table
+from performative.audit.files import KINDS, Table, open_table
 
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
 

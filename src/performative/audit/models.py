@@ -1,0 +1,2 @@
+"""Placeholder."""
+def models_of(*a): raise NotImplementedError
