@@ -10,7 +10,7 @@ from performative.audit.files import ROWS_OF_A_FILE, Table
 from performative.audit.missing import Sums, no_sums
 from performative.audit.moments import MOMENT_BYTES, Moments
 from performative.audit.people import ONLY_CLIENT, People
-from performative.audit.queries import cross_moments, fetch, small_table
+from performative.audit.queries import cross_moments, engine_of, fetch, small_table
 from performative.audit.schema import LogError
 from performative.audit.summaries import Summaries
 from performative.audit.tally import GROUPS
@@ -240,7 +240,7 @@ class Collector:
             "deployment": [name for _ in self.clients for name in people.deployments.names],
         }
         own = {f"m{j}": origin[:, j] for j in range(q)}
-        met = rows.join(small_table({**cells, **own}), list(_CELL))
+        met = rows.join(small_table({**cells, **own}, engine_of(rows)), list(_CELL))
         d = met.select(*_CELL, w=1.0 / met.propensity, **{f"d{j}": met[n] - met[f"m{j}"] for j, n in enumerate(people.measured)})
         asked: dict[str, Any] = {"w": d.w.sum(), "v": (d.w * d.w).sum()}
         for j in range(q):

@@ -19,7 +19,7 @@ import ibis
 
 from performative.audit.deployments import Deployments
 from performative.audit.files import FILE, ROW
-from performative.audit.queries import small_table
+from performative.audit.queries import engine_of, flat, small_table
 from performative.audit.roles import Columns
 from performative.audit.rules import linear_models, linear_rule
 from performative.audit.schema import Settings
@@ -40,7 +40,7 @@ class People:
         self.row = ROW if ROW in typed.columns else None
         self.file = FILE if FILE in typed.columns else None
         self.width = len(columns.features)
-        self.rows = self._judged(self._scored(self._values(typed)))
+        self.rows = flat(self._judged(self._scored(flat(self._values(typed)))))
 
     @property
     def decides(self) -> str | None:
@@ -94,7 +94,7 @@ class People:
             return rows
         weights, offset = self.models
         place = {f"w{j}": weights[:, j] for j in range(self.width)} | {"offset": offset}
-        models = small_table({"listed": self.deployments.names, **place})
+        models = small_table({"listed": self.deployments.names, **place}, engine_of(rows))
         met = rows.left_join(models, rows.deployment == models.listed)
         score = functools.reduce(operator.add, (met[f"f{j}"] * met[f"w{j}"] for j in range(self.width)), met.offset)
         return met.mutate(score=score).drop("listed", "offset", *(f"w{j}" for j in range(self.width)))

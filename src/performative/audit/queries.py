@@ -54,7 +54,7 @@ def sums_by_cell(
 ) -> dict[str, np.ndarray]:
     """The same about a center of each cell's own; cells holds the values of its keys, center [cells, q] its means."""
     own = {f"m{j}": center[:, j] for j in range(len(columns))}
-    met = rows.join(small_table({**cells, **own}), list(cells))
+    met = rows.join(small_table({**cells, **own}, engine_of(rows)), list(cells))
     keyed = {key: met[key] for key in keys}
     d = met.select(**keyed, **{f"d{j}": met[name] - met[f"m{j}"] for j, name in enumerate(columns)})
     return fetch(_grouped(d, keys, _products(d, len(columns))))
@@ -72,11 +72,39 @@ def _grouped(rows: Any, keys: Sequence[str], asked: dict[str, Any]) -> Any:
     return rows.group_by(list(keys)).agg(**asked) if keys else rows.agg(**asked)
 
 
-def small_table(columns: dict[str, Any]) -> Any:
-    """A few numbers and words, sent to the engine."""
+def engine_of(table: Any) -> Any:
+    """The engine that a table lives in; None for one that lives in none and can only be compiled."""
+    try:
+        return table.get_backend()
+    except ibis.IbisError:
+        return None
+
+
+def engine_name(table: Any) -> str:
+    engine = engine_of(table)
+    return "duckdb" if engine is None else str(engine.name)
+
+
+def flat(table: Any) -> Any:
+    """The same table as text of SQL: what is asked of it later is compiled without compiling it anew."""
+    engine = engine_of(table)
+    if engine is None or engine.name == "pyspark":
+        return table
+    if engine.name == "duckdb":
+        name = ibis.util.gen_name("flat")
+        engine.raw_sql(f'CREATE TEMP VIEW "{name}" AS {engine.compile(table)}')
+        return engine.table(name)
+    return engine.sql(engine.compile(table), schema=table.schema())
+
+
+def small_table(columns: dict[str, Any], engine: Any) -> Any:
+    """A few numbers and words, sent to the engine as a table that goes with the connection."""
     import pyarrow as pa
 
-    return ibis.memtable(pa.table({name: pa.array(list(values)) for name, values in columns.items()}))
+    made = ibis.memtable(pa.table({name: pa.array(list(values)) for name, values in columns.items()}))
+    if engine is None or engine.name == "pyspark":
+        return made
+    return engine.create_table(ibis.util.gen_name("small"), made, temp=True)
 
 
 def moment_arrays(answer: dict[str, np.ndarray], width: int, center: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -166,7 +194,8 @@ def draw(
     if count.sum() * share.max(initial=0.0) <= _WASTE * np.sum(share * count) + 10_000:
         kept = hashed.filter(hashed.hash < int(limit.max(initial=1)))
     else:
-        met = hashed.join(small_table({**{key: list(v) for key, v in cells.items()}, "_limit": limit}), list(cells))
+        limits = small_table({**{key: list(v) for key, v in cells.items()}, "_limit": limit}, engine_of(rows))
+        met = hashed.join(limits, list(cells))
         kept = met.filter(met.hash < met._limit)
     return fetch(kept.select(*cells, "hash", *([row] if row else []), *columns))
 

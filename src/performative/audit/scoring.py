@@ -8,9 +8,9 @@ import numpy as np
 
 from performative.audit.files import Table, embedded, load, open_table
 from performative.audit.moments import covariances
-from performative.audit.queries import cross_moments, fetch
+from performative.audit.queries import cross_moments, engine_name, fetch
 from performative.audit.schema import LogError, Settings
-from performative.audit.typed import engine_of, refuse_text
+from performative.audit.typed import refuse_text
 from performative.audit.values import finite, number
 from performative.findings import Plain
 
@@ -106,7 +106,7 @@ def _collect(engine: Any, table: Table, features: tuple[str, ...], settings: Set
 
 def scored_moments(raw: Any, features: tuple[str, ...], score: str, decimal: str, name: str) -> Scored:
     """Moments of scored rows, computed by their engine."""
-    made = {f"f{j}": finite(number(raw[n], engine_of(raw), decimal)) for j, n in enumerate([*features, score])}
+    made = {f"f{j}": finite(number(raw[n], engine_name(raw), decimal)) for j, n in enumerate([*features, score])}
     k = len(features)
     rows = raw.select(**made)
     whole = rows.filter([rows[column].notnull() for column in made])

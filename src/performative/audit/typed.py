@@ -8,20 +8,12 @@ import ibis
 import numpy as np
 
 from performative.audit.files import FILE, ROW, ROWS_OF_A_FILE, Table, first_fault
-from performative.audit.queries import fetch
+from performative.audit.queries import engine_name, fetch
 from performative.audit.roles import Columns
 from performative.audit.schema import LogError, Settings
 from performative.audit.values import flag, is_empty, number, word
 
 _ENCODE = "Encode it as numbers, name it under [categories] or under `ignore` in audit.toml"
-
-
-def engine_of(raw: Any) -> str:
-    """The name of the engine that a table lives in; DuckDB's for one that lives in none."""
-    try:
-        return str(raw.get_backend().name)
-    except ibis.IbisError:
-        return "duckdb"
 
 
 def typed_rows(raws: Sequence[Any], tables: Sequence[Table], columns: Columns, settings: Settings) -> tuple[Any, Columns]:
@@ -65,7 +57,7 @@ def refuse_text(raw: Any, tables: Sequence[Table], columns: Sequence[str], setti
 
 def _checked(raw: Any, tables: Sequence[Table], columns: Columns, settings: Settings) -> set[str]:
     """Text columns of numbers that hold yes and no instead; refuses what is neither."""
-    engine, asked = engine_of(raw), {}
+    engine, asked = engine_name(raw), {}
     numbers = [name for name in columns.numbers if name not in settings.categories]
     for j, name in enumerate(numbers):
         column, kind = raw[name], raw[name].type()
@@ -133,7 +125,7 @@ def _typed(
     raw: Any, columns: Columns, settings: Settings, features: Sequence[str], named: dict[str, tuple[str, str]],
     flags: set[str],
 ) -> Any:  # fmt: skip
-    engine = engine_of(raw)
+    engine = engine_name(raw)
     made: dict[str, Any] = {}
     for name in (*features, *(c for c in (columns.label, columns.score, columns.propensity) if c)):
         if name in named:
