@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from performative.audit.streams import Moments, Reservoir, row_hashes
 
 from performative.audit.reading import read_logs
 from performative.audit.roles import data_tables
-from performative.audit.streams import Moments, Reservoir, row_hashes
 
 
 def make_logs(folder, rows, kind="parquet", rng_seed=0, deployments=20, clients=10):

@@ -1,4 +1,4 @@
-"""The questions that an audit asks of rows, in order: what is wrong with them, their moments, who is missing, groups."""
+"""The questions that an audit asks of rows, in order: what is wrong with them, moments, who is missing, groups."""
 
 from collections import Counter
 from typing import Any
@@ -58,31 +58,7 @@ class Collector:
         )  # fmt: skip
 
     def _totals(self) -> dict[str, float]:
-        """One row: what is wrong with how many rows, how many clients and groups there are, and where the middle is."""
-        r, people = self.people.rows, self.people
-        label, chance = r.label, r.propensity
-        odd = (label.notnull() & (label != 0) & (label != 1)) | r.endless
-        asked = {
-            "rows": r.count(),
-            "no_client": r.client.isnull().sum(),
-            "no_deployment": r.deployment.isnull().sum(),
-            "unlisted": (r.deployment.notnull() & ~r.deployment.isin(list(people.deployments.names))).sum(),
-            "lost": (r.known & ~r.good & ~r.endless).sum(),
-            "endless": (r.known & r.endless).sum() if people.columns.label else ibis.literal(0),
-            "odd": odd.sum() if people.columns.label else ibis.literal(0),
-            "unlabeled": (r.fit & ~r.has).sum() if people.columns.label else ibis.literal(0),
-            "clients": r.client.nunique() if people.columns.client else ibis.literal(1),
-            "groups": r.group.nunique() if people.columns.group else ibis.literal(1),
-            "undecided": (r.known & r.accepted.isnull()).sum() if people.decides else ibis.literal(0),
-            "no_group": (r.known & r.group.isnull()).sum() if people.columns.group else ibis.literal(0),
-        }
-        chances = {"no_chance": (r.fit & ~(chance > 0).fill_null(False)).sum(), "wrong_chance": ((chance < 0) | (chance > 1)).sum()}
-        asked |= chances if people.columns.propensity else dict.fromkeys(chances, ibis.literal(0))
-        for j, name in enumerate(people.seen):
-            asked[f"lost{j}"] = (r.known & r[name].isnull()).sum()
-        for j, name in enumerate([*people.measured, "score"]):
-            asked[f"middle{j}"] = r[name].mean()
-        answer = fetch(r.agg(**asked))
+        answer = fetch(totals_query(self.people))
         return {name: float(np.nan_to_num(np.float64(values[0]))) for name, values in answer.items()}
 
     def _refuse_faults(self) -> None:
@@ -113,7 +89,9 @@ class Collector:
         """File, row and value of the first row of a kind; the file is the source's name where rows have no place."""
         rows, people = self.people.rows.filter(wrong), self.people
         places = [name for name in (people.file, people.row) if name]
-        found = fetch(rows.order_by(places).limit(1).select(column, *places) if places else rows.limit(1).select(column))
+        found = fetch(
+            rows.order_by(places).limit(1).select(column, *places) if places else rows.limit(1).select(column)
+        )
         if not people.file or not people.row:
             return self.name, "", float(found[column][0])
         table = self.tables[str(found[people.file][0])]
@@ -241,7 +219,9 @@ class Collector:
         }
         own = {f"m{j}": origin[:, j] for j in range(q)}
         met = rows.join(small_table({**cells, **own}, engine_of(rows)), list(_CELL))
-        d = met.select(*_CELL, w=1.0 / met.propensity, **{f"d{j}": met[n] - met[f"m{j}"] for j, n in enumerate(people.measured)})
+        d = met.select(
+            *_CELL, w=1.0 / met.propensity, **{f"d{j}": met[n] - met[f"m{j}"] for j, n in enumerate(people.measured)}
+        )
         asked: dict[str, Any] = {"w": d.w.sum(), "v": (d.w * d.w).sum()}
         for j in range(q):
             x = d[f"d{j}"]
@@ -253,10 +233,39 @@ class Collector:
         for j in range(q):
             for k in range(j + 1):
                 second[:, j, k] = second[:, k, j] = found[f"s{j}_{k}"]
-        first, doubled, squares = (
-            np.stack([found[f"{kind}{j}"] for j in range(q)], axis=1) for kind in "stu"
-        )
+        first, doubled, squares = (np.stack([found[f"{kind}{j}"] for j in range(q)], axis=1) for kind in "stu")
         return Weighted(
             self.clients, client, deployment, origin[client * many + deployment], found["w"], found["v"], first, second,
             doubled, squares,
         )  # fmt: skip
+
+
+def totals_query(people: People) -> Any:
+    """One row: what is wrong with how many rows, how many clients and groups there are, and where the middle is."""
+    r = people.rows
+    label, chance = r.label, r.propensity
+    odd = (label.notnull() & (label != 0) & (label != 1)) | r.endless
+    asked = {
+        "rows": r.count(),
+        "no_client": r.client.isnull().sum(),
+        "no_deployment": r.deployment.isnull().sum(),
+        "unlisted": (r.deployment.notnull() & ~r.deployment.isin(list(people.deployments.names))).sum(),
+        "lost": (r.known & ~r.good & ~r.endless).sum(),
+        "endless": (r.known & r.endless).sum() if people.columns.label else ibis.literal(0),
+        "odd": odd.sum() if people.columns.label else ibis.literal(0),
+        "unlabeled": (r.fit & ~r.has).sum() if people.columns.label else ibis.literal(0),
+        "clients": r.client.nunique() if people.columns.client else ibis.literal(1),
+        "groups": r.group.nunique() if people.columns.group else ibis.literal(1),
+        "undecided": (r.known & r.accepted.isnull()).sum() if people.decides else ibis.literal(0),
+        "no_group": (r.known & r.group.isnull()).sum() if people.columns.group else ibis.literal(0),
+    }
+    chances = {
+        "no_chance": (r.fit & ~(chance > 0).fill_null(False)).sum(),
+        "wrong_chance": ((chance < 0) | (chance > 1)).sum(),
+    }
+    asked |= chances if people.columns.propensity else dict.fromkeys(chances, ibis.literal(0))
+    for j, name in enumerate(people.seen):
+        asked[f"lost{j}"] = (r.known & r[name].isnull()).sum()
+    for j, name in enumerate([*people.measured, "score"]):
+        asked[f"middle{j}"] = r[name].mean()
+    return r.agg(**asked)

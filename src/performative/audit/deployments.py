@@ -101,7 +101,7 @@ def listed_deployments(
     _check_apart(time, order, table, names["time"])
     if np.any(order != np.arange(len(order))):
         notes.append(f"{table.name}: deployments were not in order of time and have been sorted.")
-    notes += _remarks(theta, timed, len(ids))
+    notes += remarks(theta, timed, len(ids))
     return Deployments(
         names=tuple(ids[i] for i in order),
         time=time[order],
@@ -148,9 +148,7 @@ def _check_ids(ids: list[str], table: Table, column: str) -> None:
 _LARGEST = 1e100
 
 
-def _parameters(
-    values: dict[str, list[str]], table: Table, columns: list[str]
-) -> tuple[np.ndarray, tuple[str, ...]]:
+def _parameters(values: dict[str, list[str]], table: Table, columns: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     theta = np.empty((len(values[columns[0]]), len(columns)))
     for j, column in enumerate(columns):
         for i, text in enumerate(values[column]):
@@ -213,7 +211,7 @@ def _check_apart(time: np.ndarray, order: np.ndarray, table: Table, column: str)
         )
 
 
-def _remarks(theta: np.ndarray, timed: bool, count: int) -> list[str]:
+def remarks(theta: np.ndarray, timed: bool, count: int) -> list[str]:
     notes = []
     if not timed:
         notes.append("No times are given: deployments count as one unit of time apart, in the order of the file.")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from performative.audit.collect import Collector
-from performative.audit.queries import draw, smallest
+from performative.audit.queries import draw, fetch, smallest
 from performative.audit.summaries import Summaries
 from performative.audit.tally import GroupLog, group_counts
 
@@ -79,12 +79,10 @@ def draw_rows(asks: Collector, seen: Summaries, size: int, seed: int, rows: Any 
         counts = np.concatenate([labeled[there], (all_rows - labeled)[there]])
         among = np.concatenate([labeled[there], all_rows[there]])
     columns = [*people.measured, "stratum", "propensity"]
-    found = draw(usable, people.row, seed, cells, counts, among, size, columns)
+    found = fetch(draw(usable, people.row, seed, cells, counts, among, size, columns))
     at = {name: i for i, name in enumerate(asks.clients)}
     t = {name: i for i, name in enumerate(people.deployments.names)}
-    cell = np.array(
-        [at[c] * many + t[d] for c, d in zip(found["client"], found["deployment"], strict=True)], np.int64
-    )
+    cell = np.array([at[c] * many + t[d] for c, d in zip(found["client"], found["deployment"], strict=True)], np.int64)
     values = np.stack([found[name].astype(np.float64) for name in people.measured], axis=1)
     values = values.reshape(len(cell), len(people.measured))
     order = np.lexsort((*([found[people.row]] if people.row else []), found["hash"], cell))
@@ -114,7 +112,7 @@ def draw_groups(asks: Collector, seen: Summaries, size: int, seed: int) -> Group
     good = people.settings.decision.qualified
     rows = r.filter(r.known & r.good & r.group.notnull())
     columns = [*people.seen, "label", "accepted"]
-    found = draw(rows, people.row, seed, cells, count[there], count[there], size, columns)
+    found = fetch(draw(rows, people.row, seed, cells, count[there], count[there], size, columns))
     t, g = ({name: i for i, name in enumerate(names)} for names in (log.deployments, log.names))
     cell = np.array([t[d] * groups + g[w] for d, w in zip(found["deployment"], found["group"], strict=True)], np.int64)
     label = found["label"].astype(np.float64)

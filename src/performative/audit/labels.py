@@ -3,11 +3,13 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 from performative._base.messages import coded
 from performative.audit.log import ClientLog
 from performative.audit.outcomes import Outcomes, Plan
-from performative.audit.summaries import Summaries
 from performative.audit.selection import Selection, judge, plans
+from performative.audit.summaries import Summaries
 
 # Up to this share of labels that are missing by chance "auto" drops the rows.
 FEW_MISSING = 0.01
@@ -38,8 +40,7 @@ def choose_rows(
         as_they_are = dataclasses.replace(found, method="labeled", coverage=1.0)
         if how == "labeled" or share <= FEW_MISSING:
             notes.append(
-                f"DROPPED {missing} of {total} rows: they have no label. What follows is about people with a "
-                "label."
+                f"DROPPED {missing} of {total} rows: they have no label. What follows is about people with a label."
             )
             return True, True, as_they_are, {}
         notes.append(
@@ -85,3 +86,30 @@ def of_accepted(
         "Every row is of somebody who was accepted, so the rejected are missing: the rows change when the model does, "
         f"whether or not anybody reacts, and {why}. Log everybody who applied.",
     )
+
+
+def without_late(seen: Summaries) -> tuple[Summaries, str]:
+    """Without the last deployments while no label has come under them, and a note on it.
+
+    Outcomes take time: that nobody has one yet is no choice of the model's.
+    """
+    many = len(seen.deployments.names)
+    has, lacks = (np.bincount(own.deployment, own.count, minlength=many) for own in (seen.labeled, seen.unlabeled))
+    with_rows = np.flatnonzero(has + lacks)
+    late: list[int] = []
+    while len(with_rows) and has[with_rows[-1]] == 0:
+        late.append(int(with_rows[-1]))
+        with_rows = with_rows[:-1]
+    if not late or not len(with_rows) or seen.columns.label is None or seen.settings.delayed == "keep":
+        return seen, ""
+    if seen.settings.missing_labels == "features":
+        return seen, ""
+    names = ", ".join(repr(seen.deployments.names[t]) for t in late[::-1][:5])
+    use = ~np.isin(seen.unlabeled.deployment, late)
+    kept = ("client", "deployment", "stratum", "count", "mean", "squares")
+    unlabeled = dataclasses.replace(seen.unlabeled, **{name: getattr(seen.unlabeled, name)[use] for name in kept})
+    note = (
+        f"DROPPED {int(lacks[late].sum())} rows of {names}: no label has come under them yet. To test their features "
+        'without labels say [labels] delayed = "keep" in audit.toml.'
+    )
+    return dataclasses.replace(seen, unlabeled=unlabeled), note

@@ -40,7 +40,9 @@ class Sums:
 
 def no_sums(clients: tuple[str, ...], width: int) -> Sums:
     """Of no rows."""
-    return Sums(clients, *(np.zeros(0, np.int64) for _ in range(3)), np.zeros(0), *(np.zeros((0, width)) for _ in range(3)))
+    return Sums(
+        clients, *(np.zeros(0, np.int64) for _ in range(3)), np.zeros(0), *(np.zeros((0, width)) for _ in range(3))
+    )
 
 
 def merge_sums(a: Sums, b: Sums) -> Sums:

@@ -41,7 +41,9 @@ class Moments:
     def by_cell(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """count [C T], mean [C T, q] and squares [C T, q, q], all strata together; cell = client * T + deployment."""
         cells, q = len(self.clients) * len(self.deployments), len(self.columns)
-        at, n, m, s = combine(self.client * len(self.deployments) + self.deployment, self.count, self.mean, self.squares)
+        at, n, m, s = combine(
+            self.client * len(self.deployments) + self.deployment, self.count, self.mean, self.squares
+        )
         count, mean, squares = np.zeros(cells), np.zeros((cells, q)), np.zeros((cells, q, q))
         count[at], mean[at], squares[at] = n, m, s
         return count, mean, squares
@@ -104,7 +106,9 @@ def merge(a: Moments, b: Moments) -> Moments:
     )
 
 
-def from_sums(count: np.ndarray, first: np.ndarray, second: np.ndarray, center: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def from_sums(
+    count: np.ndarray, first: np.ndarray, second: np.ndarray, center: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Means [c, q] and squares [c, q, q] about them from sums of d and d d', d = z - center ([q] or [c, q]).
 
         m = center + sum d / n,      S = sum d d' - (sum d)(sum d)' / n

@@ -110,7 +110,7 @@ def _always(labeled: Moments) -> _Cells:
 def _strata(labeled: Moments, chance: np.ndarray) -> _Cells:
     """All rows of a stratum stand for as many, so that its moments are enough.
 
-        mean = sum_s w_s n_s m_s / sum_s w_s n_s,      S = sum_s w_s (S_s + n_s (m_s - mean)(m_s - mean)')
+    mean = sum_s w_s n_s m_s / sum_s w_s n_s,      S = sum_s w_s (S_s + n_s (m_s - mean)(m_s - mean)')
     """
     many, cells = len(labeled.deployments), len(labeled.clients) * len(labeled.deployments)
     cell = labeled.client * many + labeled.deployment
@@ -170,9 +170,7 @@ def _why(
     return ""
 
 
-def _balance(
-    seen: Summaries, always: tuple[Moments, Moments] | None, weighted: Weighted | None
-) -> tuple[str, float]:
+def _balance(seen: Summaries, always: tuple[Moments, Moments] | None, weighted: Weighted | None) -> tuple[str, float]:
     """The feature in which the rows that count differ most from everybody that they stand for, and its p-value.
 
     Where each stands for w people, the mean of features is off that of all by sum w (w - 1)(x - mean)^2 / N^2.

@@ -23,7 +23,7 @@ from performative.audit.queries import engine_of, flat, small_table
 from performative.audit.roles import Columns
 from performative.audit.rules import linear_models, linear_rule
 from performative.audit.schema import Settings
-from performative.audit.values import finite, is_infinite
+from performative.audit.values import finite, is_infinite, truth
 
 ONLY_CLIENT = "all"
 # Kinds of decisions: rejected, accepted, not known; a stratum is one of them by one side of the threshold.
@@ -112,7 +112,7 @@ class People:
         if decision.threshold is not None and (self.columns.score or self.rule is not None):
             threshold = decision.threshold if self.columns.score or self.rule is None else self.rule[2]
             inside = rows.score >= threshold if decision.accept == "above" else rows.score <= threshold
-            side = ibis.ifelse(rows.score.isnull(), ibis.null("float64"), inside.cast("int8").cast("float64"))
+            side = truth(inside)
         accepted = rows.decided if self.columns.accepted else side
         rows = rows.mutate(known=known, good=good, side=side, accepted=accepted)
         rows = rows.mutate(fit=rows.known & rows.good & ~rows.endless, has=rows.label.notnull())

@@ -5,6 +5,7 @@ compiles for Snowflake and BigQuery. Only sums and bounded draws leave the engin
 """
 
 import hashlib
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,11 +24,19 @@ _SPARE = 6.0
 _WASTE = 4
 
 
+def arrow(table: Any) -> Any:
+    """An answer as an Arrow table."""
+    with warnings.catch_warnings():
+        # Ibis asks pandas for an option that pandas is about to drop.
+        warnings.filterwarnings("ignore", message=".*future.infer_string.*")
+        return table.to_pyarrow()
+
+
 def fetch(table: Any) -> dict[str, np.ndarray]:
     """A small answer as columns; text as objects with None, numbers in double precision with NaN where empty."""
     import pyarrow as pa
 
-    answer = table.to_pyarrow()
+    answer = arrow(table)
     out = {}
     for name in answer.column_names:
         column = answer.column(name).combine_chunks()
@@ -42,22 +51,22 @@ def fetch(table: Any) -> dict[str, np.ndarray]:
     return out
 
 
-def sums(rows: Any, keys: Sequence[str], columns: Sequence[str], center: np.ndarray) -> dict[str, np.ndarray]:
+def sums(rows: Any, keys: Sequence[str], columns: Sequence[str], center: np.ndarray) -> Any:
     """Keys, n, s_j = sum d_j and s_j_k = sum d_j d_k by cell, with d = z - center. Empty values count nowhere."""
     keyed = {key: rows[key] for key in keys}
     d = rows.select(**keyed, **{f"d{j}": rows[name] - float(center[j]) for j, name in enumerate(columns)})
-    return fetch(_grouped(d, keys, _products(d, len(columns))))
+    return _grouped(d, keys, _products(d, len(columns)))
 
 
 def sums_by_cell(
     rows: Any, keys: Sequence[str], columns: Sequence[str], cells: dict[str, Any], center: np.ndarray
-) -> dict[str, np.ndarray]:
+) -> Any:
     """The same about a center of each cell's own; cells holds the values of its keys, center [cells, q] its means."""
     own = {f"m{j}": center[:, j] for j in range(len(columns))}
     met = rows.join(small_table({**cells, **own}, engine_of(rows)), list(cells))
     keyed = {key: met[key] for key in keys}
     d = met.select(**keyed, **{f"d{j}": met[name] - met[f"m{j}"] for j, name in enumerate(columns)})
-    return fetch(_grouped(d, keys, _products(d, len(columns))))
+    return _grouped(d, keys, _products(d, len(columns)))
 
 
 def _products(d: Any, width: int) -> dict[str, Any]:
@@ -132,15 +141,15 @@ def cross_moments(
     Args:
         cell: the keys (a part of `keys`, never empty) that cells with centers of their own are told apart by
     """
-    answer = sums(rows, keys, columns, center)
+    answer = fetch(sums(rows, keys, columns, center))
     count, mean, squares = moment_arrays(answer, len(columns), center)
     if cancels(count, mean, squares, center):
         if not cell:
-            answer = sums(rows, keys, columns, mean[0])
+            answer = fetch(sums(rows, keys, columns, mean[0]))
             count, mean, squares = moment_arrays(answer, len(columns), mean[0])
         else:
             own = _centers({key: answer[key] for key in cell}, count, mean)
-            answer = sums_by_cell(rows, keys, columns, *own)
+            answer = fetch(sums_by_cell(rows, keys, columns, *own))
             at = {tuple(values): i for i, values in enumerate(zip(*own[0].values(), strict=True))}
             place = [at[tuple(values)] for values in zip(*(answer[key] for key in cell), strict=True)]
             count, mean, squares = moment_arrays(answer, len(columns), own[1][place])
@@ -181,7 +190,7 @@ def with_hash(rows: Any, row: str | None, seed: int) -> Any:
 def draw(
     rows: Any, row: str | None, seed: int, cells: dict[str, Sequence[Any]], count: np.ndarray, among: np.ndarray,
     size: int, columns: Sequence[str],
-) -> dict[str, np.ndarray]:  # fmt: skip
+) -> Any:  # fmt: skip
     """At least those of the `size` rows with the smallest hashes that each cell has, and not many more.
 
     Args:
@@ -197,7 +206,7 @@ def draw(
         limits = small_table({**{key: list(v) for key, v in cells.items()}, "_limit": limit}, engine_of(rows))
         met = hashed.join(limits, list(cells))
         kept = met.filter(met.hash < met._limit)
-    return fetch(kept.select(*cells, "hash", *([row] if row else []), *columns))
+    return kept.select(*cells, "hash", *([row] if row else []), *columns)
 
 
 def smallest(cell: np.ndarray, order: Sequence[np.ndarray], size: int) -> Iterator[tuple[int, np.ndarray]]:

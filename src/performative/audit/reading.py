@@ -1,6 +1,8 @@
 """From logs, wherever they are, to what the statistics need; `performative.audit.schema` says what they hold."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ from performative._base.messages import coded
 from performative.audit.collect import Collector
 from performative.audit.deployments import Deployments
 from performative.audit.draws import Draw, draw_groups, draw_rows
-from performative.audit.labels import choose_rows, of_accepted
+from performative.audit.labels import choose_rows, of_accepted, without_late
 from performative.audit.log import ClientLog
 from performative.audit.moments import Moments, covariances, merge
+from performative.audit.noise import widened
 from performative.audit.outcomes import LABEL, Outcomes, Plan, correct
 from performative.audit.rates import Censoring, detect_censoring
 from performative.audit.roles import Columns
@@ -44,6 +47,7 @@ class Logs:
         rule: weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
         selection: how labels are missing and what was done about it, None where none are
         outcomes: where labels are missing: a log with the label for each client whose label can be tested all the same
+        noise: standard deviation of the noise in scaled sums, 0 where there is none; covariances are then not tested
         blocked: why nothing can be said of these rows at all, "" where something can
         dropped: rows by reason; a row with two faults counts under both
         notes: what was dropped or assumed, in sentences
@@ -71,6 +75,7 @@ class Logs:
     used: int
     dropped: dict[str, int]
     notes: tuple[str, ...]
+    noise: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """What was read, without the samples."""
@@ -113,16 +118,30 @@ def read_logs(
         trust: whether models may be unpickled, which runs code that their files hold
     """
     check_counts(sample=sample)
-    asks, opened = ask(source, map, groups, trust)
-    seen = asks.summaries()
-    if not seen.labeled.rows + seen.unlabeled.rows:
-        raise _nothing_usable(opened.name, seen)
-    return logs_of(seen, opened.name, asks, sample, seed)
+    with opening(source, map, trust) as opened:
+        asks = ask(opened, groups)
+        seen = asks.summaries()
+        if not seen.labeled.rows + seen.unlabeled.rows:
+            raise _nothing_usable(opened.name, seen)
+        return logs_of(seen, opened.name, asks, sample, seed)
 
 
-def ask(source: Any, map: Any = None, groups: str | None = None, trust: bool = False) -> tuple[Collector, Source]:
+@contextlib.contextmanager
+def opening(source: Any, map: Any, trust: bool) -> Iterator[Source]:
+    """The source; where it was not opened before, it is closed behind."""
+    if isinstance(source, Source):
+        yield source
+        return
+    opened = open_source(source, map=map, trust=trust)
+    try:
+        yield opened
+    finally:
+        if not hasattr(source, "get_backend"):
+            opened.close()
+
+
+def ask(opened: Source, groups: str | None = None) -> Collector:
     """The rows of a source, prepared and checked, ready for questions."""
-    opened = source if isinstance(source, Source) else open_source(source, map=map, trust=trust)
     people = opened.people(groups)
     settings, columns = people.settings, people.columns
     if columns.label is None and settings.loss in ("logistic", "ridge"):
@@ -135,7 +154,7 @@ def ask(source: Any, map: Any = None, groups: str | None = None, trust: bool = F
     if settings.loss == "logistic" and asks.totals["odd"]:
         file, row, value = asks.odd_label()
         raise LogError(f"must be 0 or 1 for the logistic loss; got {value:g}.", file, row, columns.label or "")
-    return asks, opened
+    return asks
 
 
 def _nothing_usable(name: str, seen: Summaries) -> LogError:
@@ -143,10 +162,11 @@ def _nothing_usable(name: str, seen: Summaries) -> LogError:
     return LogError(f"no client has two usable rows under any deployment: of {seen.rows} rows, {why or 'none'}.", name)
 
 
-def logs_of(
-    seen: Summaries, name: str, asks: Collector | None = None, sample: int = SAMPLE, seed: int = 0
-) -> Logs:
+def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: int = SAMPLE, seed: int = 0) -> Logs:
     """Logs from sums. asks: for rows to keep, and for sums that only some corrections take; None for sums alone."""
+    notes = [*seen.deployments.notes, *_dropped_notes(seen)]
+    seen, late = without_late(seen)
+    notes += [late] if late else []
     settings, columns, deployments = seen.settings, seen.columns, seen.deployments
     kept = None if asks is None else draw_rows(asks, seen, sample, seed)
 
@@ -170,7 +190,6 @@ def logs_of(
             correct(seen, plan, rows, seed, always=always)
         )  # fmt: skip
 
-    notes = [*deployments.notes, *_dropped_notes(seen)]
     if columns.passed:
         notes.append(
             f"Columns of the rows that are no features were passed over: {', '.join(map(repr, columns.passed))}."
@@ -230,6 +249,7 @@ def logs_of(
         used=int(sum(log.count.sum() for log in clients.values())),
         dropped={reason: count for reason, count in seen.dropped.items() if count},
         notes=tuple(notes),
+        noise=seen.noise,
     )
 
 
@@ -251,6 +271,15 @@ def _dropped_notes(seen: Summaries) -> list[str]:
         else:
             line += "."
         notes.append(line)
+    cells, rows = seen.suppressed
+    if cells:
+        notes.append(f"SUPPRESSED {cells} cells of too few people, {rows} rows or more.")
+    if seen.promise is not None:
+        epsilon, delta = seen.promise
+        notes.append(
+            f"Noise keeps ({epsilon:g}, {delta:g})-differential privacy for rows added or removed in each file. It "
+            "counts in the errors of all means; relations between features and label are not tested."
+        )
     return notes
 
 
@@ -281,7 +310,7 @@ def _client_logs(
     """A log for each client. labeled: whether only rows with a label count, and the label is the last column."""
     deployments, many = seen.deployments, len(seen.deployments.names)
     counts, means, squares = moments.by_cell()
-    cov, logs = covariances(counts, squares), {}
+    cov, logs = widened(seen, counts, means, covariances(counts, squares)), {}
     thin: list[str] = []
     gone: list[str] = []
     rowless = counts.reshape(-1, many).sum(axis=0) == 0

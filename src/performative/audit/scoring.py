@@ -112,7 +112,9 @@ def scored_moments(raw: Any, features: tuple[str, ...], score: str, decimal: str
     whole = rows.filter([rows[column].notnull() for column in made])
     y = whole[f"f{k}"]
     told = fetch(
-        whole.agg(rows=whole.count(), low=y.min(), high=y.max(), **{f"m{j}": whole[f"f{j}"].mean() for j in range(k + 1)})
+        whole.agg(
+            rows=whole.count(), low=y.min(), high=y.max(), **{f"m{j}": whole[f"f{j}"].mean() for j in range(k + 1)}
+        )
     )
     total = int(fetch(rows.agg(n=rows.count()))["n"][0])
     n = int(told["rows"][0])

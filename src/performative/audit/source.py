@@ -9,10 +9,11 @@ import ibis
 
 from performative._base.checks import nearest
 from performative.audit.deployments import Deployments, listed_deployments, read_deployments, read_small
-from performative.audit.files import FILE, KINDS, ROW, Table, embedded, load, open_table
+from performative.audit.files import FILE, KINDS, ROW, ROWS_OF_A_FILE, Table, embedded, load, open_table
 from performative.audit.models import models_of
 from performative.audit.people import People
 from performative.audit.periods import find_periods
+from performative.audit.queries import arrow
 from performative.audit.roles import Columns, assign_columns, data_tables
 from performative.audit.schema import LogError, Settings, read_settings
 from performative.audit.typed import typed_rows
@@ -35,6 +36,7 @@ class Source:
         rows: the table of Ibis where rows are not files
         listed: the table of deployments where they are not a file
         trust: whether models may be unpickled
+        named_table: the table of a database that holds the rows
     """
 
     name: str
@@ -45,6 +47,7 @@ class Source:
     rows: Any = None
     listed: Any = None
     trust: bool = False
+    named_table: str | None = None
 
     @property
     def table(self) -> Any:
@@ -55,6 +58,10 @@ class Source:
         if len(found) == 1:
             return found[0]
         return ibis.union(*found, distinct=False)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self.connection.disconnect()
 
     def columns(self, groups: str | None = None) -> Columns:
         """Which column plays which role."""
@@ -83,7 +90,7 @@ class Source:
             return models_of(typed, columns, settings, self.folder, self.trust, self.tables[0].name)
         if self.listed is not None:
             table = Table(settings.models_table or _MODELS, tuple(self.listed.columns))
-            return listed_deployments(table, read_small(table, self.listed.to_pyarrow()), self.folder, settings)
+            return listed_deployments(table, read_small(table, arrow(self.listed)), self.folder, settings)
         if self.folder is None:
             raise LogError(_NO_MODELS, self.name)
         return read_deployments(self.folder, settings)
@@ -131,20 +138,35 @@ def open_source(where: Any, *, map: Any = None, trust: bool = False) -> Source:
     return Source(str(path), settings, data_tables(path, settings), embedded(), path, trust=trust)
 
 
+def open_for_look(where: str) -> Source:
+    """A source whose audit.toml is still to be written: DATABASE#TABLE names the table of a database."""
+    place, _, table = where.partition("#")
+    path = Path(place)
+    if "://" in place or (path.is_file() and path.suffix in DATABASES):
+        return _of_database(place if "://" in place else path, None, False, Settings(table=table or None))
+    if path.is_dir() and not _is_data_set(path):
+        return Source(str(path), Settings(), data_tables(path, Settings()), embedded(), path,
+                      listed=next(iter(path.glob("deployments.*")), None))  # fmt: skip
+    return _of_data_set(path, Settings(), False) if path.is_dir() else open_source(path)
+
+
 def _is_data_set(folder: Path) -> bool:
-    """Parquet files, in folders of partitions or not, without a table of deployments or a folder of data."""
-    if any((folder / f"{name}{kind}").exists() for name in ("deployments", "data") for kind in (*KINDS, "")):
-        return False
-    return any(folder.rglob("*.parquet"))
+    """Parquet files, in folders of partitions or not, without the data of a folder of logs."""
+    return not any((folder / f"data{kind}").exists() for kind in (*KINDS, "")) and bool(_partitions(folder))
+
+
+def _partitions(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.parquet") if path != folder / "deployments.parquet")
 
 
 def _of_data_set(folder: Path, settings: Settings, trust: bool) -> Source:
     connection = embedded()
-    pattern = str(folder / "**" / "*.parquet").replace("'", "''")
-    number = f"(md5_number_lower({FILE}) % 1048576)::BIGINT * {1 << 32} + file_row_number AS {ROW}"
+    paths = ", ".join("'" + str(path).replace("'", "''") + "'" for path in _partitions(folder))
+    name = f"substr({FILE}, {len(str(folder)) + 2})"
     rows = connection.sql(
-        f"SELECT * EXCLUDE ({FILE}, file_row_number), substr({FILE}, {len(str(folder)) + 2}) AS {FILE}, {number} "
-        f"FROM read_parquet('{pattern}', filename='{FILE}', file_row_number=true, hive_partitioning=true, "
+        f"SELECT * EXCLUDE ({FILE}, file_row_number), {name} AS {FILE}, "
+        f"(md5_number_lower({name}) % 1048576)::BIGINT * {ROWS_OF_A_FILE} + file_row_number AS {ROW} "
+        f"FROM read_parquet([{paths}], filename='{FILE}', file_row_number=true, hive_partitioning=true, "
         "union_by_name=true)"
     )
     columns = tuple(name for name in rows.columns if name not in (FILE, ROW))
@@ -163,15 +185,18 @@ def _of_table(table: Any, file: Path | None, trust: bool) -> Source:
     return Source(name, settings, [Table(name, columns)], connection, folder, table, listed, trust)
 
 
-def _of_database(where: str | Path, file: Path | None, trust: bool) -> Source:
+def _of_database(where: str | Path, file: Path | None, trust: bool, settings: Settings | None = None) -> Source:
     connection, shown = _connect(where)
     beside = where.parent / "audit.toml" if isinstance(where, Path) else None
-    settings = read_settings(file or beside) if file or beside else Settings()
+    if settings is None:
+        settings = read_settings(file or beside) if file or beside else Settings()
     names = connection.list_tables()
     table = settings.table or next((name for name in _ROWS if name in names), None)
     if table is None or table not in names:
         asked = f"there is no table {table!r}.{nearest(table, names)}" if table else "which table holds the rows?"
-        raise LogError(f"{asked} Say [source] table = ... in audit.toml; there are: {', '.join(names) or 'none'}.", shown)
+        raise LogError(
+            f"{asked} Say [source] table = ... in audit.toml; there are: {', '.join(names) or 'none'}.", shown
+        )
     models = settings.models_table or _MODELS
     if settings.models_table and models not in names:
         raise LogError(f"[source] models: there is no table {models!r}.{nearest(models, names)}", shown)
@@ -179,7 +204,7 @@ def _of_database(where: str | Path, file: Path | None, trust: bool) -> Source:
     columns = tuple(name for name in rows.columns if name != ROW)
     folder = (file or beside).parent if file or beside else None  # type: ignore[union-attr]  # one of them is there
     listed = connection.table(models) if models in names else None
-    return Source(shown, settings, [Table(table, columns)], connection, folder, rows, listed, trust)
+    return Source(shown, settings, [Table(table, columns)], connection, folder, rows, listed, trust, table)
 
 
 def _connect(where: str | Path) -> tuple[Any, str]:

@@ -29,7 +29,9 @@ class Summaries:
         rows, dropped, empty, unknown: how many rows there were, and what was wrong with some, by reason, by feature and
             by name of an unknown deployment
         odd: a label other than 0 and 1 and where it stands (file, row, value), None where there is none
+        suppressed: cells with too few rows that were left out, and their rows
         noise: standard deviation of the Gaussian noise added to each scaled sum, 0 where none was
+        promise: (epsilon, delta) that the noise keeps to each person, None where there is none
     """
 
     columns: Columns
@@ -53,6 +55,7 @@ class Summaries:
     weighted: Weighted | None = None
     suppressed: tuple[int, int] = (0, 0)
     noise: float = 0.0
+    promise: tuple[float, float] | None = None
 
     @property
     def clients(self) -> tuple[str, ...]:

@@ -11,12 +11,14 @@ from performative.audit.files import FILE, ROW, ROWS_OF_A_FILE, Table, first_fau
 from performative.audit.queries import engine_name, fetch
 from performative.audit.roles import Columns
 from performative.audit.schema import LogError, Settings
-from performative.audit.values import flag, is_empty, number, word
+from performative.audit.values import flag, is_empty, number, truth, word
 
 _ENCODE = "Encode it as numbers, name it under [categories] or under `ignore` in audit.toml"
 
 
-def typed_rows(raws: Sequence[Any], tables: Sequence[Table], columns: Columns, settings: Settings) -> tuple[Any, Columns]:
+def typed_rows(
+    raws: Sequence[Any], tables: Sequence[Table], columns: Columns, settings: Settings
+) -> tuple[Any, Columns]:
     """One table of all rows: numbers in double precision, words as text; and the columns, with categories spelt out."""
     levels = {name: _levels(raws, name, settings) for name in columns.features if name in settings.categories}
     named = {f"{name}={level}": (name, level) for name in levels for level in levels[name]}
@@ -131,7 +133,7 @@ def _typed(
         if name in named:
             column, level = named[name]
             text = word(raw[column])
-            made[name] = ibis.ifelse(text.isnull(), ibis.null("float64"), (text == level).cast("int8").cast("float64"))
+            made[name] = truth(text == level)
         elif name == columns.label and (settings.label_one or name in flags):
             made[name] = flag(raw[name], settings.label_one)
         else:

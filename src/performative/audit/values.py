@@ -7,7 +7,22 @@ import ibis
 # What counts as empty in a column of numbers.
 EMPTY = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "null", "None", "-nan", "<NA>")
 YES = ("1", "1.0", "true", "t", "yes", "y", "good", "accepted", "accept", "approved", "granted", "pass", "passed")
-NO = ("0", "0.0", "false", "f", "no", "n", "bad", "rejected", "reject", "declined", "denied", "refused", "fail", "failed")
+NO = (
+    "0",
+    "0.0",
+    "false",
+    "f",
+    "no",
+    "n",
+    "bad",
+    "rejected",
+    "reject",
+    "declined",
+    "denied",
+    "refused",
+    "fail",
+    "failed",
+)
 # The largest number. NaN is above it, or not comparable, on every engine that has one.
 _LARGEST = 1.7976931348623157e308
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
@@ -21,7 +36,7 @@ def number(column: Any, engine: str = "duckdb", decimal: str = ".") -> Any:
     if kind.is_null():
         return ibis.null("float64")
     if kind.is_boolean():
-        return column.cast("int8").cast("float64")
+        return truth(column)
     if kind.is_string():
         return _parsed(column.strip(), engine, decimal)
     value = column.cast("float64")
@@ -44,6 +59,11 @@ def _without_nan(value: Any, engine: str) -> Any:
     return value if engine == "sqlite" else ibis.ifelse(value.isnan(), ibis.null("float64"), value)
 
 
+def truth(condition: Any) -> Any:
+    """1.0, 0.0 or NULL; not every engine turns a condition into a number by a cast."""
+    return ibis.cases((condition, 1.0), (~condition, 0.0), else_=ibis.null("float64"))
+
+
 def is_empty(column: Any) -> Any:
     """Whether text is empty, in the words that spreadsheets and programs write for it."""
     return column.isnull() | column.strip().isin(EMPTY)
@@ -62,7 +82,7 @@ def flag(column: Any, one: str | None = None) -> Any:
     """1.0 for yes, 0.0 for no, NULL for all else. one: the word that is 1; then the other words are 0."""
     kind = column.type()
     if kind.is_boolean():
-        return column.cast("int8").cast("float64")
+        return truth(column)
     if kind.is_string():
         text = column.strip().lower()
         if one is not None:
