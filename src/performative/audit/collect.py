@@ -14,6 +14,7 @@ from performative.audit.queries import cross_moments, engine_of, fetch, small_ta
 from performative.audit.schema import LogError
 from performative.audit.summaries import Summaries
 from performative.audit.tally import GROUPS
+from performative.audit.values import finite, is_finite
 from performative.audit.weighted import Weighted
 
 # Names of unknown deployments that are remembered for the message; all are counted.
@@ -50,7 +51,7 @@ class Collector:
             incomplete=self._incomplete() if lost else no_sums(self.clients, people.width + 1),
             counts=self._counts() if grouped else {},
             rows=int(totals["rows"]), dropped=Counter(dropped),
-            empty=Counter({name: int(totals[f"lost{j}"]) for j, name in enumerate(c.features)}),
+            empty=Counter({name: int(totals.get(f"lost{j}", 0)) for j, name in enumerate(c.features)}),
             unknown=self._unknown() if totals["unlisted"] else Counter(),
             odd=self.odd_label() if totals["odd"] else None,
             undecided=int(totals["undecided"]) if grouped else 0, no_group=int(totals["no_group"]) if grouped else 0,
@@ -58,7 +59,9 @@ class Collector:
         )  # fmt: skip
 
     def _totals(self) -> dict[str, float]:
-        answer = fetch(totals_query(self.people))
+        answer = fetch(totals_query(self.people)) | fetch(middle_query(self.people))
+        if answer["lost"][0]:
+            answer |= fetch(lost_query(self.people))
         return {name: float(np.nan_to_num(np.float64(values[0]))) for name, values in answer.items()}
 
     def _refuse_faults(self) -> None:
@@ -138,9 +141,10 @@ class Collector:
         """Of rows with a label (of all where there is none), and of those without."""
         people, q = self.people, len(self.people.measured)
         split = people.columns.label is not None and self.totals["unlabeled"] > 0
-        keys, *arrays = cross_moments(
-            rows, [*self._keys, *(["has"] if split else [])], people.measured, self._center(q), _CELL
-        )
+        cell = _CELL if people.columns.client else _CELL[1:]
+        asked = [*cell, *self._keys[2:], *(["has"] if split else [])]
+        keys, *arrays = cross_moments(rows, asked, people.measured, self._center(q), cell)
+        keys.setdefault("client", np.full(len(keys["deployment"]), ONLY_CLIENT, object))
         has = keys["has"] == 1 if split else np.ones(len(keys["client"]), bool)
         both = [self._made({k: v[use] for k, v in keys.items()}, width, *(a[use] for a in arrays))
                 for use, width in ((has, q), (~has, people.width))]  # fmt: skip
@@ -165,7 +169,7 @@ class Collector:
         """Each column by itself, about its middle over all rows."""
         people = self.people
         middle = [self.totals[f"middle{[*people.measured, 'score'].index(name)}"] for name in columns]
-        d = rows.select(*self._keys, **{f"d{j}": rows[n] - middle[j] for j, n in enumerate(columns)})
+        d = rows.select(*self._keys, **{f"d{j}": finite(rows[n]) - middle[j] for j, n in enumerate(columns)})
         asked: dict[str, Any] = {"rows": d.count()}
         for j in range(len(columns)):
             asked |= {f"n{j}": d[f"d{j}"].count(), f"s{j}": d[f"d{j}"].sum(), f"t{j}": (d[f"d{j}"] ** 2).sum()}
@@ -264,8 +268,20 @@ def totals_query(people: People) -> Any:
         "wrong_chance": ((chance < 0) | (chance > 1)).sum(),
     }
     asked |= chances if people.columns.propensity else dict.fromkeys(chances, ibis.literal(0))
-    for j, name in enumerate(people.seen):
-        asked[f"lost{j}"] = (r.known & r[name].isnull()).sum()
-    for j, name in enumerate([*people.measured, "score"]):
-        asked[f"middle{j}"] = r[name].mean()
     return r.agg(**asked)
+
+
+# Rows whose mean is near enough to the middle of all for sums about it; where it is not, they are taken again.
+_GLANCE = 20_000
+
+
+def middle_query(people: People) -> Any:
+    """One row: means over the first rows."""
+    rows = people.rows.filter(people.rows.fit).limit(_GLANCE)
+    return rows.agg(**{f"middle{j}": rows[name].mean() for j, name in enumerate([*people.measured, "score"])})
+
+
+def lost_query(people: People) -> Any:
+    """One row: how many rows lack each feature."""
+    r = people.rows
+    return r.agg(**{f"lost{j}": (r.known & ~is_finite(r[name])).sum() for j, name in enumerate(people.seen)})

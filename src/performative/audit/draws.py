@@ -67,7 +67,7 @@ def draw_rows(asks: Collector, seen: Summaries, size: int, seed: int, rows: Any 
     labeled, all_rows = _counts(seen) if count is None else (count, count)
     there = np.flatnonzero(all_rows > 0)
     size = kept_rows(size, len(people.measured), len(there))
-    usable = people.rows.filter(people.rows.fit) if rows is None else rows
+    usable = people.rows if rows is None else rows
     cells: dict[str, Any] = {
         "client": [asks.clients[i // many] for i in there],
         "deployment": [people.deployments.names[i % many] for i in there],
@@ -79,7 +79,7 @@ def draw_rows(asks: Collector, seen: Summaries, size: int, seed: int, rows: Any 
         counts = np.concatenate([labeled[there], (all_rows - labeled)[there]])
         among = np.concatenate([labeled[there], all_rows[there]])
     columns = [*people.measured, "stratum", "propensity"]
-    found = fetch(draw(usable, people.row, seed, cells, counts, among, size, columns))
+    found = fetch(draw(usable, people.row, seed, cells, counts, among, size, columns, "fit"))
     at = {name: i for i, name in enumerate(asks.clients)}
     t = {name: i for i, name in enumerate(people.deployments.names)}
     cell = np.array([at[c] * many + t[d] for c, d in zip(found["client"], found["deployment"], strict=True)], np.int64)

@@ -3,11 +3,12 @@
 Columns of `People.rows`:
 
     client, deployment      words; NULL where there is none       group       a word, NULL where none is named
-    f0, f1, ..              features as the model saw them, NULL where empty or infinite
+    f0, f1, ..              features as the model saw them; of usable rows all are finite
     x0, x1, ..              the same, clipped where audit.toml says so; the same columns where it does not
     label, propensity       numbers, NULL where empty             score       the model's, NULL where not known
     accepted, side          1, 0 or NULL: decided; on which side of the threshold the score is
-    known, fit, has         client and deployment are known; and all features are; and there is a label
+    known, good             client and deployment are known; all features are finite
+    fit, has                known and good, and the label not infinite; there is a label
     stratum                 3 * accepted + side, 2 where one is not known; 0 where nothing is known of decisions
 """
 
@@ -23,7 +24,7 @@ from performative.audit.queries import engine_of, flat, small_table
 from performative.audit.roles import Columns
 from performative.audit.rules import linear_models, linear_rule
 from performative.audit.schema import Settings
-from performative.audit.values import finite, is_infinite, truth
+from performative.audit.values import finite, is_finite, is_infinite, truth
 
 ONLY_CLIENT = "all"
 # Kinds of decisions: rejected, accepted, not known; a stratum is one of them by one side of the threshold.
@@ -70,9 +71,9 @@ class People:
         return f"x{j}" if self.columns.features[j] in self.settings.clip else f"f{j}"
 
     def _values(self, typed: Any) -> Any:
-        """Empty and infinite features are NULL; an infinite label is told apart from one that is missing."""
+        """An infinite label is told apart from one that is missing."""
         c, null = self.columns, ibis.null("float64")
-        made: dict[str, Any] = {f"f{j}": finite(typed[name]) for j, name in enumerate(c.features)}
+        made: dict[str, Any] = {f"f{j}": typed[name] for j, name in enumerate(c.features)}
         made["client"] = typed[c.client] if c.client else ibis.literal(ONLY_CLIENT)
         made["deployment"] = typed[c.deployment]
         made["group"] = typed[c.group] if c.group else ibis.literal(ONLY_CLIENT)
@@ -97,7 +98,7 @@ class People:
         models = small_table({"listed": self.deployments.names, **place}, engine_of(rows))
         met = rows.left_join(models, rows.deployment == models.listed)
         score = functools.reduce(operator.add, (met[f"f{j}"] * met[f"w{j}"] for j in range(self.width)), met.offset)
-        return met.mutate(score=score).drop("listed", "offset", *(f"w{j}" for j in range(self.width)))
+        return met.mutate(score=finite(score)).drop("listed", "offset", *(f"w{j}" for j in range(self.width)))
 
     @property
     def asks_score(self) -> bool:
@@ -107,7 +108,7 @@ class People:
     def _judged(self, rows: Any) -> Any:
         decision = self.settings.decision
         known = rows.client.notnull() & rows.deployment.isin(list(self.deployments.names)).fill_null(False)
-        good = functools.reduce(operator.and_, (rows[f"f{j}"].notnull() for j in range(self.width)))
+        good = functools.reduce(operator.and_, (is_finite(rows[f"f{j}"]) for j in range(self.width)))
         side: Any = ibis.null("float64")
         if decision.threshold is not None and (self.columns.score or self.rule is not None):
             threshold = decision.threshold if self.columns.score or self.rule is None else self.rule[2]

@@ -189,13 +189,14 @@ def with_hash(rows: Any, row: str | None, seed: int) -> Any:
 
 def draw(
     rows: Any, row: str | None, seed: int, cells: dict[str, Sequence[Any]], count: np.ndarray, among: np.ndarray,
-    size: int, columns: Sequence[str],
+    size: int, columns: Sequence[str], condition: str | None = None,
 ) -> Any:  # fmt: skip
     """At least those of the `size` rows with the smallest hashes that each cell has, and not many more.
 
     Args:
         cells: values of the keys of cells; count: [cells] rows of each; among: [cells] how many rows the `size` rows
-            are drawn from, of which the cell's may be a part; columns: what to bring, beside keys and hash
+            are drawn from, of which the cell's may be a part; columns: what to bring, beside keys and hash; condition: a
+            column that says which rows are drawn from
     """
     share = np.minimum(1.0, (size + _SPARE * np.sqrt(size) + 10) / np.maximum(among, 1))
     limit = np.ceil(share * PRIME).astype(np.int64)
@@ -206,6 +207,7 @@ def draw(
         limits = small_table({**{key: list(v) for key, v in cells.items()}, "_limit": limit}, engine_of(rows))
         met = hashed.join(limits, list(cells))
         kept = met.filter(met.hash < met._limit)
+    kept = kept.filter(kept[condition]) if condition else kept
     return kept.select(*cells, "hash", *([row] if row else []), *columns)
 
 

@@ -137,7 +137,8 @@ def _typed(
         elif name == columns.label and (settings.label_one or name in flags):
             made[name] = flag(raw[name], settings.label_one)
         else:
-            made[name] = flag(raw[name]) if name in flags else number(raw[name], engine, settings.decimal)
+            whole = name in features
+            made[name] = flag(raw[name]) if name in flags else number(raw[name], engine, settings.decimal, whole)
     for name in (columns.client, columns.group):
         if name:
             made[name] = word(raw[name])

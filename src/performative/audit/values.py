@@ -30,8 +30,8 @@ _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _TRY = ("duckdb", "snowflake", "bigquery", "pyspark")
 
 
-def number(column: Any, engine: str = "duckdb", decimal: str = ".") -> Any:
-    """A column as double precision; NULL where it is empty, NaN or no number."""
+def number(column: Any, engine: str = "duckdb", decimal: str = ".", nan: bool = False) -> Any:
+    """A column as double precision; NULL where it is empty or no number, and where it is NaN unless `nan` lets it be."""
     kind = column.type()
     if kind.is_null():
         return ibis.null("float64")
@@ -40,7 +40,7 @@ def number(column: Any, engine: str = "duckdb", decimal: str = ".") -> Any:
     if kind.is_string():
         return _parsed(column.strip(), engine, decimal)
     value = column.cast("float64")
-    return value if kind.is_integer() else _without_nan(value, engine)
+    return value if nan or kind.is_integer() else _without_nan(value, engine)
 
 
 def _parsed(text: Any, engine: str, decimal: str) -> Any:
@@ -69,8 +69,13 @@ def is_empty(column: Any) -> Any:
     return column.isnull() | column.strip().isin(EMPTY)
 
 
+def is_finite(value: Any) -> Any:
+    """Whether there is a number, and a finite one."""
+    return (value.abs() <= _LARGEST).fill_null(False)
+
+
 def finite(value: Any) -> Any:
-    """The number, NULL where it is infinite."""
+    """The number, NULL where it is infinite or NaN."""
     return ibis.ifelse(value.abs() <= _LARGEST, value, ibis.null("float64"))
 
 
