@@ -1,8 +1,8 @@
 """Where retraining leads, from logs as they were read: which clients, which loss, and how large a step may be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,15 @@ _ROWS, _FEWEST = 60_000, 300
 _LOCAL = ("risk-falls-far-out", "lower-elsewhere")
 
 
+class Filled(NamedTuple):
+    """What follows where labels that nobody saw are taken to be `name`."""
+
+    name: str
+    contraction: float
+    limits: tuple[float, float]
+    stable: tuple[float, ...] | None
+
+
 @dataclass(frozen=True, eq=False)
 class Prospect:
     """An `Outlook` with what it rests on, and the steps that it allows.
@@ -38,6 +47,8 @@ class Prospect:
         optimal_is_local: whether the fitted risk falls again far away, so that the optimum is a local one
         risk: performative risk at the optimum, of which `outlook.excess` is the cost of settling at the stable point
         damping: share of the way to the retrained model that shrinks every part of the error; None where no share does
+        fillings: where labels of some people are not known: what was taken for them, and what follows from each; the
+            limits of the contraction factor then span them all
         rate: the same for plain gradient steps; damped, stepped: the factor by which each then multiplies the error
     """
 
@@ -58,6 +69,7 @@ class Prospect:
     rate: float | None = None
     stepped: float = np.nan
     optimal_is_local: bool = False
+    fillings: tuple[Filled, ...] = ()
 
     @property
     def relative_cost(self) -> float:
@@ -72,7 +84,18 @@ class Prospect:
             "drift": self.drift,
             "drivers": plain(self.drivers),
         }
-        for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped", "optimal_is_local"):
+        names = (
+            "here",
+            "risk",
+            "relative_cost",
+            "damping",
+            "damped",
+            "rate",
+            "stepped",
+            "optimal_is_local",
+            "fillings",
+        )
+        for name in names:
             out[name] = plain(getattr(self, name))
         if self.outlook is None:
             return out | {"computed": False}
@@ -95,6 +118,8 @@ def look_ahead(
     Drift is taken out as a straight line unless there is none: walks and waves have no level of today to read off.
     """
     drift = "none" if drift == "none" else "linear"
+    if logs.fillings and logs.loss != "squared":
+        return _filled(logs, reports, pooled, drift, tolerance, level, seed)
     columns, layout, why = _layout(logs, reports)
     if why:
         return Prospect(None, (why,), drift=drift)
@@ -138,6 +163,37 @@ def look_ahead(
         max(used, key=lambda log: log.time[-1]).theta[-1], J, hessian, performative, risk,
         damping, damped, rate, stepped, bool(heard) and found.optimal is not None,
     )  # fmt: skip
+
+
+def _filled(
+    logs: Logs, reports: Sequence[ClientReport], pooled: Pooled | None, drift: str, tolerance: float, level: float,
+    seed: int,
+) -> Prospect:  # fmt: skip
+    """The outlook where labels of some people are not known: under the assumption that is stated, and at the ends.
+
+    Whether retraining settles is said only where it does so, or does not, for all of them.
+    """
+    found: list[Prospect] = []
+    for filled in logs.fillings.values():
+        whole = replace(logs, clients=filled, label=LABEL, fillings={}, outcomes={}, selection=None)
+        people = [replace(one, log=filled[one.name], outcomes=None) for one in reports if one.name in filled]
+        found.append(look_ahead(whole, people, pooled, drift, tolerance, level, seed))
+    first = found[0]
+    if first.outlook is None:
+        return first
+    told = tuple(
+        Filled(
+            name, one.outlook.contraction, one.outlook.contraction_limits,
+            None if one.outlook.stable is None else tuple(one.outlook.stable.tolist()),
+        )
+        for name, one in zip(logs.fillings, found, strict=True)
+        if one.outlook is not None
+    )  # fmt: skip
+    # Where an end could not be computed, nothing bounds the factor.
+    limits = (min(one.limits[0] for one in told), max(one.limits[1] for one in told))
+    if len(told) < len(found):
+        limits = (0.0, np.inf)
+    return replace(first, outlook=replace(first.outlook, contraction_limits=limits), fillings=told)
 
 
 def _changed_relation(reports: Sequence[ClientReport], pooled: Pooled | None, level: float) -> str:

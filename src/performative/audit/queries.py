@@ -195,8 +195,8 @@ def draw(
 
     Args:
         cells: values of the keys of cells; count: [cells] rows of each; among: [cells] how many rows the `size` rows
-            are drawn from, of which the cell's may be a part; columns: what to bring, beside keys and hash; condition: a
-            column that says which rows are drawn from
+            are drawn from, of which the cell's may be a part; columns: what to bring, beside keys and hash
+        condition: a column that says which rows are drawn from
     """
     share = np.minimum(1.0, (size + _SPARE * np.sqrt(size) + 10) / np.maximum(among, 1))
     limit = np.ceil(share * PRIME).astype(np.int64)

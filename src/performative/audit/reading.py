@@ -13,6 +13,7 @@ from performative._base.messages import coded
 from performative.audit.collect import Collector
 from performative.audit.deployments import Deployments
 from performative.audit.draws import Draw, draw_groups, draw_rows
+from performative.audit.fillings import fillings
 from performative.audit.labels import choose_rows, of_accepted, without_late
 from performative.audit.log import ClientLog
 from performative.audit.moments import Moments, covariances, merge
@@ -47,6 +48,8 @@ class Logs:
         rule: weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
         selection: how labels are missing and what was done about it, None where none are
         outcomes: where labels are missing: a log with the label for each client whose label can be tested all the same
+        fillings: where labels cannot be used as they are: name of an assumption -> logs with a label for everybody,
+            which the outlook is computed from; the first is an estimate, the others are ends of what labels can be
         noise: standard deviation of the noise in scaled sums, 0 where there is none; covariances are then not tested
         blocked: why nothing can be said of these rows at all, "" where something can
         dropped: rows by reason; a row with two faults counts under both
@@ -76,6 +79,7 @@ class Logs:
     dropped: dict[str, int]
     notes: tuple[str, ...]
     noise: float = 0.0
+    fillings: dict[str, dict[str, ClientLog]] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """What was read, without the samples."""
@@ -222,7 +226,8 @@ def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: i
         notes += _group_notes(seen, columns, censoring)
     has_label = labeled and LABEL in (names[j] for j in keep)
     loss = settings.loss or ("squared" if columns.label is None else "logistic" if seen.binary else "ridge")
-    if loss != "squared" and not has_label:
+    filled = _fillings(seen, kept, selection, loss)
+    if loss != "squared" and not has_label and not filled:
         notes.append(f"The {loss} loss needs labels, which are left out: what follows from a loss cannot be computed.")
     if settings.loss is None:
         notes.append(f"The loss is taken to be {loss}; say [model] loss = ... in audit.toml if it is another.")
@@ -250,7 +255,22 @@ def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: i
         dropped={reason: count for reason, count in seen.dropped.items() if count},
         notes=tuple(notes),
         noise=seen.noise,
+        fillings=filled,
     )
+
+
+def _fillings(
+    seen: Summaries, kept: Draw | None, selection: Selection | None, loss: str
+) -> dict[str, dict[str, ClientLog]]:
+    """Logs with a label for everybody, where the labels that are there stand for some people only."""
+    partly = selection is not None and selection.method in ("withheld", "always accepted")
+    if not partly or loss == "squared" or not seen.labeled.rows:
+        return {}
+    every = (*seen.columns.features, LABEL)
+    return {
+        one.name: _client_logs(seen, one.moments, one.kept, False, every, [*range(len(every))], [])
+        for one in fillings(seen, kept)
+    }
 
 
 _NOT_ASKED = "the sums that this takes were not computed"

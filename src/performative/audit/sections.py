@@ -138,14 +138,15 @@ def _ahead(report: AuditReport) -> Iterator[Section]:
         return
     answer = _SETTLES[found.settles] if found.stable is not None else "Nowhere: there is no stable point"
     # A terminal has the first sentence in the verdict.
-    yield Section(question, answer, about=said[:1], pictures=["models"])
+    about = 2 if report.prospect.fillings else 1
+    yield Section(question, answer, about=said[:about], pictures=["models"])
     points = Table(("parameter", "now", "stable point", "optimum"), _points(report))
     yield Section("The points", tables=[Table(("outlook", ""), outlook_facts(report)), points])
     lines = report.prospect.drivers
     shares = [[line.name, percent(line.share), number(line.without)] for line in lines]
     table = Table(("client", "share", "factor without its reaction"), shares)
     if len(lines) > 1:
-        yield Section("Who drives it?", said=said[1:], tables=[table], pictures=["drivers"])
+        yield Section("Who drives it?", said=said[about:], tables=[table], pictures=["drivers"])
 
 
 def outlook_facts(report: AuditReport) -> list[tuple[str, str]]:
@@ -153,6 +154,8 @@ def outlook_facts(report: AuditReport) -> list[tuple[str, str]]:
     found, prospect = report.prospect.outlook, report.prospect
     assert found is not None
     sure = f"{100 * (1 - report.level):g} % interval"
+    if prospect.fillings:
+        sure = "over what was taken for missing labels"
     until = "never, as it stands" if found.deployments is None else str(found.deployments)
     facts = [
         ("contraction factor", f"{number(found.contraction)}, {sure} {span(*found.contraction_limits)}"),
@@ -181,6 +184,8 @@ def _points(report: AuditReport) -> list[list[Cell]]:
     for k, name in enumerate(report.logs.deployments.parameters):
         stable = "none" if found.stable is None else number(found.stable[k])
         limits = "" if found.stable is None or found.stable_limits is None else span(*found.stable_limits[:, k])
+        ends = [one.stable[k] for one in report.prospect.fillings if one.stable is not None]
+        limits = f"{span(min(ends), max(ends))} over what was taken for missing labels" if ends else limits
         optimal = "none" if found.optimal is None else number(found.optimal[k])
         rows.append([parameter(name), number(here[k]), (stable, limits), optimal])
     return rows

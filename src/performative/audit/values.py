@@ -31,7 +31,7 @@ _TRY = ("duckdb", "snowflake", "bigquery", "pyspark")
 
 
 def number(column: Any, engine: str = "duckdb", decimal: str = ".", nan: bool = False) -> Any:
-    """A column as double precision; NULL where it is empty or no number, and where it is NaN unless `nan` lets it be."""
+    """A column as double precision; NULL where it is empty or no number, or NaN unless `nan` lets that be."""
     kind = column.type()
     if kind.is_null():
         return ibis.null("float64")
