@@ -14,7 +14,7 @@ from performative.audit.moments import Moments, merge
 from performative.audit.noise import bounds_of, noisy, sensitivity
 from performative.audit.report import audit_logs, audit_summaries
 from performative.audit.schema import LogError
-from performative.audit.summarize import summarize
+from performative.audit.leaving import summarize
 from performative.audit.travel import read_summaries, write_summaries
 from performative.cli import app
 from performative.privacy import calibrate

@@ -121,7 +121,7 @@ def _moments(
     epsilon: float | None, delta: float | None, client: str | None,
 ) -> None:  # fmt: skip
     """Write sums and no rows."""
-    from performative.audit.summarize import summarize
+    from performative.audit.leaving import summarize
     from performative.audit.travel import write_summaries
 
     if (epsilon is None) != (delta is None):
