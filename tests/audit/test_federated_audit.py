@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from performative.audit.leaving import summarize
 from performative.audit.merging import merge_summaries
 from performative.audit.moments import Moments, merge
 from performative.audit.noise import bounds_of, noisy, sensitivity
 from performative.audit.report import audit_logs, audit_summaries
 from performative.audit.schema import LogError
-from performative.audit.leaving import summarize
 from performative.audit.travel import read_summaries, write_summaries
 from performative.cli import app
 from performative.privacy import calibrate

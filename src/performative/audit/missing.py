@@ -40,9 +40,8 @@ class Sums:
 
 def no_sums(clients: tuple[str, ...], width: int) -> Sums:
     """Of no rows."""
-    return Sums(
-        clients, *(np.zeros(0, np.int64) for _ in range(3)), np.zeros(0), *(np.zeros((0, width)) for _ in range(3))
-    )
+    places, none = np.zeros(0, np.int64), np.zeros((0, width))
+    return Sums(clients, places, places, places, np.zeros(0), none, none, none)
 
 
 def merge_sums(a: Sums, b: Sums) -> Sums:
@@ -67,7 +66,8 @@ def merge_sums(a: Sums, b: Sums) -> Sums:
     np.add.at(total, at, n * (mean - origin[at]))
     shift = total / np.maximum(counts, 1e-300)
     np.add.at(out, at, squares + n * (mean - (origin + shift)[at]) ** 2)
-    return Sums(clients, *keys.T, np.bincount(at, rows, minlength=len(keys)), counts, origin + shift, out)
+    total_rows = np.bincount(at, rows, minlength=len(keys))
+    return Sums(clients, keys[:, 0], keys[:, 1], keys[:, 2], total_rows, counts, origin + shift, out)
 
 
 class Pattern(NamedTuple):

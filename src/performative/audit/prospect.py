@@ -12,8 +12,9 @@ from performative.audit.drivers import Driver, drivers
 from performative.audit.effect import why_not
 from performative.audit.fit import fit
 from performative.audit.log import ClientLog
+from performative.audit.outcomes import LABEL
 from performative.audit.outlook import Outlook, outlook
-from performative.audit.reading import LABEL, Logs
+from performative.audit.reading import Logs
 from performative.audit.scoring import INTERCEPT
 from performative.findings import plain
 
@@ -84,19 +85,9 @@ class Prospect:
             "drift": self.drift,
             "drivers": plain(self.drivers),
         }
-        names = (
-            "here",
-            "risk",
-            "relative_cost",
-            "damping",
-            "damped",
-            "rate",
-            "stepped",
-            "optimal_is_local",
-            "fillings",
-        )
-        for name in names:
+        for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped", "optimal_is_local"):
             out[name] = plain(getattr(self, name))
+        out["fillings"] = [one._asdict() for one in self.fillings]
         if self.outlook is None:
             return out | {"computed": False}
         names = (

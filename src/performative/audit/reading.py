@@ -20,10 +20,9 @@ from performative.audit.moments import Moments, covariances, merge
 from performative.audit.noise import widened
 from performative.audit.outcomes import LABEL, Outcomes, Plan, correct
 from performative.audit.rates import Censoring, detect_censoring
-from performative.audit.roles import Columns
+from performative.audit.read_notes import dropped_notes, group_notes, listed, model_notes
 from performative.audit.rules import parameter_places
 from performative.audit.schema import Decision, LogError, Settings
-from performative.audit.scoring import INTERCEPT
 from performative.audit.selection import Selection, incomplete_by_model, only_accepted
 from performative.audit.source import Source, open_source
 from performative.audit.summaries import Summaries
@@ -168,7 +167,7 @@ def _nothing_usable(name: str, seen: Summaries) -> LogError:
 
 def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: int = SAMPLE, seed: int = 0) -> Logs:
     """Logs from sums. asks: for rows to keep, and for sums that only some corrections take; None for sums alone."""
-    notes = [*seen.deployments.notes, *_dropped_notes(seen)]
+    notes = [*seen.deployments.notes, *dropped_notes(seen)]
     seen, late = without_late(seen)
     notes += [late] if late else []
     settings, columns, deployments = seen.settings, seen.columns, seen.deployments
@@ -218,12 +217,12 @@ def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: i
     left = tuple(n for n in (names[j] for j in keep) if n != LABEL or not labeled)
     place = parameter_places(columns.features, deployments.parameters, settings)
     place = {name: i for name, i in place.items() if name in left}
-    notes += _model_notes(left, deployments, place)
+    notes += model_notes(left, deployments, place)
     group_log = censoring = None
     if seen.decides or columns.group:
         group_log = group_counts(seen) if asks is None else draw_groups(asks, seen, 4 * sample, seed)
         censoring = detect_censoring(group_log.counts.sum(axis=(0, 1, 2)))
-        notes += _group_notes(seen, columns, censoring)
+        notes += group_notes(seen, columns, censoring)
     has_label = labeled and LABEL in (names[j] for j in keep)
     loss = settings.loss or ("squared" if columns.label is None else "logistic" if seen.binary else "ridge")
     filled = _fillings(seen, kept, selection, loss)
@@ -274,33 +273,6 @@ def _fillings(
 
 
 _NOT_ASKED = "the sums that this takes were not computed"
-
-
-def _dropped_notes(seen: Summaries) -> list[str]:
-    notes = []
-    for reason, count in seen.dropped.items():
-        if not count:
-            continue
-        line = f"DROPPED {count} of {seen.rows} rows: they have {reason}"
-        if reason == "a deployment that is not listed":
-            name, _ = seen.unknown.most_common(1)[0]
-            line += f" ({listed([n for n, _ in seen.unknown.most_common()])}).{nearest(name, seen.deployments.names)}"
-        elif reason == "an empty or infinite feature":
-            worst = ", ".join(f"{name} {lost}" for name, lost in seen.empty.most_common(5) if lost)
-            line += f" ({worst})."
-        else:
-            line += "."
-        notes.append(line)
-    cells, rows = seen.suppressed
-    if cells:
-        notes.append(f"SUPPRESSED {cells} cells of too few people, {rows} rows or more.")
-    if seen.promise is not None:
-        epsilon, delta = seen.promise
-        notes.append(
-            f"Noise keeps ({epsilon:g}, {delta:g})-differential privacy for rows added or removed in each file. It "
-            "counts in the errors of all means; relations between features and label are not tested."
-        )
-    return notes
 
 
 def _varying(moments: Moments, names: tuple[str, ...], notes: list[str]) -> list[int]:
@@ -368,12 +340,6 @@ def _client_logs(
     return logs
 
 
-def listed(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(map(repr, names[:5])) + rest
-
-
 def _weights(settings: Settings, clients: dict[str, ClientLog]) -> dict[str, float]:
     if settings.weights is None:
         raw = {name: float(log.count.sum()) for name, log in clients.items()}
@@ -387,32 +353,3 @@ def _weights(settings: Settings, clients: dict[str, ClientLog]) -> dict[str, flo
         raw = settings.weights
     total = sum(raw.values())
     return {name: raw[name] / total for name in clients}
-
-
-def _model_notes(features: tuple[str, ...], deployments: Deployments, place: dict[str, int]) -> list[str]:
-    used = set(place.values())
-    alone = [p for i, p in enumerate(deployments.parameters) if i not in used and p != INTERCEPT]
-    notes = []
-    if place and alone:
-        notes.append(
-            f"Parameters without a feature of that name: {', '.join(alone)}; [model] parameters can match them."
-        )
-    without = [f for f in features if f not in place]
-    if place and without:
-        notes.append(f"Features without a parameter, so the model does not weigh them: {', '.join(without)}.")
-    return notes
-
-
-def _group_notes(seen: Summaries, columns: Columns, censoring: Censoring) -> list[str]:
-    notes = []
-    if seen.no_group:
-        notes.append(f"{seen.no_group} rows name no group and are left out of the rates by group.")
-    if seen.undecided and seen.decides:
-        notes.append(f"{seen.undecided} rows do not say whether the person was accepted.")
-    if seen.decides is None:
-        notes.append("Nothing says who was accepted: give `accepted`, or [decision] threshold with `score` or theta.")
-    if columns.label and seen.odd:
-        notes.append("Labels are not 0 and 1, so nobody is called qualified: there are no TPR and TNR.")
-    if censoring.censored and columns.label and not seen.odd:
-        notes.append(f"WARNING: {censoring.sentence()}")
-    return notes

@@ -189,7 +189,8 @@ def _of_database(where: str | Path, file: Path | None, trust: bool, settings: Se
     connection, shown = _connect(where)
     beside = where.parent / "audit.toml" if isinstance(where, Path) else None
     if settings is None:
-        settings = read_settings(file or beside) if file or beside else Settings()
+        place = file or beside
+        settings = read_settings(place) if place else Settings()
     names = connection.list_tables()
     table = settings.table or next((name for name in _ROWS if name in names), None)
     if table is None or table not in names:

@@ -113,7 +113,7 @@ def _unpacked(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Summarie
     parts: dict[str, Any] = {}
     for part, told in header["parts"].items():
         kind = _KINDS[told.pop("kind")]
-        made = {name: tuple(value) for name, value in told.items()}
+        made: dict[str, Any] = {name: tuple(value) for name, value in told.items()}
         width = len(header["columns"]["features"])
         for field in dataclasses.fields(kind):
             if field.name not in made:
@@ -123,7 +123,9 @@ def _unpacked(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Summarie
     clip = {name: (float(low), float(high)) for name, (low, high) in s["clip"].items()}
     decision = {**header["decision"]}
     decision["movable"] = None if decision["movable"] is None else tuple(decision["movable"])
-    columns = {name: tuple(v) if isinstance(v, list) else v for name, v in header["columns"].items()}
+    columns: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in header["columns"].items()}
+    counted: dict[str, Any] = {name: header[name] for name in _NUMBERS}
+    counted |= {name: Counter(header[name]) for name in _COUNTERS}
     always = None
     if "always_labeled" in parts:
         always = (parts["always_labeled"], parts["always_unlabeled"])
@@ -142,8 +144,7 @@ def _unpacked(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Summarie
         suppressed=(int(header["suppressed"][0]), int(header["suppressed"][1])),
         promise=None if header["promise"] is None else (header["promise"][0], header["promise"][1]),
         always=always, weighted=parts.get("weighted"),
-        **{name: header[name] for name in _NUMBERS},
-        **{name: Counter(header[name]) for name in _COUNTERS},
+        **counted,
     )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def _checked(raw: Any, tables: Sequence[Table], columns: Columns, settings: Sett
     for j, name in enumerate(numbers):
         if found.get(f"wrong{j}"):
             if found[f"strange{j}"] and not (name == columns.label and settings.label_one):
-                _refuse_text(raw, name, numbers, tables, int(found[f"wrong{j}"]), engine, settings)
+                _refuse_text(raw, name, tables, int(found[f"wrong{j}"]), engine, settings)
             flags.add(name)
     if found.get("undecided"):
         _refuse_decision(raw, columns.accepted or "", tables, settings)
@@ -93,9 +93,7 @@ def _name(raw: Any, tables: Sequence[Table]) -> str:
     return str(fetch(raw.limit(1).select(FILE))[FILE][0])
 
 
-def _refuse_text(
-    raw: Any, name: str, numbers: Sequence[str], tables: Sequence[Table], rows: int, engine: str, settings: Settings
-) -> None:
+def _refuse_text(raw: Any, name: str, tables: Sequence[Table], rows: int, engine: str, settings: Settings) -> None:
     where = _name(raw, tables)
     for table in tables:
         if table.name == where and table.is_csv:
@@ -139,9 +137,9 @@ def _typed(
         else:
             whole = name in features
             made[name] = flag(raw[name]) if name in flags else number(raw[name], engine, settings.decimal, whole)
-    for name in (columns.client, columns.group):
-        if name:
-            made[name] = word(raw[name])
+    for text_column in (columns.client, columns.group):
+        if text_column:
+            made[text_column] = word(raw[text_column])
     made[columns.deployment] = settings.period.of(raw) if settings.period else word(raw[columns.deployment])
     if columns.accepted:
         made[columns.accepted] = flag(raw[columns.accepted], settings.accepted_word)
