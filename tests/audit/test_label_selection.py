@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from performative.audit.fillings import ALIKE, EVERY, NONE
 from performative.audit.reading import read_logs
 from performative.audit.report import audit_logs
 
@@ -46,6 +47,39 @@ def test_features_are_tested_where_labels_are_not(tmp_path):
     report = audit_logs(tmp_path)
     assert report.effect and all(one.reacts for one in report.clients)
     assert "The label was not tested: the model decided whose label is known" in report.verdict
+
+
+def test_the_outlook_says_what_it_takes_for_labels_that_nobody_saw(tmp_path):
+    """Labels follow the features alike for all, so the estimate is near what all labels give; the ends span it."""
+    options = {"react": 0.5, "T": 14, "rows": 1500, "drop": HIDDEN, "drift": 0.0}
+    folders.applicants_folder(tmp_path / "all", every=True, **options)
+    folders.applicants_folder(tmp_path / "seen", **options)
+    truth, report = audit_logs(tmp_path / "all"), audit_logs(tmp_path / "seen")
+    found, known = report.prospect.outlook, truth.prospect.outlook
+    assert [one.name for one in report.prospect.fillings] == [ALIKE, NONE, EVERY] and not truth.prospect.fillings
+    # The contraction factor's own limits are 0.06 wide on either side; the points differ by sampling alone.
+    assert found.contraction == pytest.approx(known.contraction, abs=0.06)
+    np.testing.assert_allclose(found.stable, known.stable, atol=0.06)
+    low, high = found.contraction_limits
+    assert low < known.contraction < high and found.settles is None
+    ends = np.array([one.stable for one in report.prospect.fillings])
+    assert np.all((ends.min(axis=0) < known.stable) & (known.stable < ends.max(axis=0)))
+    assert "57.2 % of the people have no label, and this takes theirs to be as labeled people" in report.verdict
+    assert "(missing at random)" in report.verdict and "were they all 1" in report.verdict
+    told = json.loads(json.dumps(report.to_dict(), allow_nan=False))["outlook"]
+    assert [one["name"] for one in told["fillings"]] == [ALIKE, NONE, EVERY]
+
+
+def test_fillings_of_sums_are_those_of_rows(tmp_path):
+    """All 0 and all 1 need no rows: means and covariances are those of the table filled in."""
+    rows = folders.applicants_folder(tmp_path, T=4, rows=300, drop=HIDDEN)
+    logs = read_logs(tmp_path)
+    for name, value in ((NONE, 0.0), (EVERY, 1.0)):
+        filled = rows.assign(label=np.where(rows.accepted == 1, rows.outcome, value))
+        for client, log in logs.fillings[name].items():
+            mine = filled[filled.client == client].groupby("deployment", sort=False)[["income", "debt", "label"]]
+            np.testing.assert_allclose(log.mean, mine.mean(), rtol=1e-9)
+            np.testing.assert_allclose(log.cov.reshape(-1, 3), mine.cov(), rtol=1e-9, atol=1e-12)
 
 
 def test_people_whom_every_model_accepts(tmp_path):

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from performative.audit.client_report import ClientReport
     from performative.audit.group_logs import groups_of_logs
     from performative.audit.groups import GroupReport, compare_groups, groups_of_problem
+    from performative.audit.leaving import summarize
+    from performative.audit.merging import merge_summaries
     from performative.audit.prospect import Prospect
     from performative.audit.reading import Logs, read_logs
-    from performative.audit.report import audit_logs
+    from performative.audit.report import audit_logs, audit_summaries
     from performative.audit.schema import LogError
+    from performative.audit.source import Source, open_source
+    from performative.audit.summaries import Summaries
+    from performative.audit.travel import read_summaries, write_summaries
 
 __all__ = [
     "Advice",
@@ -40,7 +45,10 @@ __all__ = [
     "Outlook",
     "Prospect",
     "Response",
+    "Source",
+    "Summaries",
     "audit_logs",
+    "audit_summaries",
     "compare_groups",
     "drivers",
     "effect_test",
@@ -48,11 +56,16 @@ __all__ = [
     "fitted_problem",
     "groups_of_logs",
     "groups_of_problem",
+    "merge_summaries",
+    "open_source",
     "outlook",
     "read_logs",
+    "read_summaries",
     "response",
     "shift_distances",
+    "summarize",
     "with_covariances",
+    "write_summaries",
 ]
 
 # Only names that no module of this package shares: a module of that name would take the place of the function.
@@ -66,11 +79,19 @@ _named = later(
         "LogError": "schema",
         "Logs": "reading",
         "Prospect": "prospect",
+        "Source": "source",
+        "Summaries": "summaries",
         "audit_logs": "report",
+        "audit_summaries": "report",
         "compare_groups": "groups",
         "groups_of_logs": "group_logs",
         "groups_of_problem": "groups",
+        "merge_summaries": "merging",
+        "open_source": "source",
         "read_logs": "reading",
+        "read_summaries": "travel",
+        "summarize": "leaving",
+        "write_summaries": "travel",
     },
 )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from performative.audit.advice import Advice
 from performative.audit.brief import Brief
+from performative.audit.causes.cause import Cause
 from performative.audit.client_report import ClientReport, Pooled
 from performative.audit.groups import GroupReport
 from performative.audit.outliers import Drowned
@@ -30,6 +31,7 @@ class AuditReport:
         advice: what to do next
         groups: rates by protected group, None where the logs say nothing of decisions or groups
         drowned: columns in which rows far out may hide a reaction
+        cause: what decisions do to the label, by a causal design; None where that was not asked
         brief: what it means for people, decisions, mistakes and money
         findings: all that is said of it, as data
     """
@@ -51,6 +53,7 @@ class AuditReport:
     drowned: tuple[Drowned, ...] = ()
     brief: Brief | None = None
     findings: tuple[Finding, ...] = ()
+    cause: Cause | None = None
 
     @property
     def verdict(self) -> str:
@@ -113,6 +116,7 @@ class AuditReport:
             "outlook": self.prospect.to_dict(),
             "advice": self.advice.to_dict(),
             "groups": None if self.groups is None else self.groups.to_dict(),
+            "cause": None if self.cause is None else self.cause.to_dict(),
             "read": self.logs.to_dict(),
             "notes": list(self.notes),
             "findings": WORDS.to_json(self.findings),

@@ -1,16 +1,19 @@
 """The list of deployments: ids, times and models."""
 
+import csv
 import dataclasses
 import datetime
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from performative._base.checks import nearest
+from performative.audit.files import KINDS, Table, first_fault, open_table
 from performative.audit.schema import PREFIX, LogError, Settings
 from performative.audit.scoring import ScoringFit, summarize_scoring
-from performative.audit.tables import KINDS, Block, Table, blocks, open_table
+from performative.audit.values import EMPTY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,30 @@ class Deployments:
 def read_deployments(folder: Path, settings: Settings) -> Deployments:
     """deployments.csv or deployments.parquet, checked."""
     table = _find(folder, settings)
+    return listed_deployments(table, read_small(table), folder, settings)
+
+
+def read_small(table: Table, rows: Any = None) -> dict[str, list[str]]:
+    """All columns of a small table as text, "" where a value is empty. rows: an Arrow table where it is no file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if rows is None and table.is_csv:
+        assert table.path is not None
+        if fault := first_fault(table, []):
+            raise fault
+        with table.path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [cells for cells in csv.reader(file, delimiter=table.delimiter) if cells][1:]
+        return {name: [cells[j].strip() for cells in lines] for j, name in enumerate(table.columns)}
+    rows = pq.read_table(table.path) if rows is None else rows
+    texts = {name: rows.column(name).cast(pa.string()).to_pylist() for name in rows.column_names}
+    return {name: ["" if v is None or v == "nan" else v.strip() for v in values] for name, values in texts.items()}
+
+
+def listed_deployments(
+    table: Table, values: dict[str, list[str]], folder: Path | None, settings: Settings
+) -> Deployments:
+    """Ids, times and models from a table of them; scoring files lie in the folder."""
     names = settings.names
     table.require(names["deployment"])
     parameters = [c for c in table.columns if c == "theta" or (c.startswith(PREFIX) and c != PREFIX)]
@@ -44,9 +71,7 @@ def read_deployments(folder: Path, settings: Settings) -> Deployments:
             table.name,
         )
     timed = names["time"] in table.columns
-    texts = [names["deployment"], *([names["time"]] if timed else []), *([names["scoring"]] if scored else [])]
-    read = list(blocks(table, parameters, texts))
-    ids = _words(read, names["deployment"])
+    ids = values[names["deployment"]]
     _check_ids(ids, table, names["deployment"])
     notes = []
     known = {*parameters, *names.values()}
@@ -56,25 +81,27 @@ def read_deployments(folder: Path, settings: Settings) -> Deployments:
     if parameters and names["scoring"] in table.columns:
         notes.append(f"{table.name}: the parameters were taken and the column {names['scoring']!r} passed over.")
     time, unit = (
-        _times(_words(read, names["time"]), table, names["time"]) if timed else (np.arange(1.0 * len(ids)), "order")
+        times_of(values[names["time"]], table, names["time"]) if timed else (np.arange(1.0 * len(ids)), "order")
     )
     fits: tuple[ScoringFit, ...] = ()
     if scored:
-        files = _words(read, names["scoring"])
+        files = values[names["scoring"]]
         for i, path in enumerate(files):
             if not path:
                 raise LogError("is empty; name a scoring file.", table.name, table.row(i), names["scoring"])
+        if folder is None:
+            raise LogError("scoring files are read from a folder; give theta columns here.", table.name)
         theta, labels, fits, more = summarize_scoring(
             [(path, f"{table.name}: {table.row(i)}") for i, path in enumerate(files)], folder, settings
         )
         notes += more
     else:
-        theta, labels = _parameters(read, table, parameters)
+        theta, labels = _parameters(values, table, parameters)
     order = np.argsort(time, kind="stable")
     _check_apart(time, order, table, names["time"])
     if np.any(order != np.arange(len(order))):
         notes.append(f"{table.name}: deployments were not in order of time and have been sorted.")
-    notes += _remarks(theta, timed, len(ids))
+    notes += remarks(theta, timed, len(ids))
     return Deployments(
         names=tuple(ids[i] for i in order),
         time=time[order],
@@ -102,11 +129,6 @@ def _find(folder: Path, settings: Settings) -> Table:
     return open_table(found[0], folder, settings.delimiter, settings.decimal)
 
 
-def _words(read: list[Block], column: str) -> list[str]:
-    """A text column as a list, "" where it is empty."""
-    return [block.words[column][c] if c >= 0 else "" for block in read for c in block.codes[column]]
-
-
 def _check_ids(ids: list[str], table: Table, column: str) -> None:
     if not ids:
         raise LogError("there are no deployments: the file has no rows.", table.name)
@@ -126,17 +148,20 @@ def _check_ids(ids: list[str], table: Table, column: str) -> None:
 _LARGEST = 1e100
 
 
-def _parameters(read: list[Block], table: Table, columns: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    theta = np.concatenate([block.numbers for block in read])
-    bad = np.argwhere(~(np.abs(theta) < _LARGEST))
-    if len(bad):
-        i, j = map(int, bad[0])
-        came = "nothing" if np.isnan(theta[i, j]) else f"{theta[i, j]:g}"
-        raise LogError(f"must be a finite number below {_LARGEST:g}; got {came}.", table.name, table.row(i), columns[j])
+def _parameters(values: dict[str, list[str]], table: Table, columns: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    theta = np.empty((len(values[columns[0]]), len(columns)))
+    for j, column in enumerate(columns):
+        for i, text in enumerate(values[column]):
+            theta[i, j] = parsed = _number(text.replace(table.decimal, ".")) if "_" not in text else math.nan
+            if not abs(parsed) < _LARGEST:
+                empty = text in EMPTY
+                came = "nothing" if empty else repr(text) if math.isnan(parsed) else f"{parsed:g}"
+                rule = f"must be a finite number below {_LARGEST:g}"
+                raise LogError(f"{rule}; got {came}.", table.name, table.row(i), column)
     return theta, tuple(c.removeprefix(PREFIX) for c in columns)
 
 
-def _times(words: list[str], table: Table, column: str) -> tuple[np.ndarray, str]:
+def times_of(words: list[str], table: Table, column: str) -> tuple[np.ndarray, str]:
     """Numbers as they are; dates as days since the first. 20240131 is a date where all values are such."""
     digits = all(len(w) == 8 and w.isdigit() for w in words)
     dated = digits and all(_date(w) is not None for w in words)
@@ -186,7 +211,7 @@ def _check_apart(time: np.ndarray, order: np.ndarray, table: Table, column: str)
         )
 
 
-def _remarks(theta: np.ndarray, timed: bool, count: int) -> list[str]:
+def remarks(theta: np.ndarray, timed: bool, count: int) -> list[str]:
     notes = []
     if not timed:
         notes.append("No times are given: deployments count as one unit of time apart, in the order of the file.")

@@ -101,6 +101,16 @@ def _verdict(report: AuditReport) -> Iterator[Finding]:
         yield said("accepted-only", "caution", coverage=logs.selection.coverage)
     if report.effect:
         yield said("outlook", hedged=report.hedged, outlook=_settling(report))
+        if report.prospect.fillings:
+            yield said("outlook-assumes", "caution", **_assumed(report))
+
+
+def _assumed(report: AuditReport) -> dict[str, Any]:
+    """What was taken for labels that nobody saw, and the factor under each assumption."""
+    chosen = report.logs.selection
+    assert chosen is not None
+    factors = {one.name: one.contraction for one in report.prospect.fillings}
+    return {"share": chosen.share, "factors": factors}
 
 
 def _settling(report: AuditReport) -> dict[str, Any] | None:
@@ -168,6 +178,8 @@ def _outlook(report: AuditReport) -> Iterator[Finding]:
         yield Finding("outlook.none", "info", {"reasons": list(report.prospect.reasons)})
         return
     yield Finding("outlook.settling", "info" if found.settles else "caution", {"outlook": _settling(report)})
+    if report.prospect.fillings:
+        yield Finding("outlook.assumes", "caution", _assumed(report))
     if len(lines) > 1:
         first = lines[0]
         names = ("name", "share", "lower", "upper", "leads", "without")

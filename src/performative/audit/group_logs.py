@@ -45,10 +45,12 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = N
             "No linear model with a threshold is known: who of the first deployment the last model would accept, and "
             "the burden, cannot be computed. Give theta_<feature> (or scoring files) and [decision] threshold."
         )
+    elif not log.x.shape[2]:
+        warnings.append("No rows were kept: who of the first deployment the last model would accept is not known.")
     elif first != last:
         before = _under_last(logs, log, first, last)
         before_is = f"people of {log.deployments[first]!r} (a sample) under the model of {log.deployments[last]!r}"
-    if logs.rule is not None:
+    if logs.rule is not None and log.x.shape[2]:
         if censored[first]:
             warnings.append("The burden is not known: it takes outcomes of people whom the first model rejected.")
         else:

@@ -3,55 +3,55 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 from performative._base.messages import coded
 from performative.audit.log import ClientLog
 from performative.audit.outcomes import Outcomes, Plan
-from performative.audit.roles import Columns
-from performative.audit.rows import Pass, Track
-from performative.audit.schema import Settings
 from performative.audit.selection import Selection, judge, plans
+from performative.audit.summaries import Summaries
 
 # Up to this share of labels that are missing by chance "auto" drops the rows.
 FEW_MISSING = 0.01
-# Reads all rows again by a plan.
+# Moments of rows by a plan.
 Again = Callable[[Plan], Outcomes]
 
 
 def choose_rows(
-    settings: Settings, columns: Columns, seen: Pass, notes: list[str], again: Again
-) -> tuple[Track, bool, Selection | None, dict[str, ClientLog]]:
-    """Which rows count where labels are missing, whether they have the label, and logs of the label where they do not.
+    seen: Summaries, notes: list[str], again: Again
+) -> tuple[bool, bool, Selection | None, dict[str, ClientLog]]:
+    """Do only rows with a label count, do they have the label, how labels are missing, and logs of the label.
 
     Rows with a label are taken for everybody only where the model is not seen to decide on who has one.
     """
-    if columns.label is None:
-        return seen.whole, False, None, {}
-    if seen.bare is None:
-        return seen.whole, True, None, {}
-    total = int(seen.bare.moments.count.sum())
-    share, how = seen.unlabeled / total, settings.missing_labels
+    if seen.columns.label is None:
+        return True, False, None, {}
+    missing = seen.unlabeled.rows
+    if not missing:
+        return True, True, None, {}
+    total = seen.labeled.rows + missing
+    share, how = missing / total, seen.settings.missing_labels
     found = judge(seen)
-    without = f"{seen.unlabeled} of {total} rows ({share:.1%}) have no label: the features of all rows are tested"
+    without = f"{missing} of {total} rows ({share:.1%}) have no label: the features of all rows are tested"
     if how == "features":
         notes.append(f"{without}, and the label is left out, as [labels] missing says.")
-        return seen.bare, False, dataclasses.replace(found, method="left out"), {}
+        return False, False, dataclasses.replace(found, method="left out"), {}
     if found.kind == "chance" or (found.kind == "people" and how == "labeled"):
         as_they_are = dataclasses.replace(found, method="labeled", coverage=1.0)
         if how == "labeled" or share <= FEW_MISSING:
             notes.append(
-                f"DROPPED {seen.unlabeled} of {total} rows: they have no label. What follows is about people with a "
-                "label."
+                f"DROPPED {missing} of {total} rows: they have no label. What follows is about people with a label."
             )
-            return seen.whole, True, as_they_are, {}
+            return True, True, as_they_are, {}
         notes.append(
             f"{without}, the label on the rows that have one. Who has one is not seen to go with features, score or "
             f"acceptance (p = {found.p_value:.2g}); that it goes with the outcome itself is not excluded."
         )
-        return seen.bare, False, as_they_are, {}
+        return False, False, as_they_are, {}
     if found.kind == "people":
         why = f"who has a label goes with {found.by} (p = {found.p_value:.1g})"
         notes.append(f"{without}. The label is not, because {why}.")
-        return seen.bare, False, dataclasses.replace(found, why=why), {}
+        return False, False, dataclasses.replace(found, why=why), {}
     notes.append(f"{without}.")
     if how == "labeled":
         notes.append('[labels] missing = "labeled" was not followed: the model decided on who has a label.')
@@ -61,12 +61,12 @@ def choose_rows(
         outcomes = again(plan)
         found = found.using(plan, outcomes)
         if found.method != "withheld":
-            return seen.bare, False, found, outcomes.logs
-    return seen.bare, False, found, {}
+            return False, False, found, outcomes.logs
+    return False, False, found, {}
 
 
 def of_accepted(
-    seen: Pass, clients: dict[str, ClientLog], again: Again, notes: list[str]
+    seen: Summaries, clients: dict[str, ClientLog], again: Again, notes: list[str]
 ) -> tuple[dict[str, ClientLog], str]:
     """Logs of the accepted alone: people whom every model accepts are the same kind of people under all of them."""
     why = "whom every deployed model accepts is not known: that takes theta_<feature> and [decision] threshold"
@@ -86,3 +86,30 @@ def of_accepted(
         "Every row is of somebody who was accepted, so the rejected are missing: the rows change when the model does, "
         f"whether or not anybody reacts, and {why}. Log everybody who applied.",
     )
+
+
+def without_late(seen: Summaries) -> tuple[Summaries, str]:
+    """Without the last deployments while no label has come under them, and a note on it.
+
+    Outcomes take time: that nobody has one yet is no choice of the model's.
+    """
+    many = len(seen.deployments.names)
+    has, lacks = (np.bincount(own.deployment, own.count, minlength=many) for own in (seen.labeled, seen.unlabeled))
+    with_rows = np.flatnonzero(has + lacks)
+    late: list[int] = []
+    while len(with_rows) and has[with_rows[-1]] == 0:
+        late.append(int(with_rows[-1]))
+        with_rows = with_rows[:-1]
+    if not late or not len(with_rows) or seen.columns.label is None or seen.settings.delayed == "keep":
+        return seen, ""
+    if seen.settings.missing_labels == "features":
+        return seen, ""
+    names = ", ".join(repr(seen.deployments.names[t]) for t in late[::-1][:5])
+    use = ~np.isin(seen.unlabeled.deployment, late)
+    kept = ("client", "deployment", "stratum", "count", "mean", "squares")
+    unlabeled = dataclasses.replace(seen.unlabeled, **{name: getattr(seen.unlabeled, name)[use] for name in kept})
+    note = (
+        f"DROPPED {int(lacks[late].sum())} rows of {names}: no label has come under them yet. To test their features "
+        'without labels say [labels] delayed = "keep" in audit.toml.'
+    )
+    return dataclasses.replace(seen, unlabeled=unlabeled), note

@@ -1,5 +1,6 @@
 """Who is missing: do rows that lack something differ from those that do not, and does that change with the model?"""
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -13,34 +14,60 @@ DECISIONS = 3
 _FEW = 5
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
-    """Count, sum and sum of squares about `center` of each column in each cell; values that are NaN are passed over."""
+    """Count, mean and squares about it of each column by itself, in each cell; empty values are passed over.
 
-    def __init__(self, width: int):
-        self.n, self.total, self.squares = (np.zeros((0, width)) for _ in range(3))
+    Attributes:
+        client, deployment, stratum: [c] what cell it is, as in `Moments`; rows: [c] how many rows it has
+        n, mean, squares: [c, w]
+    """
 
-    def bytes_for(self, cells: int) -> int:
-        return 24 * cells * self.n.shape[1]
+    clients: tuple[str, ...]
+    client: np.ndarray
+    deployment: np.ndarray
+    stratum: np.ndarray
+    rows: np.ndarray
+    n: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
 
-    def add(self, cell: np.ndarray, x: np.ndarray, cells: int) -> None:
-        """Rows x [n, width] of the cells [n], about a center that is the same for all rows that will be compared."""
-        more = ((0, max(0, cells - len(self.n))), (0, 0))
-        self.n, self.total, self.squares = (np.pad(part, more) for part in (self.n, self.total, self.squares))
-        if not len(x):
-            return
-        known = np.isfinite(x)
-        x = np.where(known, x, 0.0)
-        for j in range(x.shape[1]):
-            for part, values in ((self.n, known[:, j]), (self.total, x[:, j]), (self.squares, x[:, j] ** 2)):
-                part[:, j] += np.bincount(cell, weights=values, minlength=len(part))
+    def about(self, center: np.ndarray) -> np.ndarray:
+        """[3, c, w] n, sum and sum of squares about a center [w]."""
+        away = self.mean - center
+        return np.stack([self.n, self.n * away, self.squares + self.n * away**2])
 
-    def parts(self, cells: int, strata: int, axes: tuple[int, ...]) -> np.ndarray:
-        """[3, rest, width] n, total and squares of all cells, summed over some axes of the strata (accepted, side)."""
-        n = np.stack([self.n, self.total, self.squares])
-        n = np.pad(n, ((0, 0), (0, cells * strata - n.shape[1]), (0, 0)))
-        shape = (DECISIONS, DECISIONS) if strata > 1 else (1, 1)
-        n = n.reshape(3, cells, *shape, -1).sum(axis=tuple(2 + axis for axis in axes), keepdims=True)
-        return n.reshape(3, -1, n.shape[-1])
+
+def no_sums(clients: tuple[str, ...], width: int) -> Sums:
+    """Of no rows."""
+    places, none = np.zeros(0, np.int64), np.zeros((0, width))
+    return Sums(clients, places, places, places, np.zeros(0), none, none, none)
+
+
+def merge_sums(a: Sums, b: Sums) -> Sums:
+    """Cells of both; n = n_a + n_b, and so on as for `performative.audit.moments.combine`, column by column."""
+    clients = tuple(sorted({*a.clients, *b.clients}))
+    parts = []
+    for one in (a, b):
+        place = np.array([clients.index(name) for name in one.clients], np.int64)
+        parts.append(dataclasses.replace(one, client=place[one.client]))
+    names = ("client", "deployment", "stratum", "rows", "n", "mean", "squares")
+    client, deployment, stratum, rows, n, mean, squares = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in names
+    )
+    keys, first, at = np.unique(
+        np.stack([client, deployment, stratum], axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    at = at.reshape(-1)
+    counts, total, out = (np.zeros((len(keys), n.shape[1])) for _ in range(3))
+    np.add.at(counts, at, n)
+    # About the mean of the first part that has values.
+    origin = mean[first]
+    np.add.at(total, at, n * (mean - origin[at]))
+    shift = total / np.maximum(counts, 1e-300)
+    np.add.at(out, at, squares + n * (mean - (origin + shift)[at]) ** 2)
+    total_rows = np.bincount(at, rows, minlength=len(keys))
+    return Sums(clients, keys[:, 0], keys[:, 1], keys[:, 2], total_rows, counts, origin + shift, out)
 
 
 class Pattern(NamedTuple):

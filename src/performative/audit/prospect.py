@@ -1,8 +1,8 @@
 """Where retraining leads, from logs as they were read: which clients, which loss, and how large a step may be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from performative.audit.drivers import Driver, drivers
 from performative.audit.effect import why_not
 from performative.audit.fit import fit
 from performative.audit.log import ClientLog
+from performative.audit.outcomes import LABEL
 from performative.audit.outlook import Outlook, outlook
-from performative.audit.reading import LABEL, Logs
+from performative.audit.reading import Logs
 from performative.audit.scoring import INTERCEPT
 from performative.findings import plain
 
@@ -21,6 +22,15 @@ from performative.findings import plain
 _ROWS, _FEWEST = 60_000, 300
 # Warnings of the solver that the report says in its own words: the optimum is a local one.
 _LOCAL = ("risk-falls-far-out", "lower-elsewhere")
+
+
+class Filled(NamedTuple):
+    """What follows where labels that nobody saw are taken to be `name`."""
+
+    name: str
+    contraction: float
+    limits: tuple[float, float]
+    stable: tuple[float, ...] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,8 @@ class Prospect:
         optimal_is_local: whether the fitted risk falls again far away, so that the optimum is a local one
         risk: performative risk at the optimum, of which `outlook.excess` is the cost of settling at the stable point
         damping: share of the way to the retrained model that shrinks every part of the error; None where no share does
+        fillings: where labels of some people are not known: what was taken for them, and what follows from each; the
+            limits of the contraction factor then span them all
         rate: the same for plain gradient steps; damped, stepped: the factor by which each then multiplies the error
     """
 
@@ -58,6 +70,7 @@ class Prospect:
     rate: float | None = None
     stepped: float = np.nan
     optimal_is_local: bool = False
+    fillings: tuple[Filled, ...] = ()
 
     @property
     def relative_cost(self) -> float:
@@ -74,6 +87,7 @@ class Prospect:
         }
         for name in ("here", "risk", "relative_cost", "damping", "damped", "rate", "stepped", "optimal_is_local"):
             out[name] = plain(getattr(self, name))
+        out["fillings"] = [one._asdict() for one in self.fillings]
         if self.outlook is None:
             return out | {"computed": False}
         names = (
@@ -95,6 +109,8 @@ def look_ahead(
     Drift is taken out as a straight line unless there is none: walks and waves have no level of today to read off.
     """
     drift = "none" if drift == "none" else "linear"
+    if logs.fillings and logs.loss != "squared":
+        return _filled(logs, reports, pooled, drift, tolerance, level, seed)
     columns, layout, why = _layout(logs, reports)
     if why:
         return Prospect(None, (why,), drift=drift)
@@ -138,6 +154,37 @@ def look_ahead(
         max(used, key=lambda log: log.time[-1]).theta[-1], J, hessian, performative, risk,
         damping, damped, rate, stepped, bool(heard) and found.optimal is not None,
     )  # fmt: skip
+
+
+def _filled(
+    logs: Logs, reports: Sequence[ClientReport], pooled: Pooled | None, drift: str, tolerance: float, level: float,
+    seed: int,
+) -> Prospect:  # fmt: skip
+    """The outlook where labels of some people are not known: under the assumption that is stated, and at the ends.
+
+    Whether retraining settles is said only where it does so, or does not, for all of them.
+    """
+    found: list[Prospect] = []
+    for filled in logs.fillings.values():
+        whole = replace(logs, clients=filled, label=LABEL, fillings={}, outcomes={}, selection=None)
+        people = [replace(one, log=filled[one.name], outcomes=None) for one in reports if one.name in filled]
+        found.append(look_ahead(whole, people, pooled, drift, tolerance, level, seed))
+    first = found[0]
+    if first.outlook is None:
+        return first
+    told = tuple(
+        Filled(
+            name, one.outlook.contraction, one.outlook.contraction_limits,
+            None if one.outlook.stable is None else tuple(one.outlook.stable.tolist()),
+        )
+        for name, one in zip(logs.fillings, found, strict=True)
+        if one.outlook is not None
+    )  # fmt: skip
+    # Where an end could not be computed, nothing bounds the factor.
+    limits = (min(one.limits[0] for one in told), max(one.limits[1] for one in told))
+    if len(told) < len(found):
+        limits = (0.0, np.inf)
+    return replace(first, outlook=replace(first.outlook, contraction_limits=limits), fillings=told)
 
 
 def _changed_relation(reports: Sequence[ClientReport], pooled: Pooled | None, level: float) -> str:

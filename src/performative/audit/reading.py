@@ -1,6 +1,8 @@
-"""From a folder of logs to what the statistics need; `performative.audit.schema` says what the folder holds."""
+"""From logs, wherever they are, to what the statistics need; `performative.audit.schema` says what they hold."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +10,25 @@ import numpy as np
 
 from performative._base.checks import check_counts, nearest
 from performative._base.messages import coded
-from performative.audit.deployments import Deployments, read_deployments
-from performative.audit.labels import Again, choose_rows, of_accepted
+from performative.audit.collect import Collector
+from performative.audit.deployments import Deployments
+from performative.audit.draws import Draw, draw_groups, draw_rows
+from performative.audit.fillings import fillings
+from performative.audit.labels import choose_rows, of_accepted, without_late
 from performative.audit.log import ClientLog
-from performative.audit.outcomes import Outcomes, Plan, Reading
+from performative.audit.moments import Moments, covariances, merge
+from performative.audit.noise import widened
+from performative.audit.outcomes import LABEL, Outcomes, Plan, correct
 from performative.audit.rates import Censoring, detect_censoring
-from performative.audit.roles import Columns, assign_columns, data_tables
-from performative.audit.rows import Pass, Track
+from performative.audit.read_notes import dropped_notes, group_notes, listed, model_notes
 from performative.audit.rules import parameter_places
-from performative.audit.schema import Decision, LogError, Settings, read_settings
-from performative.audit.scoring import INTERCEPT
+from performative.audit.schema import Decision, LogError, Settings
 from performative.audit.selection import Selection, incomplete_by_model, only_accepted
-from performative.audit.tables import BATCH_ROWS
-from performative.audit.tally import GroupLog
+from performative.audit.source import Source, open_source
+from performative.audit.summaries import Summaries
+from performative.audit.tally import GroupLog, group_counts
 from performative.findings import plain
 
-LABEL = "label"
 SAMPLE = 1000
 
 
@@ -42,6 +47,9 @@ class Logs:
         rule: weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
         selection: how labels are missing and what was done about it, None where none are
         outcomes: where labels are missing: a log with the label for each client whose label can be tested all the same
+        fillings: where labels cannot be used as they are: name of an assumption -> logs with a label for everybody,
+            which the outlook is computed from; the first is an estimate, the others are ends of what labels can be
+        noise: standard deviation of the noise in scaled sums, 0 where there is none; covariances are then not tested
         blocked: why nothing can be said of these rows at all, "" where something can
         dropped: rows by reason; a row with two faults counts under both
         notes: what was dropped or assumed, in sentences
@@ -69,6 +77,8 @@ class Logs:
     used: int
     dropped: dict[str, int]
     notes: tuple[str, ...]
+    noise: float = 0.0
+    fillings: dict[str, dict[str, ClientLog]] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """What was read, without the samples."""
@@ -98,104 +108,136 @@ class Logs:
 
 
 def read_logs(
-    folder: str | Path, *, groups: str | None = None, sample: int = SAMPLE, seed: int = 0, batch: int = BATCH_ROWS
+    source: Any, *, map: Any = None, groups: str | None = None, sample: int = SAMPLE, seed: int = 0, trust: bool = False
 ) -> Logs:
-    """Read deployments and rows in one pass; memory does not grow with the number of rows.
+    """Ask the engine that holds the rows for sums, and for a few rows; memory does not grow with their number.
 
     Args:
+        source: a folder, a file, a database (its URL), an Ibis table, or what `open_source` returned
+        map: audit.toml where it does not lie beside the data
         groups: column of the protected group (default: the one called "group", where there is one)
         sample: rows kept for each client and deployment (fewer where there are very many of these)
-        seed: which rows are kept; the same for every block size; files are told apart by name
+        seed: which rows are kept
+        trust: whether models may be unpickled, which runs code that their files hold
     """
-    check_counts(sample=sample, batch=batch)
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise LogError("there is no such folder." if not folder.exists() else "this is a file, not a folder.", folder)
-    settings = read_settings(folder)
-    deployments = read_deployments(folder, settings)
-    tables = data_tables(folder, settings)
-    columns = assign_columns(tables, settings, groups)
+    check_counts(sample=sample)
+    with opening(source, map, trust) as opened:
+        asks = ask(opened, groups)
+        seen = asks.summaries()
+        if not seen.labeled.rows + seen.unlabeled.rows:
+            raise _nothing_usable(opened.name, seen)
+        return logs_of(seen, opened.name, asks, sample, seed)
+
+
+@contextlib.contextmanager
+def opening(source: Any, map: Any, trust: bool) -> Iterator[Source]:
+    """The source; where it was not opened before, it is closed behind."""
+    if isinstance(source, Source):
+        yield source
+        return
+    opened = open_source(source, map=map, trust=trust)
+    try:
+        yield opened
+    finally:
+        if not hasattr(source, "get_backend"):
+            opened.close()
+
+
+def ask(opened: Source, groups: str | None = None) -> Collector:
+    """The rows of a source, prepared and checked, ready for questions."""
+    people = opened.people(groups)
+    settings, columns = people.settings, people.columns
     if columns.label is None and settings.loss in ("logistic", "ridge"):
-        raise LogError(f"the {settings.loss} loss needs a column {settings.names['label']!r}.", tables[0].name)
+        raise LogError(f"the {settings.loss} loss needs a column {settings.names['label']!r}.", opened.tables[0].name)
     for name in settings.decision.movable or ():
         if name not in columns.features:
             near = nearest(name, columns.features)
             raise LogError(f"decision.movable: there is no feature {name!r}.{near}", "audit.toml")
-    for name in settings.clip:
-        if name not in columns.features:
-            raise LogError(f"clip: there is no feature {name!r}.{nearest(name, columns.features)}", "audit.toml")
-    seen = Pass(columns, deployments, settings, sample, seed)
-    for table in tables:
-        seen.read(table, batch)
-    if settings.loss == "logistic" and seen.odd_label:
-        file, row, value = seen.odd_label
+    asks = Collector(people, opened.tables)
+    if settings.loss == "logistic" and asks.totals["odd"]:
+        file, row, value = asks.odd_label()
         raise LogError(f"must be 0 or 1 for the logistic loss; got {value:g}.", file, row, columns.label or "")
+    return asks
+
+
+def _nothing_usable(name: str, seen: Summaries) -> LogError:
+    why = "; ".join(f"{count} had {reason}" for reason, count in seen.dropped.items() if count)
+    return LogError(f"no client has two usable rows under any deployment: of {seen.rows} rows, {why or 'none'}.", name)
+
+
+def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: int = SAMPLE, seed: int = 0) -> Logs:
+    """Logs from sums. asks: for rows to keep, and for sums that only some corrections take; None for sums alone."""
+    notes = [*seen.deployments.notes, *dropped_notes(seen)]
+    seen, late = without_late(seen)
+    notes += [late] if late else []
+    settings, columns, deployments = seen.settings, seen.columns, seen.deployments
+    kept = None if asks is None else draw_rows(asks, seen, sample, seed)
 
     def again(plan: Plan) -> Outcomes:
-        reading = Reading(seen, plan, sample)
-        for table in tables:
-            reading.read(table, batch)
-        return reading.finish()
+        if plan.kind == "strata":
+            return correct(seen, plan, kept, seed)
+        if plan.kind == "propensity":
+            weighted = seen.weighted
+            if weighted is None and asks is not None:
+                weighted = asks.weighted(seen.labeled.by_cell()[1])
+            return Outcomes({}, 0.0, (0.0, 0.0), _NOT_ASKED) if weighted is None else (
+                correct(seen, plan, kept, seed, weighted=weighted)
+            )  # fmt: skip
+        always, rows = seen.always, None
+        if asks is not None:
+            always = always or asks.always()
+            usable = asks.people.always(asks.people.rows.filter(asks.people.rows.fit))
+            usable = usable.filter(usable.has) if columns.label else usable
+            rows = draw_rows(asks, seen, sample, seed, usable, always[0].by_cell()[0])
+        return Outcomes({}, 0.0, (0.0, 0.0), _NOT_ASKED) if always is None else (
+            correct(seen, plan, rows, seed, always=always)
+        )  # fmt: skip
 
-    return _finish(folder, settings, deployments, columns, seen, again)
-
-
-def _nothing_usable(folder: Path, seen: Pass) -> LogError:
-    why = "; ".join(f"{count} had {reason}" for reason, count in seen.dropped.items() if count)
-    return LogError(
-        f"no client has two usable rows under any deployment: of {seen.rows} rows, {why or 'none'}.", folder
-    )
-
-
-def _finish(
-    folder: Path, settings: Settings, deployments: Deployments, columns: Columns, seen: Pass, again: Again
-) -> Logs:
-    notes = [*deployments.notes, *_dropped_notes(seen)]
     if columns.passed:
         notes.append(
             f"Columns of the rows that are no features were passed over: {', '.join(map(repr, columns.passed))}."
         )
     notes += [f"{name} was clipped to {low:g} .. {high:g}." for name, (low, high) in settings.clip.items()]
-    if not seen.cells:
-        raise _nothing_usable(folder, seen)
-    track, labeled, selection, outcomes = choose_rows(settings, columns, seen, notes, again)
+    only_labeled, labeled, selection, outcomes = choose_rows(seen, notes, again)
+    features = seen.labeled.without_last() if columns.label else seen.labeled
+    moments = seen.labeled if labeled else features if only_labeled else merge(features, seen.unlabeled)
     names = (*columns.features, LABEL) if labeled else columns.features
-    keep = _varying(track, names, notes)
-    clients = _client_logs(seen, track, deployments, names, keep, notes)
+    keep = _varying(moments, names, notes)
+    clients = _client_logs(seen, moments, kept, labeled, names, keep, notes)
     if selection is not None and selection.method == "labeled" and not labeled:
         every = (*columns.features, LABEL)
-        outcomes = _client_logs(seen, seen.whole, deployments, every, [*range(len(every))], [])
+        outcomes = _client_logs(seen, seen.labeled, kept, True, every, [*range(len(every))], [])
     blocked = incomplete_by_model(seen)
     if blocked:
         blocked = coded("features-missing-by-model", blocked + ".")
     elif only_accepted(seen):
         clients, blocked = of_accepted(seen, clients, again, notes)
     if not clients:
-        raise _nothing_usable(folder, seen)
-    features = tuple(n for n in (names[j] for j in keep) if n != LABEL or not labeled)
+        raise _nothing_usable(name, seen)
+    left = tuple(n for n in (names[j] for j in keep) if n != LABEL or not labeled)
     place = parameter_places(columns.features, deployments.parameters, settings)
-    place = {name: i for name, i in place.items() if name in features}
-    notes += _model_notes(features, deployments, place)
+    place = {name: i for name, i in place.items() if name in left}
+    notes += model_notes(left, deployments, place)
     group_log = censoring = None
     if seen.decides or columns.group:
-        group_log = seen.tally.finish(tuple(seen.clients), deployments.names, columns.features)
+        group_log = group_counts(seen) if asks is None else draw_groups(asks, seen, 4 * sample, seed)
         censoring = detect_censoring(group_log.counts.sum(axis=(0, 1, 2)))
-        notes += _group_notes(seen, columns, censoring)
+        notes += group_notes(seen, columns, censoring)
     has_label = labeled and LABEL in (names[j] for j in keep)
-    binary = columns.label is not None and seen.odd_label is None
-    loss = settings.loss or ("squared" if columns.label is None else "logistic" if binary else "ridge")
-    if loss != "squared" and not has_label:
+    loss = settings.loss or ("squared" if columns.label is None else "logistic" if seen.binary else "ridge")
+    filled = _fillings(seen, kept, selection, loss)
+    if loss != "squared" and not has_label and not filled:
         notes.append(f"The {loss} loss needs labels, which are left out: what follows from a loss cannot be computed.")
     if settings.loss is None:
         notes.append(f"The loss is taken to be {loss}; say [model] loss = ... in audit.toml if it is another.")
     return Logs(
-        folder=folder,
+        folder=Path(name),
         deployments=deployments,
         clients=clients,
         weights=_weights(settings, clients),
-        features=features,
+        features=left,
         label=columns.label if has_label else None,
-        binary=binary,
+        binary=seen.binary,
         loss=loss,
         penalty=settings.penalty,
         parameters=place,
@@ -211,34 +253,36 @@ def _finish(
         used=int(sum(log.count.sum() for log in clients.values())),
         dropped={reason: count for reason, count in seen.dropped.items() if count},
         notes=tuple(notes),
+        noise=seen.noise,
+        fillings=filled,
     )
 
 
-def _dropped_notes(seen: Pass) -> list[str]:
-    notes = []
-    for reason, count in seen.dropped.items():
-        if not count:
-            continue
-        line = f"DROPPED {count} of {seen.rows} rows: they have {reason}"
-        if reason == "a deployment that is not listed":
-            name, _ = seen.unknown.most_common(1)[0]
-            line += f" ({listed([n for n, _ in seen.unknown.most_common()])}).{nearest(name, seen.index)}"
-        elif reason == "an empty or infinite feature":
-            worst = ", ".join(f"{name} {lost}" for name, lost in seen.empty.most_common(5) if lost)
-            line += f" ({worst})."
-        else:
-            line += "."
-        notes.append(line)
-    return notes
+def _fillings(
+    seen: Summaries, kept: Draw | None, selection: Selection | None, loss: str
+) -> dict[str, dict[str, ClientLog]]:
+    """Logs with a label for everybody, where the labels that are there stand for some people only."""
+    partly = selection is not None and selection.method in ("withheld", "always accepted")
+    if not partly or loss == "squared" or not seen.labeled.rows:
+        return {}
+    every = (*seen.columns.features, LABEL)
+    return {
+        one.name: _client_logs(seen, one.moments, one.kept, False, every, [*range(len(every))], [])
+        for one in fillings(seen, kept)
+    }
 
 
-def _varying(track: Track, names: tuple[str, ...], notes: list[str]) -> list[int]:
-    """Columns that are not the same number in all rows."""
-    have = track.moments.count > 0
-    mean, squares = track.moments.mean[have], track.moments.squares[have]
+_NOT_ASKED = "the sums that this takes were not computed"
+
+
+def _varying(moments: Moments, names: tuple[str, ...], notes: list[str]) -> list[int]:
+    """Columns that are not the same number in all rows, up to the rounding of a mean."""
+    have = moments.count > 0
+    mean, squares = moments.mean[have], moments.squares[have]
     keep = []
     for j, name in enumerate(names):
-        if len(mean) and np.all(squares[:, j, j] == 0) and np.all(mean[:, j] == mean[0, j]):
+        apart = np.abs(mean[:, j] - mean[0, j]).max() if len(mean) else 0.0
+        if len(mean) and np.all(squares[:, j, j] == 0) and apart <= _ROUNDING * abs(mean[0, j]):
             notes.append(f"Column {name!r} is {mean[0, j]:g} in all rows and is left out.")
         else:
             keep.append(j)
@@ -247,35 +291,42 @@ def _varying(track: Track, names: tuple[str, ...], notes: list[str]) -> list[int
     return keep
 
 
+# A mean of equal numbers is that number up to a few units in its last place.
+_ROUNDING = 16 * np.finfo(np.float64).eps
+
+
 def _client_logs(
-    seen: Pass, track: Track, deployments: Deployments, names: tuple[str, ...], keep: list[int], notes: list[str]
-) -> dict[str, ClientLog]:
-    many, logs, moments = len(deployments.names), {}, track.moments
-    moments.grow(len(seen.clients) * many)
-    cov = moments.cov()
+    seen: Summaries, moments: Moments, kept: Draw | None, labeled: bool, names: tuple[str, ...], keep: list[int],
+    notes: list[str],
+) -> dict[str, ClientLog]:  # fmt: skip
+    """A log for each client. labeled: whether only rows with a label count, and the label is the last column."""
+    deployments, many = seen.deployments, len(seen.deployments.names)
+    counts, means, squares = moments.by_cell()
+    cov, logs = widened(seen, counts, means, covariances(counts, squares)), {}
     thin: list[str] = []
     gone: list[str] = []
-    rowless = moments.count.reshape(-1, many).sum(axis=0) == 0
+    rowless = counts.reshape(-1, many).sum(axis=0) == 0
     if np.any(rowless):
         notes.append(
             f"No rows at all were collected under: {listed([deployments.names[t] for t in np.flatnonzero(rowless)])}."
         )
-    for name, i in sorted(seen.clients.items()):
+    for i, name in enumerate(seen.clients):
         cells = np.arange(i * many, (i + 1) * many)
-        count = moments.count[cells]
+        count = counts[cells]
         use = np.flatnonzero(count >= 2)
         if not len(use):
             gone.append(name)
             continue
         if np.any(count[~rowless] < 2):
             thin.append(name)
+        rows = None if kept is None else kept.of(cells[use], kept.labeled if labeled else None)
         logs[name] = ClientLog(
             theta=deployments.theta[use],
             time=deployments.time[use],
             count=count[use],
-            mean=moments.mean[cells[use]][:, keep],
+            mean=means[cells[use]][:, keep],
             cov=cov[cells[use]][:, keep][:, :, keep],
-            sample=track.sample.of(cells[use])[:, :, keep],
+            sample=None if rows is None else rows[:, :, keep],
             columns=tuple(names[j] for j in keep),
             parameters=deployments.parameters,
             name=name,
@@ -287,12 +338,6 @@ def _client_logs(
             f"Clients with fewer than two rows under some deployments, which do not count for them: {listed(thin)}."
         )
     return logs
-
-
-def listed(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(map(repr, names[:5])) + rest
 
 
 def _weights(settings: Settings, clients: dict[str, ClientLog]) -> dict[str, float]:
@@ -308,32 +353,3 @@ def _weights(settings: Settings, clients: dict[str, ClientLog]) -> dict[str, flo
         raw = settings.weights
     total = sum(raw.values())
     return {name: raw[name] / total for name in clients}
-
-
-def _model_notes(features: tuple[str, ...], deployments: Deployments, place: dict[str, int]) -> list[str]:
-    used = set(place.values())
-    alone = [p for i, p in enumerate(deployments.parameters) if i not in used and p != INTERCEPT]
-    notes = []
-    if place and alone:
-        notes.append(
-            f"Parameters without a feature of that name: {', '.join(alone)}; [model] parameters can match them."
-        )
-    without = [f for f in features if f not in place]
-    if place and without:
-        notes.append(f"Features without a parameter, so the model does not weigh them: {', '.join(without)}.")
-    return notes
-
-
-def _group_notes(seen: Pass, columns: Columns, censoring: Censoring) -> list[str]:
-    notes = []
-    if seen.no_group:
-        notes.append(f"{seen.no_group} rows name no group and are left out of the rates by group.")
-    if seen.undecided and seen.decides:
-        notes.append(f"{seen.undecided} rows do not say whether the person was accepted.")
-    if seen.decides is None:
-        notes.append("Nothing says who was accepted: give `accepted`, or [decision] threshold with `score` or theta.")
-    if columns.label and seen.odd_label:
-        notes.append("Labels are not 0 and 1, so nobody is called qualified: there are no TPR and TNR.")
-    if censoring.censored and columns.label and not seen.odd_label:
-        notes.append(f"WARNING: {censoring.sentence()}")
-    return notes

@@ -2,42 +2,78 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from performative._base.checks import nearest
 from performative.audit import outliers
 from performative.audit.advice import advise
 from performative.audit.audit_report import AuditReport
 from performative.audit.briefing import brief_of
+from performative.audit.causes.logs import cause_in_logs
 from performative.audit.client_report import ClientReport, report_clients
 from performative.audit.drift import DRIFTS
 from performative.audit.findings import findings_of
 from performative.audit.group_logs import groups_of_logs
+from performative.audit.merging import merge_summaries
 from performative.audit.page import interactive_page
 from performative.audit.prospect import Prospect, look_ahead
-from performative.audit.reading import Logs, read_logs
+from performative.audit.reading import Logs, logs_of, read_logs
 from performative.audit.schema import LogError
+from performative.audit.summaries import Summaries
+from performative.audit.travel import read_summaries
 from performative.report.writing import make
 
 make.register(AuditReport, interactive_page)  # so that `pf.report.write` takes one
 
 
 def audit_logs(
-    folder: str | Path, *, groups: str | None = None, drift: str = "smooth", seed: int = 0, tolerance: float = 0.01,
-    level: float = 0.05, cost: float | None = None,
+    folder: Any, *, map: str | Path | None = None, groups: str | None = None, drift: str = "smooth", seed: int = 0,
+    tolerance: float = 0.01, level: float = 0.05, trust: bool = False, cost: float | None = None,
+    cause: bool = False,
 ) -> AuditReport:  # fmt: skip
-    """What a folder of logs of past deployments says; `performative.audit.schema` tells what the folder holds.
+    """What logs of past deployments say; `performative.audit.schema` tells what they hold.
 
     Args:
+        folder: where they are: a folder, a .parquet, .csv, .duckdb or .sqlite file, a database's URL, an Ibis table, or
+            what `open_source` returned
+        map: audit.toml where it does not lie beside the data
+        trust: whether models may be unpickled, which runs code that their files hold
         groups: column of the protected group (default: the one called "group", where there is one)
         drift: what may have moved the data without the model: "none", "linear", "walk" or "smooth", see `effect_test`
         seed: which rows are kept, and of the draws behind the intervals
         tolerance: settled is |theta - stable| <= tolerance |stable|
         level: of the tests; intervals are at 1 - level
+        cause: whether to ask what decisions do to outcomes, see `causes.cause_in_logs`; takes rows, not sums alone
         cost: of a mistake (accepted who should not be, rejected who should), in money
 
     Tests are Holm's over clients. The outlook and the suggestion rest on a response that is linear and stays as it is.
     """
+    _check(drift, level, tolerance, cost)
+    logs = read_logs(folder, map=map, groups=groups, seed=seed, trust=trust)
+    report = report_on(logs, drift, seed, tolerance, level, cost)
+    if not cause:
+        return report
+    found = cause_in_logs(folder, map=map, groups=groups, trust=trust, level=1 - level, seed=seed)
+    return dataclasses.replace(report, cause=found)
+
+
+def audit_summaries(
+    parts: Sequence[Summaries | str | Path], *, drift: str = "smooth", seed: int = 0, tolerance: float = 0.01,
+    level: float = 0.05, cost: float | None = None,
+) -> AuditReport:  # fmt: skip
+    """The same from sums alone, of one source or of several that never met: what `summarize` gave, or files of it.
+
+    Tests, responses and the outlook of the squared loss are those of all rows together. What takes rows is left out:
+    Wasserstein distances, the outlook of other losses, the burden.
+    """
+    _check(drift, level, tolerance, cost)
+    merged = merge_summaries([part if isinstance(part, Summaries) else read_summaries(part) for part in parts])
+    return report_on(logs_of(merged, f"{len(parts)} merged"), drift, seed, tolerance, level, cost)
+
+
+def _check(drift: str, level: float, tolerance: float, cost: float | None) -> None:
     if drift not in DRIFTS:
         raise ValueError(
             f"audit: drift must be one of {', '.join(map(repr, DRIFTS))}; got {drift!r}.{nearest(drift, DRIFTS)}"
@@ -47,7 +83,6 @@ def audit_logs(
             raise ValueError(f"audit: {name} must lie between 0 and 1; got {value!r}.")
     if cost is not None and not (math.isfinite(cost) and cost >= 0):
         raise ValueError(f"audit: cost must be a number >= 0, what a mistake costs; got {cost!r}.")
-    return report_on(read_logs(folder, groups=groups, seed=seed), drift, seed, tolerance, level, cost)
 
 
 def report_on(
@@ -55,7 +90,14 @@ def report_on(
 ) -> AuditReport:
     """The report on logs that were read before; see `audit_logs`."""
     clients, pooled = report_clients(
-        logs.clients, logs.weights, logs.label is not None, drift, level, seed, logs.outcomes, logs.blocked
+        logs.clients,
+        logs.weights,
+        logs.label is not None and not logs.noise,
+        drift,
+        level,
+        seed,
+        logs.outcomes,
+        logs.blocked,
     )
     if not clients:
         raise LogError("in every client all columns are constant within deployments: nothing to test.", logs.folder)

@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 
 from performative._base.checks import nearest
+from performative.audit.files import KINDS, Table, open_table
 from performative.audit.schema import LogError, Settings
-from performative.audit.tables import KINDS, Table, open_table
 
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
 
@@ -27,10 +27,6 @@ class Columns:
     @property
     def numbers(self) -> list[str]:
         return [*self.features, *(c for c in (self.label, self.score, self.propensity) if c)]
-
-    def place(self, column: str) -> int:
-        """Where a column stands among the numbers."""
-        return self.numbers.index(column)
 
     @property
     def texts(self) -> list[str]:
@@ -58,19 +54,20 @@ def assign_columns(tables: list[Table], settings: Settings, groups: str | None) 
         if asked != role or (role == "group" and groups):
             first.require(asked)
         found[role] = asked if asked in first.columns else None
-    first.require(names["deployment"])
+    # Where dates make the deployments, the column of time says which one a row belongs to.
+    key = names["time"] if settings.dated else names["deployment"]
+    first.require(key)
     taken = {*names.values(), *found.values(), *settings.ignore}
-    for name in settings.features or ():
+    for name in (*(settings.features or ()), *settings.categories):
         first.require(name)
     spare = names["group"] if groups and groups != names["group"] else None
     # A table's index, as pandas writes it, looks like a number of each person and is none.
-    passed = tuple(c for c in first.columns if c in INDEX or c in (names["time"], names["scoring"]) or c == spare)
+    aside = {names["time"], names["scoring"], spare} - {key}
+    passed = tuple(c for c in first.columns if c in INDEX or c in aside)
     features = settings.features or tuple(c for c in first.columns if c not in taken and c not in INDEX)
     if not features:
         raise LogError(f"there are no features: all columns ({', '.join(first.columns)}) have a role.", first.name)
-    columns = Columns(
-        features=tuple(c for c in features if c != groups), deployment=names["deployment"], **found, passed=passed
-    )
+    columns = Columns(features=tuple(c for c in features if c != groups), deployment=key, **found, passed=passed)
     for table in tables[1:]:
         for name in (*columns.numbers, *columns.texts):
             if name not in table.columns:

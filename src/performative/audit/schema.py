@@ -42,6 +42,7 @@ than two rows, and features that are constant. Sorted and said: deployments that
 """
 
 import dataclasses
+import datetime
 import math
 import tomllib
 from pathlib import Path
@@ -54,6 +55,7 @@ ROLES = ("deployment", "client", "label", "score", "accepted", "group", "propens
 LOSSES = ("squared", "logistic", "ridge")
 PREFIX = "theta_"
 MISSING = ("auto", "features", "labeled")
+PERIODS = ("day", "week", "month", "quarter", "year")
 
 
 class LogError(ValueError):
@@ -91,6 +93,24 @@ class Settings:
     clip: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     delimiter: str = ","
     decimal: str = "."
+    label_one: str | None = None
+    delayed: str = "drop"
+    accepted_word: str | None = None
+    categories: tuple[str, ...] = ()
+    levels: int = 20
+    every: str | None = None
+    starts: tuple[str, ...] = ()
+    period: Any = None
+    table: str | None = None
+    models_table: str | None = None
+    model_files: str | dict[str, str] | None = None
+    registry: str | None = None
+    logged_scores: bool = False
+
+    @property
+    def dated(self) -> bool:
+        """Whether deployments are periods of time."""
+        return self.every is not None or bool(self.starts)
 
 
 def _text(value: Any) -> str | None:
@@ -125,6 +145,26 @@ def _range(value: Any) -> str | None:
     return None if good and value[0] < value[1] else "[lowest, highest], two finite numbers in order"
 
 
+def _dates(value: Any) -> str | None:
+    good = isinstance(value, list) and len(value) > 1
+    good = good and all(isinstance(v, str | datetime.date) for v in value)
+    return None if good and list(map(str, value)) == sorted(set(map(str, value))) else "two or more dates, in order"
+
+
+def _files(value: Any) -> str | None:
+    pattern = isinstance(value, str) and "{deployment}" in value
+    listed = isinstance(value, dict) and bool(value) and all(isinstance(v, str) for v in value.values())
+    return None if pattern or listed else 'a path with {deployment} in it, or a table of deployment = "path"'
+
+
+def _one_of_flags(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "true or false"
+
+
+def _count(value: Any) -> str | None:
+    return None if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "a whole number > 0"
+
+
 def _character(value: Any) -> str | None:
     return None if isinstance(value, str) and len(value) == 1 else "one character"
 
@@ -133,19 +173,26 @@ def _character(value: Any) -> str | None:
 _RULES: dict[str, dict[str, Any]] = {
     "columns": {**dict.fromkeys(ROLES, _text), "features": _texts, "ignore": _texts},
     "model": {"loss": _one_of(*LOSSES), "penalty": _not_negative, "parameters": _mapping},
-    "labels": {"missing": lambda told: _one_of(*MISSING)(new_value("missing", told))},
+    "labels": {
+        "missing": lambda told: _one_of(*MISSING)(new_value("missing", told)),
+        "one": _text, "delayed": _one_of("drop", "keep"),
+    },
     "decision": {
+        "accepted": _text,
         "threshold": _number, "accept": _one_of("above", "below"), "qualified": _one_of(0, 1), "movable": _texts,
     },
+    "source": {"table": _text, "models": _text},
+    "deployments": {"every": _one_of(*PERIODS), "starts": _dates},
+    "models": {"files": _files, "registry": _text, "scores": _one_of_flags},
+    "categories": {"columns": _texts, "most": _count},
     "weights": {},
     "clip": {},
     "files": {"delimiter": _character, "decimal": _one_of(".", ",")},
 }  # fmt: skip
 
 
-def read_settings(folder: Path) -> Settings:
+def read_settings(file: Path) -> Settings:
     """audit.toml, or the defaults where there is none."""
-    file = folder / "audit.toml"
     if not file.exists():
         return Settings()
     try:
@@ -191,7 +238,12 @@ def _settings(raw: dict[str, Any], file: Path) -> Settings:
     delimiter, decimal = files.get("delimiter", ","), files.get("decimal", ".")
     if delimiter == decimal:
         raise LogError(f"files.delimiter and files.decimal must differ; both are {delimiter!r}.", file)
-    movable = decision.get("movable")
+    movable, labels, categories = decision.get("movable"), raw.get("labels", {}), raw.get("categories", {})
+    source, deployments, models = (raw.get(table, {}) for table in ("source", "deployments", "models"))
+    if len(deployments) > 1:
+        raise LogError("[deployments] takes `every` or `starts`, not both.", file)
+    if sum(map(bool, models.values())) > 1:
+        raise LogError("[models] takes one of `files`, `registry` and `scores`.", file)
     return Settings(
         names=names,
         features=tuple(columns["features"]) if "features" in columns else None,
@@ -199,7 +251,7 @@ def _settings(raw: dict[str, Any], file: Path) -> Settings:
         loss=model.get("loss"),
         penalty=float(model.get("penalty", 0.0)),
         parameters=dict(model.get("parameters", {})),
-        missing_labels=new_value("missing", raw.get("labels", {}).get("missing", "auto")),
+        missing_labels=new_value("missing", labels.get("missing", "auto")),
         decision=Decision(
             threshold=None if "threshold" not in decision else float(decision["threshold"]),
             accept=decision.get("accept", "above"),
@@ -210,4 +262,16 @@ def _settings(raw: dict[str, Any], file: Path) -> Settings:
         weights={name: float(w) for name, w in raw["weights"].items()} if raw.get("weights") else None,
         delimiter=delimiter,
         decimal=decimal,
+        label_one=labels.get("one"),
+        delayed=labels.get("delayed", "drop"),
+        accepted_word=decision.get("accepted"),
+        categories=tuple(categories.get("columns", ())),
+        levels=categories.get("most", 20),
+        every=deployments.get("every"),
+        starts=tuple(str(day) for day in deployments.get("starts", ())),
+        table=source.get("table"),
+        models_table=source.get("models"),
+        model_files=models.get("files"),
+        registry=models.get("registry"),
+        logged_scores=models.get("scores", False),
     )

@@ -2,12 +2,16 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from performative.audit.files import Table, embedded, load, open_table
+from performative.audit.moments import covariances
+from performative.audit.queries import cross_moments, engine_name, fetch
 from performative.audit.schema import LogError, Settings
-from performative.audit.streams import Moments
-from performative.audit.tables import Table, blocks, open_table
+from performative.audit.typed import refuse_text
+from performative.audit.values import finite, number
 from performative.findings import Plain
 
 # Below this share of explained variance the coefficients are a poor stand-in for the model, and a note says so.
@@ -25,6 +29,16 @@ class ScoringFit(Plain):
     r_squared: float
 
 
+class Scored(NamedTuple):
+    """Moments of (features, score, logit) of complete rows, whether all scores lie inside (0, 1), rows lost."""
+
+    rows: int
+    mean: np.ndarray
+    cov: np.ndarray
+    inside: bool
+    lost: int
+
+
 def summarize_scoring(
     files: list[tuple[str, str]], folder: Path, settings: Settings
 ) -> tuple[np.ndarray, tuple[str, ...], tuple[ScoringFit, ...], list[str]]:
@@ -37,7 +51,8 @@ def summarize_scoring(
     coefficients also depend on which rows were scored: score the same rows with every model.
     """
     features: tuple[str, ...] = ()
-    sums: dict[str, tuple[Moments, bool, int]] = {}
+    sums: dict[str, Scored] = {}
+    engine = embedded()
     first = files[0][0]
     for path, row in files:
         if path in sums:
@@ -48,14 +63,14 @@ def summarize_scoring(
             odd = sorted(set(mine) ^ set(features))[0]
             raise LogError(f"column {odd!r} is in {first} or here, not in both; score all on one set.", table.name)
         features = features or mine
-        sums[path] = _collect(table, features, settings.names["score"])
-    logit = all(inside for _, inside, _ in sums.values())
-    fits = {path: _fit(path, moments, logit, features) for path, (moments, _, _) in sums.items()}
+        sums[path] = _collect(engine, table, features, settings)
+    logit = all(found.inside for found in sums.values())
+    fits = {path: linear_summary(path, found, logit, features) for path, found in sums.items()}
     notes = [note for _, _, lines in fits.values() for note in lines]
     notes += [
-        f"{path}: {lost} rows with an empty or infinite value were left out."
-        for path, (_, _, lost) in sums.items()
-        if lost
+        f"{path}: {found.lost} rows with an empty or infinite value were left out."
+        for path, found in sums.items()
+        if found.lost
     ]
     link = "logit of the score" if logit else "score"
     notes.insert(0, f"Models are summarized by a linear regression of the {link} on {len(features)} features.")
@@ -82,31 +97,45 @@ def scored_features(table: Table, settings: Settings) -> tuple[str, ...]:
     return found
 
 
-def _collect(table: Table, features: tuple[str, ...], score: str) -> tuple[Moments, bool, int]:
-    """Moments of (features, score, logit), whether all scores lie inside (0, 1), and how many rows were lost."""
-    moments = Moments(len(features) + 2)
-    moments.grow(1)
-    inside, lost = True, 0
-    for block in blocks(table, [*features, score], []):
-        x = block.numbers[np.all(np.isfinite(block.numbers), axis=1)]
-        lost += len(block) - len(x)
-        inside = inside and bool(np.all((x[:, -1] > 0) & (x[:, -1] < 1)))
-        p = x[:, -1:] if inside else np.full((len(x), 1), 0.5)
-        moments.add(np.zeros(len(x), np.int64), np.hstack([x, np.log(p) - np.log1p(-p)]))
-    if moments.count[0] < len(features) + 2:
-        raise LogError(
-            f"{moments.count[0]} complete rows cannot settle {len(features) + 1} coefficients; score more rows.",
-            table.name,
+def _collect(engine: Any, table: Table, features: tuple[str, ...], settings: Settings) -> Scored:
+    score = settings.names["score"]
+    (raw,) = load(engine, [table], [*features, score])
+    refuse_text(raw, [table], [*features, score], settings)
+    return scored_moments(raw, features, score, settings.decimal, table.name)
+
+
+def scored_moments(raw: Any, features: tuple[str, ...], score: str, decimal: str, name: str) -> Scored:
+    """Moments of scored rows, computed by their engine."""
+    made = {f"f{j}": finite(number(raw[n], engine_name(raw), decimal)) for j, n in enumerate([*features, score])}
+    k = len(features)
+    rows = raw.select(**made)
+    whole = rows.filter([rows[column].notnull() for column in made])
+    y = whole[f"f{k}"]
+    told = fetch(
+        whole.agg(
+            rows=whole.count(), low=y.min(), high=y.max(), **{f"m{j}": whole[f"f{j}"].mean() for j in range(k + 1)}
         )
-    return moments, inside, lost
+    )
+    total = int(fetch(rows.agg(n=rows.count()))["n"][0])
+    n = int(told["rows"][0])
+    if n < k + 2:
+        raise LogError(f"{n} complete rows cannot settle {k + 1} coefficients; score more rows.", name)
+    inside = bool(told["low"][0] > 0 and told["high"][0] < 1)
+    columns, center = [f"f{j}" for j in range(k + 1)], [float(told[f"m{j}"][0]) for j in range(k + 1)]
+    if inside:
+        whole, columns = whole.mutate(logit=y.ln() - (1.0 - y).ln()), [*columns, "logit"]
+        center.append(np.log(center[-1]) - np.log1p(-center[-1]))
+    _, count, mean, squares = cross_moments(whole, [], columns, np.array(center))
+    return Scored(n, mean[0], covariances(count, squares)[0], inside, total - n)
 
 
-def _fit(
-    path: str, moments: Moments, logit: bool, features: tuple[str, ...]
+def linear_summary(
+    path: str, found: Scored, logit: bool, features: tuple[str, ...]
 ) -> tuple[np.ndarray, ScoringFit, list[str]]:
+    """Coefficients (features, then the intercept), how well they fit, and notes."""
     k, notes = len(features), []
     target = k + 1 if logit else k
-    cov, mean, rows = moments.cov()[0], moments.mean[0], int(moments.count[0])
+    cov, mean, rows = found.cov, found.mean, found.rows
     spread = np.sqrt(np.diag(cov)[:k])
     scale = np.where(spread > 0, spread, 1.0)
     # In units of each feature's spread the cut of the pseudo-inverse means the same for all.

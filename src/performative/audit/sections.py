@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from performative.audit.audit_report import AuditReport
+from performative.audit.causes.cause import Cause
+from performative.audit.causes.words import NAMES
+from performative.audit.causes.words import WORDS as CAUSES
 from performative.audit.client_report import ClientReport
 from performative.audit.drift import DRIFTS
 from performative.audit.figures import MOST_CLIENTS, w1_slope
@@ -46,6 +49,8 @@ def sections(report: AuditReport, short: bool = False) -> Iterator[Section]:
     question = "How strongly?" if report.effect else "How strong could a reaction be?"
     yield Section(question, tables=_sizes(clients), pictures=("sensitivity", "distances"))
     yield from _ahead(report)
+    if report.cause is not None:
+        yield _cause(report.cause)
     advice = report.advice
     said = [*advice.reasons, *dict.fromkeys(map(WORDS.say, advice.robust))]
     code = [("", advice.code)] if advice.code else []
@@ -59,6 +64,16 @@ def in_short(report: AuditReport) -> Section:
     """The first page: four sentences, one picture, one recommendation."""
     *said, do = report.said("brief")
     return Section(FIRST, said=[*said, f"What to do: {do}"], pictures=["short"])
+
+
+def _cause(found: Cause) -> Section:
+    """What the decision itself does, and why other designs were not used."""
+    answer = "Cannot be told from these logs"
+    if found.identified:
+        low, high = found.interval
+        answer = f"{number(found.estimate)} ({span(low, high)}) of {found.outcome}"
+    said = [CAUSES.say(one) for one in found.findings if one.code.startswith(("effect.", "assumption.", "caution."))]
+    return Section("What does the decision do?", answer, said, each={NAMES[n]: w for n, w in found.refusals.items()})
 
 
 def _effect(report: AuditReport) -> Section:
@@ -146,14 +161,15 @@ def _ahead(report: AuditReport) -> Iterator[Section]:
         return
     answer = _SETTLES[found.settles] if found.stable is not None else "Nowhere: there is no stable point"
     # A terminal has the first sentence in the verdict.
-    yield Section(question, answer, about=said[:1], pictures=["models"])
+    about = 2 if report.prospect.fillings else 1
+    yield Section(question, answer, about=said[:about], pictures=["models"])
     points = Table(("parameter", "now", "stable point", "optimum"), _points(report))
     yield Section("The points", tables=[Table(("outlook", ""), outlook_facts(report)), points])
     lines = report.prospect.drivers
     shares = [[line.name, percent(line.share), number(line.without)] for line in lines]
     table = Table(("client", "share", "factor without its reaction"), shares)
     if len(lines) > 1:
-        yield Section("Who drives it?", said=said[1:], tables=[table], pictures=["drivers"])
+        yield Section("Who drives it?", said=said[about:], tables=[table], pictures=["drivers"])
 
 
 def outlook_facts(report: AuditReport) -> list[tuple[str, str]]:
@@ -161,6 +177,8 @@ def outlook_facts(report: AuditReport) -> list[tuple[str, str]]:
     found, prospect = report.prospect.outlook, report.prospect
     assert found is not None
     sure = f"{100 * (1 - report.level):g} % interval"
+    if prospect.fillings:
+        sure = "over what was taken for missing labels"
     until = "never, as it stands" if found.deployments is None else str(found.deployments)
     facts = [
         ("contraction factor", f"{number(found.contraction)}, {sure} {span(*found.contraction_limits)}"),
@@ -189,6 +207,8 @@ def _points(report: AuditReport) -> list[list[Cell]]:
     for k, name in enumerate(report.logs.deployments.parameters):
         stable = "none" if found.stable is None else number(found.stable[k])
         limits = "" if found.stable is None or found.stable_limits is None else span(*found.stable_limits[:, k])
+        ends = [one.stable[k] for one in report.prospect.fillings if one.stable is not None]
+        limits = f"{span(min(ends), max(ends))} over what was taken for missing labels" if ends else limits
         optimal = "none" if found.optimal is None else number(found.optimal[k])
         rows.append([parameter(name), number(here[k]), (stable, limits), optimal])
     return rows

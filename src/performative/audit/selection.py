@@ -7,7 +7,7 @@ import numpy as np
 
 from performative.audit.missing import SEEN, Pattern, compare
 from performative.audit.outcomes import LEAST, Outcomes, Plan
-from performative.audit.rows import Pass
+from performative.audit.summaries import Summaries
 from performative.findings import Plain
 
 SCORE, ACCEPTANCE = "the model's score", "acceptance"
@@ -52,7 +52,7 @@ class Selection(Plain):
         )  # fmt: skip
 
 
-def judge(seen: Pass) -> Selection:
+def judge(seen: Summaries) -> Selection:
     """Who has a label, and does the model decide on it?"""
     counts = _decisions(seen)
     total = counts.sum()
@@ -63,7 +63,7 @@ def judge(seen: Pass) -> Selection:
         "accepted": float(shares[1]),
         "rejected": float(shares[0]),
     }
-    if not len(seen.labeled.n):
+    if not seen.comparable:
         return Selection(kind="model", by="what cannot be checked (too many clients)", p_value=0.0, **known)
     names = (*seen.columns.features, SCORE, ACCEPTANCE)
     pattern = label_pattern(seen)
@@ -77,10 +77,10 @@ def judge(seen: Pass) -> Selection:
     return Selection(kind="people" if p <= SEEN else "chance", by=names[at] if at >= 0 else "", p_value=p, **known)
 
 
-def label_pattern(seen: Pass) -> Pattern:
+def label_pattern(seen: Summaries) -> Pattern:
     """Rows with a label against rows without."""
-    whole, bare = (sums.parts(seen.cells, seen.strata, (0, 1)) for sums in (seen.labeled, seen.bare_rows))
-    return _of_features(compare(whole, bare, deployments=len(seen.index)))
+    whole, bare = (seen.parts(which, (0, 1)) for which in ("labeled", "unlabeled"))
+    return _of_features(compare(whole, bare, deployments=len(seen.deployments.names)))
 
 
 def _of_features(pattern: Pattern) -> Pattern:
@@ -90,17 +90,16 @@ def _of_features(pattern: Pattern) -> Pattern:
     return pattern._replace(changes=changes)
 
 
-def _decisions(seen: Pass) -> np.ndarray:
+def _decisions(seen: Summaries) -> np.ndarray:
     """[3, 2] rows by decision (rejected, accepted, not known) and by whether they have a label."""
     out = np.zeros((3, 2))
-    for at, sums in ((1, seen.labeled), (0, seen.bare_rows)):
-        n = sums.parts(seen.cells, seen.strata, (1,))[0][:, 0]
-        by = n.reshape(seen.cells, -1).sum(axis=0)
-        out[:, at] = by if len(by) == 3 else [0, 0, by[0]]
+    for at, own in ((1, seen.labeled), (0, seen.unlabeled)):
+        decision = own.stratum // 3 if seen.strata > 1 else np.full(len(own.stratum), 2)
+        out[:, at] = np.bincount(decision, own.count, minlength=3)
     return out
 
 
-def plans(seen: Pass) -> tuple[list[Plan], str]:
+def plans(seen: Summaries) -> tuple[list[Plan], str]:
     """Corrections that these logs allow, the best first, and why others are none."""
     found, why = [], []
     if seen.columns.propensity:
@@ -127,9 +126,9 @@ def plans(seen: Pass) -> tuple[list[Plan], str]:
     return found, "; ".join(why)
 
 
-def _strata(seen: Pass, axes: tuple[int, ...], name: str) -> tuple[Plan | None, str]:
+def _strata(seen: Summaries, axes: tuple[int, ...], name: str) -> tuple[Plan | None, str]:
     """Chances of a label as shares, where each kind of decision has labels and nothing else is seen to matter."""
-    labeled, bare = (sums.parts(seen.cells, seen.strata, axes) for sums in (seen.labeled, seen.bare_rows))
+    labeled, bare = (seen.parts(which, axes) for which in ("labeled", "unlabeled"))
     has, people = labeled[0][:, 0], labeled[0][:, 0] + bare[0][:, 0]
     by = people.reshape(seen.cells, -1)
     if by[:, :2].sum() == 0:
@@ -154,19 +153,18 @@ def _strata(seen: Pass, axes: tuple[int, ...], name: str) -> tuple[Plan | None, 
     return Plan("strata", f"the share with a label {name}", whole), ""
 
 
-def only_accepted(seen: Pass) -> bool:
+def only_accepted(seen: Summaries) -> bool:
     """Whether decisions are known and nobody was rejected: the rejected may be missing from the logs."""
     counts = _decisions(seen).sum(axis=1)
     return bool(seen.strata > 1 and counts[1] > 0 and counts[0] == 0)
 
 
-def incomplete_by_model(seen: Pass) -> str:
+def incomplete_by_model(seen: Summaries) -> str:
     """Rows with an empty feature were dropped: does who they are change from deployment to deployment? "" where not."""
-    if not len(seen.incomplete.n) or not seen.incomplete.n.sum():
+    if not seen.comparable or not seen.incomplete.n.sum():
         return ""
-    cells, strata = seen.cells, seen.strata
-    whole = seen.labeled.parts(cells, strata, (0, 1)) + seen.bare_rows.parts(cells, strata, (0, 1))
-    pattern = _of_features(compare(whole, seen.incomplete.parts(cells, strata, (0, 1)), deployments=len(seen.index)))
+    whole, rest = seen.parts("labeled", (0, 1)) + seen.parts("unlabeled", (0, 1)), seen.parts("incomplete", (0, 1))
+    pattern = _of_features(compare(whole, rest, deployments=len(seen.deployments.names)))
     at, p = pattern.first("changes")
     if p > SEEN or pattern.size[at] <= _MATTERS:
         return ""

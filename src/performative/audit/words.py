@@ -94,6 +94,15 @@ def _ahead(hedged: bool, outlook: dict[str, Any] | None) -> str:
     return f"If they do react: {said[0].lower()}{said[1:]}" if hedged else said
 
 
+def _assumes(share: float, factors: dict[str, float]) -> str:
+    (first, factor), *ends = factors.items()
+    told = f"{percent(share)} of the people have no label, and this takes theirs to be {first} (missing at random)"
+    if not ends:
+        return f"{told}; nothing bounds what they are."
+    others = " and ".join(f"{number(value)} were they {name}" for name, value in ends)
+    return f"{told}: the factor is {number(factor)} then, {others}. The limits span these three and no more."
+
+
 def _p(p_value: float, adjusted: float) -> str:
     alone, counted = chance(p_value), chance(adjusted)
     return alone if alone == counted else f"{alone}; {counted} counting all tests"
@@ -212,6 +221,7 @@ WORDS = Words(
             "more."
         ),
         "verdict.outlook": _ahead,
+        "verdict.outlook-assumes": _assumes,
         "client.unknown": "Cannot tell: {reasons:sentences}",
         "client.reacts": _reacts,
         "client.rests-on-drift": "This rests on drift={drift!r}: under {weak:listed} it could be drift.",
@@ -228,6 +238,7 @@ WORDS = Words(
         ),
         "outlook.none": "{reasons:sentences}",
         "outlook.settling": _settling,
+        "outlook.assumes": _assumes,
         "outlook.driver": _driver,
         "advice.log-everybody": (
             "Which rows are in the logs changes with the model, so nothing can be said of the people behind them."

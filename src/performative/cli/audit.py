@@ -1,13 +1,14 @@
-"""`performative audit FOLDER`."""
+"""`performative audit SOURCE`."""
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, Reporter, reporting
+from performative.cli.output import Exit, Failure, Json, Reporter, check_folder, reporting
 
 if TYPE_CHECKING:
     from performative.audit.audit_report import AuditReport
@@ -22,8 +23,14 @@ class Drift(StrEnum):
     NONE = "none"
 
 
+_SOURCE = "Folder, Parquet data set, .duckdb or .sqlite file, or a database's URL; with --merge, files of moments."
+_CAUSE = "Ask what decisions do to outcomes, by a causal design; takes a draw of rows, not sums alone."
+_EXPLAIN = "Look at the columns and write a first audit.toml, asking on a terminal."
+
+
 def audit(
-    folder: Annotated[Path, typer.Argument(help="Folder with deployments.csv and data.csv (or .parquet).")],
+    source: Annotated[list[str], typer.Argument(help=_SOURCE)],
+    mapping: Annotated[Path | None, typer.Option("--map", help="audit.toml: which column is what.")] = None,
     groups: Annotated[str | None, typer.Option("--groups", help="Column of the protected group.")] = None,
     drift: Annotated[Drift, typer.Option("--drift", help="Drift to allow for that is not the model's.")] = Drift.SMOOTH,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
@@ -31,21 +38,47 @@ def audit(
     ),
     cost: Annotated[float | None, typer.Option(min=0.0, help="What a mistaken decision costs, in money.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the rows kept and of the bootstrap.")] = 0,
+    trust: Annotated[bool, typer.Option("--trust", help="Unpickle models, which runs code in their files.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help=_EXPLAIN)] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --explain: write the draft without asking.")] = False,
+    moments: Annotated[Path | None, typer.Option("--moments", help="Write sums, no rows, to this file.")] = None,
+    least: Annotated[int, typer.Option("--least", min=1, help="With --moments: leave out smaller cells.")] = 1,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="With --moments: noise for this promise.")] = None,
+    delta: Annotated[float | None, typer.Option("--delta", help="With --epsilon: its chance to fail.")] = None,
+    client: Annotated[str | None, typer.Option("--client", help="With --moments: name of the only client.")] = None,
+    cause: Annotated[bool, typer.Option("--cause", help=_CAUSE)] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Audit files of moments as one.")] = False,
     as_json: Json = False,
 ) -> None:
     """Logs of past deployments: do the data react to the model, and where does retraining lead?
 
-    Reads FOLDER/deployments.csv and FOLDER/data.csv (or Parquet), prints a summary, and writes a page and a JSON file.
+    Rows stay in the engine that holds them; sums come back. Prints a summary, and writes a page and a JSON file.
     """
     with reporting(as_json) as reporter:
-        from performative.audit.report import audit_logs
         from performative.audit.schema import LogError
 
-        if out.exists() and not out.is_dir():
-            raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
         try:
+            if len(source) > 1 and not merge:
+                raise Failure(f"one source at a time; got {len(source)}. --merge takes several.", Exit.BAD_INPUT)
+            if explain:
+                _explain(reporter, source[0], mapping, yes or as_json or not sys.stdin.isatty())
+                return
+            if moments is not None:
+                _moments(reporter, source[0], moments, mapping, groups, trust, least, epsilon, delta, client)
+                return
+            for name, value in (("--epsilon", epsilon), ("--delta", delta), ("--client", client)):
+                if value is not None:
+                    raise Failure(f"{name} is for --moments FILE, which is not given.", Exit.BAD_INPUT)
+            check_folder(out)
             with reporter.errors.status("reading and testing"):
-                report = audit_logs(folder, groups=groups, drift=drift.value, seed=seed, cost=cost)
+                from performative.audit.report import audit_logs, audit_summaries
+
+                how: dict[str, Any] = {"drift": drift.value, "seed": seed, "cost": cost}
+                report = (
+                    audit_summaries(source, **how)
+                    if merge
+                    else audit_logs(source[0], map=mapping, groups=groups, trust=trust, cause=cause, **how)
+                )
         except LogError as error:
             raise Failure(str(error), Exit.BAD_INPUT, file=error.file, row=error.row, column=error.column) from error
         _tell(reporter, report)
@@ -53,6 +86,72 @@ def audit(
         for kind, path in paths.items():
             reporter.path(kind, path)
         reporter.result({"status": "completed", **report.to_dict(), "files": {k: str(p) for k, p in paths.items()}})
+
+
+def _explain(reporter: Reporter, source: str, mapping: Path | None, quiet: bool) -> None:
+    """Draft audit.toml; on a terminal each role is asked for, with the guess as the default."""
+    from performative.audit.draft import draft, guess, look
+    from performative.audit.source import open_for_look
+
+    found = open_for_look(source)
+    columns = look(found)
+    roles = guess(columns)
+    names = [one.name for one in columns]
+    if not quiet:
+        for one in columns:
+            reporter.show(f"{one.name}: {one.told}")
+        for role in ("deployment", "time", "client", "label", "score", "accepted", "propensity", "group"):
+            came = typer.prompt(f"{role} (- for none)", default=roles.get(role, "-"), err=True)
+            if came == "-":
+                roles.pop(role, None)
+            elif came in names:
+                roles[role] = came
+            else:
+                from performative._base.checks import nearest
+
+                raise Failure(f"{role}: there is no column {came!r}.{nearest(came, names)}", Exit.BAD_INPUT)
+    text = draft(columns, roles, found.named_table, found.listed is not None)
+    path = mapping or (found.folder or Path()) / "audit.toml"
+    if path.exists():
+        raise Failure(f"{path} is there already; say --map FILE for another place.", Exit.BAD_INPUT)
+    path.write_text(text, encoding="utf-8")
+    reporter.show(text)
+    reporter.path("map", path)
+    reporter.result({"status": "completed", "roles": roles, "file": str(path), "text": text})
+
+
+def _moments(
+    reporter: Reporter, source: str, file: Path, mapping: Path | None, groups: str | None, trust: bool, least: int,
+    epsilon: float | None, delta: float | None, client: str | None,
+) -> None:  # fmt: skip
+    """Write sums and no rows."""
+    from performative.audit.leaving import summarize
+    from performative.audit.travel import write_summaries
+
+    if (epsilon is None) != (delta is None):
+        raise Failure("--epsilon and --delta go together: give both, or neither.", Exit.BAD_INPUT)
+    if epsilon is not None and epsilon <= 0:
+        raise Failure(f"--epsilon must be above 0; got {epsilon:g}.", Exit.BAD_INPUT)
+    if delta is not None and not 0 < delta < 1:
+        raise Failure(f"--delta must lie between 0 and 1; got {delta:g}.", Exit.BAD_INPUT)
+    with reporter.errors.status("summing"):
+        seen = summarize(
+            source, map=mapping, groups=groups, trust=trust, least=least, epsilon=epsilon, delta=delta, client=client
+        )
+        write_summaries(seen, file)
+    cells, rows = seen.suppressed
+    told = {
+        "clients": list(seen.clients), "deployments": len(seen.deployments.names), "rows": seen.rows,
+        "suppressed_cells": cells, "suppressed_rows": rows, "noise": seen.noise, "promise": seen.promise,
+    }  # fmt: skip
+    reporter.show(
+        f"{len(seen.clients)} clients, {len(seen.deployments.names)} deployments, {seen.rows:,} rows as sums."
+    )
+    reporter.show(f"Left out: {cells} cells of fewer than {least} rows, {rows} rows.")
+    if seen.promise is not None:
+        reporter.show(f"Noise keeps epsilon = {epsilon:g}, delta = {delta:g} for each row.")
+    reporter.path("sums", file)
+    reporter.result({"status": "completed", **told, "file": str(file)})
 
 
 def write_audit(report: "AuditReport", out: Path) -> dict[str, Path]:

@@ -11,7 +11,7 @@ NAMES = (
     "points", "peers",
 )  # fmt: skip
 # These take minutes, start processes or need a GPU, so they run only when they are named.
-LONG = ("audit", "federation", "networks", "networks_gpu")
+LONG = ("audit", "audit_rows", "federation", "networks", "networks_gpu")
 
 
 def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:

@@ -1,0 +1,62 @@
+"""Sums of one source, as they may leave it."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from performative._base.checks import check_counts
+from performative.audit.merging import suppressed
+from performative.audit.noise import noisy
+from performative.audit.people import ONLY_CLIENT
+from performative.audit.reading import ask, opening
+from performative.audit.schema import LogError
+from performative.audit.summaries import Summaries
+
+
+def summarize(
+    source: Any, *, map: str | Path | None = None, groups: str | None = None, trust: bool = False, least: int = 1,
+    epsilon: float | None = None, delta: float | None = None, client: str | None = None,
+) -> Summaries:  # fmt: skip
+    """Sums by client, deployment and decision: all that an audit needs, and no row. `audit_summaries` takes them.
+
+    Args:
+        source, map, groups, trust: as for `audit_logs`
+        least: cells of fewer rows are left out and counted
+        epsilon, delta: Gaussian noise that keeps this promise to each person (one row); takes bounds of every feature,
+            [clip] of audit.toml, and leaves decisions and groups out
+        client: the name of the only client where the rows name none, so that several banks' files can be told apart
+    """
+    check_counts(least=least)
+    if (epsilon is None) != (delta is None):
+        raise ValueError("summarize: give both epsilon and delta for noise, or neither.")
+    with opening(source, map, trust) as opened:
+        asks = ask(opened, groups)
+        seen = asks.summaries()
+        if seen.unlabeled.rows or seen.columns.label is None:
+            # Which corrections will be asked for is known only where all parts have met.
+            if seen.rule is not None:
+                seen = dataclasses.replace(seen, always=asks.always())
+            if seen.columns.propensity:
+                seen = dataclasses.replace(seen, weighted=asks.weighted(seen.labeled.by_cell()[1]))
+    if client is not None:
+        seen = _named(seen, client)
+    if epsilon is not None and delta is not None:
+        return noisy(seen, epsilon, delta, least)
+    return suppressed(seen, least) if least > 1 else seen
+
+
+def _named(seen: Summaries, client: str) -> Summaries:
+    if seen.clients != (ONLY_CLIENT,):
+        raise LogError(f"client = {client!r}: the rows name their clients already; leave it out.")
+    who = (client,)
+
+    def own(part: Any) -> Any:
+        return None if part is None else dataclasses.replace(part, clients=who)
+
+    return dataclasses.replace(
+        seen, labeled=own(seen.labeled), unlabeled=own(seen.unlabeled),
+        scores=(own(seen.scores[0]), own(seen.scores[1])),
+        incomplete=own(seen.incomplete), weighted=own(seen.weighted),
+        always=None if seen.always is None else (own(seen.always[0]), own(seen.always[1])),
+        counts={(client, *key[1:]): n for key, n in seen.counts.items()},
+    )  # fmt: skip
