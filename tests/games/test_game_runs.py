@@ -185,7 +185,8 @@ def test_players_may_begin_apart():
     assert np.allclose(history.theta[0, 0], own)
     first = own - RATE * (-(B + M @ own) + PENALTY * own)
     assert np.allclose(history.theta[0, 1], first, atol=1e-6)
-    swept = pf.sweep(apart, pf.p_fedavg(RATE), over={"rate": [RATE]}, rounds=3, record=pf.Record(theta="all", risks=False))
+    whole = pf.Record(theta="all", risks=False)
+    swept = pf.sweep(apart, pf.p_fedavg(RATE), over={"rate": [RATE]}, rounds=3, record=whole)
     assert np.allclose(swept.histories[0].theta[0], history.theta[0])
     with pytest.raises(ValueError, match="the game says where its players begin; leave theta out"):
         pf.run(apart, pf.p_fedavg(RATE), 3, 0.0)
