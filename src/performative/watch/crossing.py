@@ -14,7 +14,9 @@ _EFFECTS = (0.03, 3.0, 3e2, 3e4)
 _TRENDS = (1.0, 1e3)
 # Precision of the coefficient of an innovation, times phi: between -1 and 1, most of them.
 _LAG = 4.0
-_TINY = 1e-300
+_TINY = 1e-100
+# Least variance of noise, in units of the mean square: models and data without any noise are taken to have this.
+_NOISE = 1e-18
 # For regressions on a single look: small against what any look adds.
 RIDGE = 1e-9
 
@@ -61,7 +63,8 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
     unexplained = xp.maximum(sums.yy - (sums.y * beside[:, 0]).sum(0), _TINY)
     left = xp.maximum(sums.tt - (sums.t * beside[:, 2]).sum(0), _TINY)
     fit = sums.ty - (sums.t * beside[:, 0]).sum(0)
-    phi = xp.maximum(unexplained - fit**2 / left, _TINY) / xp.maximum(n - p - 1, 1)
+    noise = xp.maximum(unexplained - fit**2 / left, _NOISE * sums.yy)
+    phi = xp.maximum(noise, _TINY) / xp.maximum(n - p - 1, 1)
     base = -0.5 * n * xp.log(2 * np.pi * phi) - 0.5 * sums.log_variance
     ruled_out = log_marginal(sums, phi, base, xp)[..., None] - base + unexplained / (2 * phi) + np.log(_SHARES[1])
     delta = xp.abs(sums.zy - (sums.y * beside[:, 1]).sum(0))
@@ -83,9 +86,9 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
     return xp.stack(found).max(axis=0) - np.log(len(_EFFECTS))
 
 
-def kinds(trends: int, lags: int) -> tuple[str, ...]:
-    """The columns that are not known: level, trend, innovations of y and of the parameter."""
-    return ("level", "trend")[:trends] + ("lag",) * lags + ("parameter",) * lags
+def kinds(trends: int, lags: int, others: int) -> tuple[str, ...]:
+    """The columns that are not known: level, trend, innovations of y and of the parameter, other parameters."""
+    return ("level", "trend")[:trends] + ("lag",) * lags + ("parameter",) * (lags + others)
 
 
 def log_marginal(sums: Nuisance, phi: Any, base: Any, xp: Any = np) -> Any:

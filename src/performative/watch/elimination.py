@@ -24,7 +24,9 @@ def eliminate(A: Any, B: Any, xp: Any = np) -> tuple[Any, Any]:
         rows[i] = rows[i][: i + 1] + [one / pivot for one in rows[i][i + 1 :]]
         for j in range(i + 1, p):
             factor = rows[j][i]
-            rows[j] = rows[j][: i + 1] + [a - factor * b for a, b in zip(rows[j][i + 1 :], rows[i][i + 1 :], strict=True)]
+            rows[j] = rows[j][: i + 1] + [
+                a - factor * b for a, b in zip(rows[j][i + 1 :], rows[i][i + 1 :], strict=True)
+            ]
     out: list[list[Any]] = [[] for _ in range(p)]
     for i in reversed(range(p)):
         for c in range(r):

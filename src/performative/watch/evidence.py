@@ -34,14 +34,16 @@ from performative.watch.guesses import LAGS, Guesses, guesses, moves, start, tre
 
 # Looks beyond the unknown level and trend before anything is said.
 FIRST = 6
+# Share of a parameter's movement beside drift and the other parameters below which it counts as none.
+_STILL = 1e-6
 
 
 class Sums(NamedTuple):
     """All that is remembered of a series, whatever its length. Axes: q columns, d parameters, G guesses.
 
     Leading axes (...), if any, are independent series that share times and counts. A letter is a column in innovations:
-    x the p columns whose coefficients are not known (1, t, and the last innovations of y and of the parameter), t of
-    theta, y of the data, z of the weights; two letters are the sum of products.
+    x the p columns whose coefficients are not known (1, t, the other parameters, and the last innovations of y and of
+    the parameter), t of theta, y of the data, z of the weights; two letters are the sum of products.
     """
 
     looks: Any
@@ -68,7 +70,7 @@ class Sums(NamedTuple):
 def begin(drift: str, columns: int, parameters: int, lead: tuple[int, ...] = ()) -> Sums:
     """Nothing seen yet."""
     told, k, lags, q, d = guesses(drift), trends(drift), LAGS[drift], columns, parameters
-    G, p = len(told.level), k + 2 * lags
+    G, p = len(told.level), k + 2 * lags + d - 1
     each = (*lead, d, q, G)
     shapes: dict[str, tuple[int, ...]] = {
         "state_x": (2, k, G), "state_t": (2, *lead, d, G), "state_y": (2, *lead, q, G), "last_t": (lags, *lead, d, G),
@@ -108,11 +110,11 @@ def look(sums: Sums, told: Guesses, y: Any, theta: Any, noise: Any, time: Any, g
         return sums
     lags = len(sums.last_y)
     last_t, last_y = (xp.concatenate([a[None], b])[:lags] for a, b in ((t, sums.last_t), (y, sums.last_y)))
+    d = t.shape[-2]
+    others = [t[..., [(i + shift) % d for i in range(d)], None, :] for shift in range(1, d)]
     t, y = t[..., :, None, :], y[..., None, :, :]
-    shape = sums.zz.shape
-    x = xp.stack(
-        [xp.broadcast_to(one, shape) for one in (*known, *sums.last_y[..., None, :, :], *sums.last_t[..., :, None, :])]
-    )
+    columns = (*known, *sums.last_y[..., None, :, :], *sums.last_t[..., :, None, :], *others)
+    x = xp.stack([xp.broadcast_to(one, sums.zz.shape) for one in columns])
     xx, xt = sums.xx + x[:, None] * x, sums.xt + x * t
     slope = solve(_ridged(xx), xt[:, None], xp)[:, 0]
     z = t - (x * slope).sum(0)
@@ -150,16 +152,40 @@ def _ridged(gram: Any) -> Any:
 def log_evidence(sums: Sums, strength: Any = 0.0, xp: Any = np) -> Any:
     """[..., d, q] log E of each parameter and column against the null that its strength is the one given.
 
-    At 0 this is the null that the column does not react to this parameter.
+    At 0 this is the null that the column does not react to this parameter, whatever it does to the others.
     """
-    k, p = sums.state_x.shape[1], len(sums.xx)
+    p = len(sums.xx)
+    if xp is np and sums.looks < FIRST + p:
+        return np.full(sums.ty.shape[:-1], -np.inf)
     b = xp.asarray(strength)[..., None]
     least = least_evidence(
         Nuisance(
             looks=sums.looks, log_variance=sums.log_variance, unit=sums.unit[..., :, None, None], gram=sums.xx,
-            kinds=kinds(k, (p - k) // 2), y=sums.xy - b * sums.xt, z=sums.xz, t=sums.xt, tt=sums.tt, zz=sums.zz,
+            kinds=kinds(sums.state_x.shape[1], len(sums.last_y), sums.unit.shape[-1] - 1),
+            y=sums.xy - b * sums.xt, z=sums.xz, t=sums.xt, tt=sums.tt, zz=sums.zz,
             yy=sums.yy - 2 * b * sums.ty + b**2 * sums.tt, ty=sums.ty - b * sums.tt, zy=sums.zy - b * sums.zt,
         ),
         xp,
     )  # fmt: skip
     return xp.where(sums.looks >= FIRST + p, least, -np.inf)
+
+
+def estimate(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """[d, q] least squares of the strength under the guess that fits best, and its standard error.
+
+    Both are NaN where the parameter did not move beside the drift.
+    """
+    beside = solve(_ridged(sums.xx), np.stack([sums.xy, sums.xt], 1))
+    unexplained = sums.yy - (sums.xy * beside[:, 0]).sum(0)
+    left = sums.tt - (sums.xt * beside[:, 1]).sum(0)
+    fit = sums.ty - (sums.xt * beside[:, 0]).sum(0)
+    still = left <= _STILL * np.maximum(sums.tt, 1e-300)
+    left = np.where(still, 1.0, left)
+    phi = np.maximum(unexplained - fit**2 / left, 1e-300) / max(sums.looks - len(sums.xx) - 1, 1)
+    best = (-sums.looks * np.log(phi) - sums.log_variance).argmax(axis=-1)[..., None]
+
+    def at(values: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(np.broadcast_to(values, phi.shape), best, axis=-1)[..., 0]
+
+    unknown = at(still) | (sums.looks < len(sums.xx) + 2)
+    return np.where(unknown, np.nan, at(fit / left)), np.where(unknown, np.nan, np.sqrt(at(phi / left)))

@@ -22,8 +22,8 @@ _FREQUENCIES = tuple(np.arange(0.2, 0.9 * np.pi, 0.4))
 class Guesses(NamedTuple):
     """[G] variances of the level's and the slope's steps, of a wave, and its frequency; all 0 is no drift.
 
-        level_{t+1} = level_t + slope_t + N,     slope_{t+1} = slope_t + N        (a walk whose slope walks)
-        wave_{t+1}  = e^{-1/20} R(frequency) wave_t + N,      R a rotation        (a season whose height may change)
+    level_{t+1} = level_t + slope_t + N,     slope_{t+1} = slope_t + N        (a walk whose slope walks)
+    wave_{t+1}  = e^{-1/20} R(frequency) wave_t + N,      R a rotation        (a season whose height may change)
     """
 
     level: np.ndarray

@@ -1,0 +1,57 @@
+"""A new watch, or one that goes on."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from performative.watch.monitor import Watch
+from performative.watch.settings import Settings
+
+
+def watch(
+    state: str | os.PathLike[str] | None = None,
+    *,
+    drift: str = "smooth",
+    alpha: float = 0.05,
+    columns: Sequence[str] | None = None,
+    parameters: Sequence[str] | None = None,
+    clients: Sequence[str] | None = None,
+    loss_range: tuple[float, float] | None = None,
+    loss_limit: float | None = None,
+    gap_limit: float | None = None,
+    window: int = 4096,
+) -> Watch:
+    """Watch a running deployment: do the data react to the models, at any number of looks?
+
+        P(an alarm is ever raised | no reaction, drift as allowed) <= alpha
+
+    Evidence for a reaction is an e-process for each client and overall; strengths, the deployed loss, gaps between
+    groups and the contraction of retraining come with confidence sequences, which hold at all looks at once. What is
+    assumed stands in `evidence`, `randomized`, `sequences` and `forecast`.
+
+    Args:
+        state: a file that `Watch.save` wrote; where it exists the watch goes on, and was told the rest at its start
+        drift: what may move the data without the models: "none", "linear", "walk", "smooth" (walks, bends and
+            waves), or "any": then only what chance added to the models counts (`explore_<name>`)
+        alpha: the chance of a false alarm, over all looks
+        columns: that may react; None takes all that have no role in the first batch
+        parameters: of the model; None takes all of the first batch
+        clients: all that will ever come, for equal shares; None gives most to those of the first batch
+        loss_range: (lowest, highest) of a column `loss`; None has an asymptotic sequence for it
+        loss_limit, gap_limit: an alarm once the mean loss, or the gap in acceptance, is above it for sure
+        window: batches and deployments that are remembered, so that what comes again changes nothing
+    """
+    if state is not None and Path(state).exists():
+        return Watch.load(state)
+    settings = Settings(
+        drift=drift,
+        alpha=alpha,
+        columns=None if columns is None else columns,  # type: ignore[arg-type]  # made a tuple when checked
+        parameters=parameters,  # type: ignore[arg-type]
+        clients=clients,  # type: ignore[arg-type]
+        loss_range=loss_range,
+        loss_limit=loss_limit,
+        gap_limit=gap_limit,
+        window=window,
+    )
+    return Watch(settings)
