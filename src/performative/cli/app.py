@@ -9,7 +9,9 @@ from performative._base import plugins
 from performative.cli.output import EXIT_CODES, JSON_HELP, Exit, before
 
 # A command is a file: a function of its name, or a Typer where it is a group of commands. In the order of --help.
-COMMANDS = ("demo", "run", "audit", "plan", "reproduce", "report", "bench", "privacy", "federation", "suite", "data")
+COMMANDS = (
+    "demo", "run", "audit", "watch", "plan", "reproduce", "report", "bench", "privacy", "federation", "suite", "data",
+)  # fmt: skip
 
 app = typer.Typer(
     name="performative",

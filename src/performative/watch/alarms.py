@@ -37,7 +37,7 @@ def _holding(watch: Any) -> list[tuple[str, dict[str, Any]]]:
         mean, low, _ = watch.people.loss.interval(asked.alpha)
         if low > asked.loss_limit:
             found.append(("loss", {"kind": "loss", "value": mean, "low": low, "limit": asked.loss_limit}))
-    if asked.gap_limit is not None and (gap := watch.people.widest_gap(asked.alpha)) is not None:
-        if gap["low"] > asked.gap_limit:
-            found.append(("gap", {"kind": "gap", **gap, "limit": asked.gap_limit}))
+    gap = None if asked.gap_limit is None else watch.people.widest_gap(asked.alpha)
+    if gap is not None and gap["low"] > asked.gap_limit:
+        found.append(("gap", {"kind": "gap", **gap, "limit": asked.gap_limit}))
     return found

@@ -2,11 +2,12 @@ r"""Evidence for a reaction that may be looked at after every batch: an e-proces
 
     y_t = a + b t + m_t + B theta_t + e_t,      Var(e_t) = phi / count_t,      m one of `guesses`;      H0: B = 0
 
-Each guess g of the drift gives innovations (a Kalman filter, the same for y, for 1 and t, and for theta), in which H0 is
-y~ = x~ beta + noise, independent of the past, whatever rule chose theta_t from the data before it. x holds 1 and t, and
-the last innovations of y and theta where drift is a walk or smooth: what a guess does not get right. For each (g, beta)
+Each guess g of the drift gives innovations (a Kalman filter, the same for y, for 1 and t, and for theta), in which H0
+is y~ = x~ beta + noise, independent of the past, whatever rule chose theta_t from the data before it. x holds 1 and t,
+the other parameters, and the last innovations of y and theta where drift is a walk or smooth, for what a guess does
+not get right. For each (g, beta)
 
-    M(g, beta) = 0.9 Int exp(sum_s lambda z_s r_s - lambda^2 z_s^2 phi / 2) dN(lambda) + 0.1 q(y) / p(y | g, beta, B = 0)
+    M(g, beta) = 0.9 Int exp(sum_s lambda z_s r_s - lambda^2 z_s^2 phi / 2) dN(lambda) + 0.1 q(y) / p(y | g, beta, B=0)
 
 is a supermartingale that begins at 1: r = y~ - x~ beta; z_s is what theta_s leaves beside 1 and t, by a regression on
 models up to s only; q is the marginal likelihood of all guesses with Gaussian beta and B. The first term sees the

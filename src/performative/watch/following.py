@@ -33,7 +33,6 @@ class Follower:
         self.read: dict[str, tuple[int, int]] = {}
         self.growing: dict[str, tuple[int, int]] = {}
         self.lock = threading.Lock()
-        self.newest: str | None = None
 
     def pass_over(self, once: bool = False, told: Callable[[str, Any], None] | None = None) -> int:
         """Read all that is new; returns how many batches were. Errors of a file put it into quarantine."""
@@ -42,17 +41,17 @@ class Follower:
             self.models.refresh()
         except Exception as error:
             with self.lock:
-                self.watch.tally.refuse("deployments", "unreadable", f"{type(error).__name__}: {error}")
+                self.watch.refuse("deployments", f"{type(error).__name__}: {error}")
         for found in list_batches(self.place):
             if not self._is_due(found, once):
                 continue
             for id, rows in self._rows(found):
                 with self.lock:
-                    outcome = self.watch.update(rows, id=id) if not isinstance(rows, str) else self._refuse(id, rows)
+                    outcome = self.watch.refuse(id, rows) if isinstance(rows, str) else self.watch.update(rows, id=id)
                 taken += 1
                 if told is not None:
                     told(id, outcome)
-                if taken % self.save_every == 0 or getattr(outcome, "alarms", ()):
+                if taken % self.save_every == 0 or outcome.alarms:
                     self.save()
                 self._tell()
             self._remember(found)
@@ -64,10 +63,9 @@ class Follower:
     def _is_due(self, found: Found, once: bool) -> bool:
         if self.read.get(found.id) == found.signature:
             return False
-        if found.id not in self.read and self.newest is not None and len(self.read) >= _REMEMBERED:
-            # Names before all that is remembered were read long ago.
-            if in_order(found.id) < in_order(next(iter(self.read))):
-                return False
+        forgotten = self.watch.seen.forgotten_id
+        if forgotten is not None and in_order(found.id) <= in_order(forgotten):  # read long ago, or too late
+            return False
         if once or self.growing.get(found.id) == found.signature:
             self.growing.pop(found.id, None)
             return True
@@ -82,14 +80,9 @@ class Follower:
         except Exception as error:  # whatever a file does when it is read
             return [(found.id, f"{type(error).__name__}: {error}")]
 
-    def _refuse(self, id: str, why: str) -> Any:
-        self.watch.tally.refuse(id, "unreadable", why)
-        return None
-
     def _remember(self, found: Found) -> None:
         self.read.pop(found.id, None)
         self.read[found.id] = found.signature
-        self.newest = found.id
         while len(self.read) > _REMEMBERED:
             self.read.pop(next(iter(self.read)))
 
@@ -111,12 +104,12 @@ class Follower:
             with self.lock:
                 self.watch.save(self.state)
 
-    def follow(self, every: float, stop: threading.Event) -> None:
-        """Pass over the place until told to stop."""
+    def follow(self, every: float, stop: threading.Event, told: Callable[[str, Any], None] | None = None) -> None:
+        """Pass over the place until told to stop; an interrupt ends it, with all that was read saved."""
         while not stop.is_set():
             try:
-                self.pass_over()
+                self.pass_over(told=told)
             except Exception as error:  # such as a folder that is gone for a while
                 with self.lock:
-                    self.watch.tally.refuse(str(self.place.name), "source", f"{type(error).__name__}: {error}")
+                    self.watch.refuse(self.place.name, f"{type(error).__name__}: {error}")
             stop.wait(every)

@@ -13,7 +13,7 @@ from performative.watch.series import Series
 class WatchForecast(Plain):
     r"""The slope of the retraining map, as models were retrained here.
 
-        theta_{t+1} = c + J theta_t + noise (+ a trend, unless drift is "none"),        retraining settles where radius(J) < 1
+        theta_{t+1} = c + J theta_t + noise (+ a trend, unless drift is "none"),      it settles where radius(J) < 1
 
     Attributes:
         contraction: spectral radius of J as estimated; low, high: its confidence sequence,

@@ -57,7 +57,7 @@ def guesses(drift: str) -> Guesses:
 
 
 def start(told: Guesses) -> np.ndarray:
-    """[2, 2, G] covariance of the memory at the first look: a walk begins at 0, the level being free; a wave does not."""
+    """[2, 2, G] covariance of the memory at the first look: a walk begins at 0, as the level is free; no wave does."""
     return np.eye(2)[:, :, None] * told.wave
 
 

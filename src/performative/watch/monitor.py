@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -81,9 +82,16 @@ class Watch:
             )  # fmt: skip
             return self._take(batch)
         except Fault as fault:
-            name = str(id if id is not None else deployment if deployment is not None else f"#{self.tally.batches}")
-            self.tally.refuse(name, fault.code, str(fault))
-            return Outcome("quarantined", str(fault))
+            name = id if id is not None else deployment if deployment is not None else f"#{self.tally.batches}"
+            return self.refuse(str(name), str(fault), fault.code)
+
+    def refuse(self, id: str, why: str, code: str = "unreadable") -> Outcome:
+        """Into quarantine; the same batch with the same fault counts once."""
+        if self.seen.add_refused(id, why):
+            self.tally.refuse(id, code, why)
+        else:
+            self.tally.seen_again += 1
+        return Outcome("quarantined", why)
 
     def _take(self, batch: Batch) -> Outcome:
         if (known := self._known(batch)) is not None:
@@ -223,11 +231,11 @@ class Watch:
         """What is known so far."""
         return make_report(self)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state whole or not at all; it survives a kill at any moment."""
         state.save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path) -> "Watch":
+    def load(cls, path: str | os.PathLike[str]) -> "Watch":
         """The watch whose state was saved; `Damaged` where the file was altered."""
         return cast("Watch", state.load(Path(path), cls))

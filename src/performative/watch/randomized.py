@@ -1,10 +1,10 @@
 r"""Evidence that rests on chance moves of the models alone: exact, whatever the drift and the rows.
 
-    u_t = x_t (y_t - f_t - b x_t) / c_t,      E(b) = mean_rho Int exp(lambda sum u - lambda^2 sum u^2 / 2) dN(0, rho)(lambda)
+    u_t = x_t (y_t - f_t - b x_t) / c_t,      E(b) = mean_rho Int exp(lambda sum u - lambda^2 sum u^2 / 2) dN(0, rho)
 
 x_t is the part of the deployed model that was drawn by chance, symmetric about 0 and independent of all else; f_t and
-c_t, a forecast and a scale, know the past only. Where data do not react (b = 0), or shift by b x_t, the sign of u_t is a
-fair coin given everything else, so that each factor has mean at most 1 (de la Pena 1999): no variance is estimated,
+c_t, a forecast and a scale, know the past only. Where data do not react (b = 0), or shift by b x_t, the sign of u_t is
+a fair coin given everything else, so that each factor has mean at most 1 (de la Pena 1999): no variance is estimated,
 nothing is normal, and drift may be anything. Several parameters must be drawn independently of each other.
 """
 
@@ -19,23 +19,23 @@ _MEMORY = 10.0
 
 
 class Signs(NamedTuple):
-    """Sums of products of x [d], r = y - f [q], each divided by powers of c, [d, q]; and what f and c are made of."""
+    """Sums of products of x [..., d], r = y - f [..., q], each divided by powers of c; what f and c are made of."""
 
     looks: int
-    level: np.ndarray  # [q]
-    rough: np.ndarray  # [q] mean of r^2
-    size: np.ndarray  # [d] mean of x^2
-    xr: np.ndarray
+    level: np.ndarray  # [..., q]
+    rough: np.ndarray  # [..., q] mean of r^2
+    size: np.ndarray  # [..., d] mean of x^2
+    xr: np.ndarray  # [..., d, q], and the others like it
     xx: np.ndarray
     xr_squares: np.ndarray
     xxxr: np.ndarray
     xxxx: np.ndarray
 
 
-def begin(columns: int, parameters: int) -> Signs:
+def begin(columns: int, parameters: int, lead: tuple[int, ...] = ()) -> Signs:
     """Nothing seen yet."""
-    zeros = [np.zeros((parameters, columns)) for _ in range(5)]
-    return Signs(0, np.zeros(columns), np.zeros(columns), np.zeros(parameters), *zeros)
+    zeros = [np.zeros((*lead, parameters, columns)) for _ in range(5)]
+    return Signs(0, np.zeros((*lead, columns)), np.zeros((*lead, columns)), np.zeros((*lead, parameters)), *zeros)
 
 
 def look(signs: Signs, y: np.ndarray, x: np.ndarray) -> Signs:
@@ -50,11 +50,11 @@ def look(signs: Signs, y: np.ndarray, x: np.ndarray) -> Signs:
         rough=signs.rough + rate * (r**2 - signs.rough),
         size=signs.size + rate * (x**2 - signs.size),
     )
-    c = np.sqrt(signs.size[:, None] * signs.rough)
+    c = np.sqrt(signs.size[..., :, None] * signs.rough[..., None, :])
     if signs.looks == 1 or not np.any(c > 0):
         return after
     weight = np.where(c > 0, 1 / np.where(c > 0, c, 1.0), 0.0)
-    x = x[:, None]
+    x, r = x[..., :, None], r[..., None, :]
     return after._replace(
         xr=signs.xr + x * r * weight,
         xx=signs.xx + x**2 * weight,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.findings import Finding, Plain, plain
+from performative.findings import Finding, Plain, Severity, plain
 from performative.watch.forecast import WatchForecast, forecast
 from performative.watch.words import WORDS
 
@@ -109,8 +109,8 @@ def _findings(report: WatchReport) -> list[Finding]:
         if one["kind"] == "client reaction":
             found.append(Finding("client.reacts", "warning", {"client": one["client"], "look": one["look"]}))
     sure = [one for one in report.reactions if one.low > 0 or one.high < 0]
-    for one in sorted(sure, key=lambda one: -one.log_evidence)[:5]:
-        found.append(Finding("reaction.strength", "info", vars(one)))
+    strongest = sorted(sure, key=lambda one: -one.log_evidence)[:5]
+    found += [Finding("reaction.strength", "info", vars(one)) for one in strongest]
     if report.reactions and not sure:
         ends = [max(abs(one.low), abs(one.high)) for one in report.reactions]
         blind = sum(not math.isfinite(end) for end in ends)
@@ -149,6 +149,5 @@ def _verdict(report: WatchReport) -> Finding:
 
 
 def _forecast(told: WatchForecast) -> Finding:
-    names = {"settles": "settles", "runs away": "runs-away", "unknown": "unknown"}
-    severity = "warning" if told.verdict == "runs away" else "info"
-    return Finding(f"forecast.{names[told.verdict]}", severity, vars(told))  # type: ignore[arg-type]  # a literal above
+    severity: Severity = "warning" if told.verdict == "runs away" else "info"
+    return Finding(f"forecast.{told.verdict.replace(' ', '-')}", severity, vars(told))

@@ -17,13 +17,15 @@ class Seen:
         self.window, self.rows = window, rows
         self.batches: OrderedDict[str, tuple[str, float | None]] = OrderedDict()
         self.deployments: OrderedDict[str, None] = OrderedDict()
-        self.ids: OrderedDict[int, None] = OrderedDict()
+        self.ids: OrderedDict[str, None] = OrderedDict()
+        self.refused: OrderedDict[str, None] = OrderedDict()
         self.forgotten: float | None = None
+        self.forgotten_id: str | None = None
 
     def add_batch(self, id: str, digest: str, time: float | None) -> None:
         self.batches[id] = (digest, time)
         while len(self.batches) > self.window:
-            _, (_, old) = self.batches.popitem(last=False)
+            self.forgotten_id, (_, old) = self.batches.popitem(last=False)
             if old is not None:
                 self.forgotten = old if self.forgotten is None else max(self.forgotten, old)
 
@@ -33,11 +35,20 @@ class Seen:
         while len(self.deployments) > self.window:
             self.deployments.popitem(last=False)
 
+    def add_refused(self, id: str, why: str) -> bool:
+        """Whether this batch is refused for this reason for the first time."""
+        key = _digest(f"{id}\x1f{why}")
+        new = key not in self.refused
+        self.refused[key] = None
+        while len(self.refused) > self.window:
+            self.refused.popitem(last=False)
+        return new
+
     def add_rows(self, ids: np.ndarray) -> np.ndarray:
         """Remember rows; returns which of them are new."""
         fresh = np.zeros(len(ids), bool)
         for place, id in enumerate(ids):
-            key = int.from_bytes(hashlib.blake2b(str(id).encode(), digest_size=8).digest(), "little")
+            key = _digest(str(id))
             fresh[place] = key not in self.ids
             self.ids[key] = None
         while len(self.ids) > self.rows:
@@ -51,7 +62,9 @@ class Seen:
             "batches": [[id, digest, time] for id, (digest, time) in self.batches.items()],
             "deployments": list(self.deployments),
             "ids": list(self.ids),
+            "refused": list(self.refused),
             "forgotten": self.forgotten,
+            "forgotten_id": self.forgotten_id,
         }
 
     @classmethod
@@ -60,5 +73,10 @@ class Seen:
         made.batches = OrderedDict((id, (digest, time)) for id, digest, time in told["batches"])
         made.deployments = OrderedDict.fromkeys(told["deployments"])
         made.ids = OrderedDict.fromkeys(told["ids"])
-        made.forgotten = told["forgotten"]
+        made.refused = OrderedDict.fromkeys(told["refused"])
+        made.forgotten, made.forgotten_id = told["forgotten"], told["forgotten_id"]
         return made
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

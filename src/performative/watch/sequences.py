@@ -18,8 +18,8 @@ class Bounded:
         sum_s (x_s - mu_s) <= min_i [log(2 / alpha_i) + psi(lambda_i) V_t] / lambda_i,      V_t = sum_s (x_s - c_s)^2
         psi(lambda) = -log(1 - lambda) - lambda,      x scaled to [0, 1],   c_s the mean of the batches before
 
-    and the same for the other sign, at all t at once with a chance of 1 - alpha: exp(lambda sum(x - mu) - psi(lambda) V)
-    is a supermartingale (Howard et al. 2021, Theorem 4), and Ville's inequality holds for each bet. mu_s is the mean
+    and the same for the other sign, at all t at once with a chance of 1 - alpha: exp(lambda sum(x - mu) - psi(lambda)
+    V) is a supermartingale (Howard et al. 2021, Theorem 4), and Ville's inequality holds for each bet. mu_s is the mean
     given the past, so that it may change; the interval is for its average over the rows seen. Nothing else is assumed.
     """
 

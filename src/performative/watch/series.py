@@ -83,9 +83,9 @@ class Series:
         made = cls(told["drift"], told["columns"], told["parameters"])
         for name in ("first", "last", "looks", "rows"):
             setattr(made, name, told[name])
-        signs = {name: arrays[f"signs.{name}"] for name in randomized.Signs._fields}
+        signs: dict[str, Any] = {name: arrays[f"signs.{name}"] for name in randomized.Signs._fields}
         made.signs = randomized.Signs(**signs | {"looks": int(signs["looks"])})
         if made.sums is not None:
-            sums = {name: arrays[f"sums.{name}"] for name in evidence.Sums._fields}
+            sums: dict[str, Any] = {name: arrays[f"sums.{name}"] for name in evidence.Sums._fields}
             made.sums = evidence.Sums(**sums | {"looks": float(sums["looks"])})
         return made

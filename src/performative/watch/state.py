@@ -42,7 +42,7 @@ def save(watch: Any, path: Path) -> None:
         "last_time": watch.last_time,
     }
     file = io.BytesIO()
-    np.savez(file, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)  # type: ignore[arg-type]  # stubs
+    np.savez(file, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
     write_sealed(path, file.getvalue())
 
 

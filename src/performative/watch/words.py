@@ -44,9 +44,9 @@ def _unknown(evidence: float, looks: int, alpha: float, **_: Any) -> str:
 
 def _assumed(drift: str, alpha: float) -> str:
     return (
-        f"Allowed for beside the models: {_LAWS[drift]}. With no reaction, an alarm is ever raised with a chance of at "
-        f"most {alpha:.3g}, however often one looks; each interval leaves out the truth at any look with a chance of at "
-        "most that."
+        f"Allowed for beside the models: {_LAWS[drift]}. With no reaction, an alarm is ever raised with a chance of "
+        f"at most {alpha:.3g}, however often one looks; each interval leaves out the truth at any look with a chance "
+        "of at most that."
     )
 
 
@@ -63,13 +63,13 @@ WORDS = Words(
         "verdict.reaction": _reaction,
         "verdict.unknown": _unknown,
         "client.reacts": "Client {client!r} reacts by itself (look {look}).",
-        "reaction.strength": "{client}: {column} moves by {value:number} per unit of theta_{parameter} ({low:number} to "
-        "{high:number}).",
+        "reaction.strength": "{client}: {column} moves by {value:number} per unit of theta_{parameter} ({low:number} "
+        "to {high:number}).",
         "reaction.at-most": "No column moves by more than {most:number} per unit of a parameter.",
-        "advice.explore": "Does not know yet: for {blind} of {pairs} pairs of column and parameter the models moved too "
-        "little beside what drift may do. Move models by chance (explore_<name>): that tells them apart.",
-        "forecast.settles": "Retraining as it was done here settles: each deployment leaves {contraction:number} of the "
-        "distance ({low:number} to {high:number}).",
+        "advice.explore": "Does not know yet: for {blind} of {pairs} pairs of column and parameter the models moved "
+        "too little beside what drift may do. Move models by chance (explore_<name>): that tells them apart.",
+        "forecast.settles": "Retraining as it was done here settles: each deployment leaves {contraction:number} of "
+        "the distance ({low:number} to {high:number}).",
         "forecast.runs-away": "Retraining as it was done here runs away: each deployment multiplies the distance by "
         "{contraction:number} ({low:number} to {high:number}).",
         "forecast.unknown": "Where retraining leads is not known yet: the contraction is {contraction:number} "
@@ -83,8 +83,8 @@ WORDS = Words(
             f"In quarantine: {_listed(counts)}. The last: {last['batch']}: {last['message']}"
         ),
         "input.dropped": lambda counts: f"Rows dropped: {', '.join(f'{n} with {why}' for why, n in counts.items())}.",
-        "input.late": "{rows} rows came late: they count for losses and gaps, not for evidence; {too_late} batches came "
-        "too late.",
+        "input.late": "{rows} rows came late: they count for losses and gaps, not for evidence; {too_late} batches "
+        "came too late.",
         "note.assumed": _assumed,
     },
     number=_number,
