@@ -11,7 +11,7 @@ import numpy as np
 
 from performative.watch import state
 from performative.watch.alarms import Alarms
-from performative.watch.batch import Batch, Fault, Rows, Schema, read_batch
+from performative.watch.batch import ONLY_CLIENT, Batch, Fault, Rows, Schema, read_batch
 from performative.watch.people import People
 from performative.watch.report import WatchReport, make_report
 from performative.watch.seen import Seen
@@ -87,7 +87,7 @@ class Watch:
 
     def refuse(self, id: str, why: str, code: str = "unreadable") -> Outcome:
         """Into quarantine; the same batch with the same fault counts once."""
-        if self.seen.add_refused(id, why):
+        if self.seen.add_refused(id, code):
             self.tally.refuse(id, code, why)
         else:
             self.tally.seen_again += 1
@@ -213,6 +213,8 @@ class Watch:
         if self.settings.clients is not None:
             return 1 / len(self.settings.clients)
         first = [one for one in names if self.series[one].first["at"] == 1]
+        if first == names == [ONLY_CLIENT]:  # rows name no clients
+            return 1.0
         if name in first:
             return (1 - _LATER) / len(first)
         return float(_LATER * 0.5 ** (1 + names.index(name) - len(first)))

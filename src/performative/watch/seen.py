@@ -35,9 +35,9 @@ class Seen:
         while len(self.deployments) > self.window:
             self.deployments.popitem(last=False)
 
-    def add_refused(self, id: str, why: str) -> bool:
-        """Whether this batch is refused for this reason for the first time."""
-        key = _digest(f"{id}\x1f{why}")
+    def add_refused(self, id: str, code: str) -> bool:
+        """Whether this batch is refused for this fault for the first time."""
+        key = _digest(f"{id}\x1f{code}")
         new = key not in self.refused
         self.refused[key] = None
         while len(self.refused) > self.window:

@@ -34,6 +34,7 @@ class Series:
         self.last = 0
         self.looks = 0
         self.rows = 0
+        self._known: np.ndarray | None = None  # log E as of the last look
 
     def look(self, at: int, count: int, mean: np.ndarray, theta: np.ndarray, explored: np.ndarray | None) -> None:
         """A look: the number of the batch, rows in it, their means, and the model that they met."""
@@ -48,10 +49,13 @@ class Series:
         if explored is not None:
             self.signs = randomized.look(self.signs, y, explored)
         self.last, self.looks, self.rows = at, self.looks + 1, self.rows + count
+        self._known = None
 
     def log_evidence(self) -> np.ndarray:
         """[d, q] log of E, the mean of both kinds of evidence where models were moved by chance too."""
-        return self._evidence(0.0)
+        if self._known is None:
+            self._known = self._evidence(0.0)
+        return self._known
 
     def _evidence(self, strength: np.ndarray | float) -> np.ndarray:
         kinds = []

@@ -9,17 +9,17 @@ from performative.watch.guesses import check_drift
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """See `watch`; checked here."""
+    """See `watch`; names become tuples, and all is checked here: a caller's list is not yet of the right type."""
 
-    drift: str = "smooth"
-    alpha: float = 0.05
-    columns: tuple[str, ...] | None = None
-    parameters: tuple[str, ...] | None = None
-    clients: tuple[str, ...] | None = None
-    loss_range: tuple[float, float] | None = None
-    loss_limit: float | None = None
-    gap_limit: float | None = None
-    window: int = 4096
+    drift: Any = "smooth"
+    alpha: Any = 0.05
+    columns: Any = None
+    parameters: Any = None
+    clients: Any = None
+    loss_range: Any = None
+    loss_limit: Any = None
+    gap_limit: Any = None
+    window: Any = 4096
 
     def __post_init__(self) -> None:
         check_drift(self.drift)
@@ -30,7 +30,7 @@ class Settings:
             names = getattr(self, name)
             if names is None:
                 continue
-            if isinstance(names, str) or not all(isinstance(one, str) for one in names) or not names:
+            if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names) or not names:
                 raise ValueError(f"watch: {name} must be a list of names; got {names!r}.")
             if len(set(names)) < len(names):
                 raise ValueError(f"watch: {name} must name each once; got {names!r}.")

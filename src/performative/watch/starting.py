@@ -1,8 +1,8 @@
 """A new watch, or one that goes on."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from performative.watch.monitor import Watch
 from performative.watch.settings import Settings
@@ -13,10 +13,10 @@ def watch(
     *,
     drift: str = "smooth",
     alpha: float = 0.05,
-    columns: Sequence[str] | None = None,
-    parameters: Sequence[str] | None = None,
-    clients: Sequence[str] | None = None,
-    loss_range: tuple[float, float] | None = None,
+    columns: Any = None,
+    parameters: Any = None,
+    clients: Any = None,
+    loss_range: Any = None,
     loss_limit: float | None = None,
     gap_limit: float | None = None,
     window: int = 4096,
@@ -43,15 +43,4 @@ def watch(
     """
     if state is not None and Path(state).exists():
         return Watch.load(state)
-    settings = Settings(
-        drift=drift,
-        alpha=alpha,
-        columns=None if columns is None else columns,  # type: ignore[arg-type]  # made a tuple when checked
-        parameters=parameters,  # type: ignore[arg-type]
-        clients=clients,  # type: ignore[arg-type]
-        loss_range=loss_range,
-        loss_limit=loss_limit,
-        gap_limit=gap_limit,
-        window=window,
-    )
-    return Watch(settings)
+    return Watch(Settings(drift, alpha, columns, parameters, clients, loss_range, loss_limit, gap_limit, window))

@@ -45,7 +45,7 @@ class History:
     def add(self, look: int, **values: float) -> None:
         if look % self.every:
             return
-        self.points.append({"look": look, **values})
+        self.points.append({"look": float(look), **values})
         if len(self.points) > 2 * POINTS:
             self.every *= 2
             self.points = [point for point in self.points if point["look"] % self.every == 0]
