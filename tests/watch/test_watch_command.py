@@ -95,7 +95,7 @@ def url(server):
 
 def test_a_webhook_is_told_once_and_again_until_it_hears(rows, tmp_path, listener):
     listener.refusals = 4
-    hook = Webhook(url(listener), timeout=5, tries=2, pause=0.0)
+    hook = Webhook(url(listener), timeout=5.0, tries=2, pause=0.0)
     state = tmp_path / "state"
     follower = Follower(pf.watch(drift="none"), rows, state, hook)
     follower.pass_over(once=True)
@@ -121,7 +121,7 @@ def test_a_page_escapes_what_others_wrote():
     watch = pf.watch(drift="none")
     watch.update({BAD: [1.0, 2.0], "client": [BAD, BAD]}, theta={BAD: 1.0})
     watch.update({"x": [1.0]}, theta={BAD: 1.0}, id=BAD)
-    text = page(watch.report().to_dict(), BAD, 1)
+    text = page(watch.report().to_dict(), BAD, 1.0)
     assert BAD not in text and "&lt;img" in text
 
 
@@ -134,11 +134,12 @@ def served(rows, tmp_path):
     """The page at an address of its own."""
     uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn")
     follower = Follower(pf.watch(drift="none"), rows, tmp_path / "state")
-    config = uvicorn.Config(make_app(follower, "Watching rows", 0.2), port=0, log_level="error")
+    config = uvicorn.Config(make_app(follower, "Watching rows", 0.2), port=0, log_level="error", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
+        assert thread.is_alive(), "the server did not start"
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     yield follower, f"http://127.0.0.1:{port}"

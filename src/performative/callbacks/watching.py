@@ -26,7 +26,9 @@ class Watching:
 
     Example:
         watch = pf.watch(drift="none")
-        pf.run(problem, algorithm, 100, callbacks=[pf.callbacks.Watching(watch, ["loss"])])
+        watching = pf.callbacks.Watching(watch, ["consensus"])
+        pf.run(problem, algorithm, rounds=20, theta=0.0, callbacks=[watching])
+        print(watch.report())
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def serve(follower: Follower, host: str, port: int, every: float, title: str) ->
     thread = threading.Thread(target=follower.follow, args=(every, stop), daemon=True)
     thread.start()
     try:
-        uvicorn.run(make_app(follower, title), host=host, port=port, log_level="warning")
+        uvicorn.run(make_app(follower, title), host=host, port=port, log_level="warning", ws="none")
     finally:
         stop.set()
         thread.join(timeout=10)
