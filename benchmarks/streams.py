@@ -86,7 +86,7 @@ def first_alarm(log_evidence: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
     return np.where(above.any(axis=1), above.argmax(axis=1) + 1, 0)
 
 
-def watched(streams: Streams, law: str, block: int = 500) -> np.ndarray:
+def watched(streams: Streams, law: str, block: int = 100) -> np.ndarray:
     """[S] the first alarm of the e-process, the same functions as a `Watch` calls."""
     if law == "any":
         return first_alarm(_randomized(streams))

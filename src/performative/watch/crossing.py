@@ -54,7 +54,8 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
         A(s) = log 0.9 - log(1 + rho V) / 2 + (delta - s)^2 / (2 phi (V + 1 / rho)),     C(s) = C(0) + s^2 / (2 phi D)
 
     one falls and the other grows from s = 0 to delta. log(e^A + e^C) >= max(A, C), whose least value is C(0) where that
-    is above A(0), and else where they cross, a root of a quadratic. Of several rho, log of the mean is at least the
+    is above A(0), and else where they cross, a root of a quadratic. As phi is measured, x = Z^2 / 2 of a normal
+    becomes nu / 2 log(1 + 2 x / nu), that of Student's t with nu degrees of freedom, which is less. Of several rho, log of the mean is at least the
     largest less log of their number.
     """
     n, p = sums.looks, len(sums.gram)
@@ -64,7 +65,8 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
     left = xp.maximum(sums.tt - (sums.t * beside[:, 2]).sum(0), _TINY)
     fit = sums.ty - (sums.t * beside[:, 0]).sum(0)
     noise = xp.maximum(unexplained - fit**2 / left, _NOISE * sums.yy)
-    phi = xp.maximum(noise, _TINY) / xp.maximum(n - p - 1, 1)
+    degrees = xp.maximum(n - p - 1, 1)
+    phi = xp.maximum(noise, _TINY) / degrees
     base = -0.5 * n * xp.log(2 * np.pi * phi) - 0.5 * sums.log_variance
     ruled_out = log_marginal(sums, phi, base, xp)[..., None] - base + unexplained / (2 * phi) + np.log(_SHARES[1])
     delta = xp.abs(sums.zy - (sums.y * beside[:, 1]).sum(0))
@@ -81,9 +83,15 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
         # (falls - grows) s^2 - 2 half s + at_zero = 0, by the form that does not cancel.
         wide = xp.sqrt(xp.maximum(half**2 - (falls - grows) * at_zero, 0.0))
         s = xp.clip(at_zero / xp.maximum(half + wide, _TINY), 0.0, delta)
-        value = xp.where(at_zero <= 0, ruled_out, bottom + falls * (delta - s) ** 2)
+        met = bottom + _as_student(falls * (delta - s) ** 2, degrees, xp)
+        value = xp.where(at_zero <= 0, _as_student(ruled_out, degrees, xp), met)
         found.append(value.min(axis=-1))
     return xp.stack(found).max(axis=0) - np.log(len(_EFFECTS))
+
+
+def _as_student(value: Any, degrees: Any, xp: Any) -> Any:
+    """Less where phi was measured on few looks: nu / 2 log(1 + 2 x / nu) for x > 0, as Student's t has it for N's x."""
+    return xp.where(value > 0, 0.5 * degrees * xp.log1p(2 * xp.maximum(value, 0.0) / degrees), value)
 
 
 def kinds(trends: int, lags: int, others: int) -> tuple[str, ...]:

@@ -20,8 +20,9 @@ so that nothing is paid for a level or a trend but where models move along with 
 Ramdas and Balakrishnan 2020) is the second term alone; Robbins' normal mixture is the first.
 
 Assumed: a batch's mean is close to normal given the past (or sub-Gaussian with that variance), rows of a batch are
-independent, and drift is one of the guesses. phi is estimated from the residuals: valid in the limit of many looks, as
-asymptotic confidence sequences are (Waudby-Smith et al. 2024); nothing is said before 6 + k looks. Exact without any of
+independent, and drift is one of the guesses. phi is estimated from the residuals, and Student's form of the
+evidence taken: valid in the limit of many looks, as asymptotic confidence sequences are (Waudby-Smith et al. 2024), and
+measured to be for few; nothing is said before 6 looks and one for each column of x. Exact without any of
 this: `randomized`.
 """
 

@@ -144,10 +144,10 @@ def _curve(points: list[dict[str, float]], alarm: float) -> str:
 
     path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(looks, values, strict=True))
     step = max(1, math.ceil((high - low) / 5))
-    ticks = range(math.ceil(low / step) * step, math.floor(high) + 1, step)
+    ticks = [float(t) for t in range(math.ceil(low / step) * step, math.floor(high) + 1, step)]
     marks = "".join(
         f'<line x1="60" x2="780" y1="{y(t):.1f}" y2="{y(t):.1f}" stroke="var(--line)"/>'
-        f'<text x="52" y="{y(t) + 4:.1f}" text-anchor="end" font-size="12" fill="var(--dim)">10^{t}</text>'
+        f'<text x="52" y="{y(t) + 4:.1f}" text-anchor="end" font-size="12" fill="var(--dim)">10^{t:g}</text>'
         for t in ticks
     )
     return (
