@@ -10,6 +10,7 @@ from typing import Any
 
 from page_reference import cell, names, parts
 from page_suite import hardest, leaderboard, suite, winners
+from page_watch import watch_alarms, watch_load, watch_power
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "performative-results"
@@ -159,5 +160,6 @@ TABLES = {
     function.__name__: function
     for function in (
         theorems, ledger, verdicts, gallery, names, parts, winners, leaderboard, suite, hardest,
+        watch_alarms, watch_power, watch_load,
     )
 }  # fmt: skip

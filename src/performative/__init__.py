@@ -108,6 +108,7 @@ from performative.solve import (
 )
 from performative.sweep import sweep
 from performative.types import number, per_client, whole
+from performative.watch import Watch, WatchReport, watch
 
 __all__ = [
     "Algorithm",
@@ -155,6 +156,8 @@ __all__ = [
     "Tuned",
     "Uniform",
     "Verdict",
+    "Watch",
+    "WatchReport",
     "Whole",
     "afl",
     "aggregators",
@@ -232,6 +235,7 @@ __all__ = [
     "tune",
     "two_point",
     "types",
+    "watch",
     "whole",
 ]
 

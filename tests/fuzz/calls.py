@@ -90,6 +90,7 @@ RECORDS = {
     "pf.Metric": "function=lambda view: view.theta * 2, kind='level'",
     "pf.callbacks.Progress": "show=False",
     "pf.callbacks.Stop": "condition=lambda news: False, every=2",
+    "pf.callbacks.Watching": "watch=pf.watch(drift='none'), columns=['consensus'], every=2, repeat=0, stop=False",
     "pf.callbacks.Threshold": "number='consensus', below=0.1",
     "pf.Privacy": "delta=1e-3",
     # the whole
@@ -250,6 +251,7 @@ ANALYSES = {
     "pf.sweep": "problem=P, algorithm=A, over={'rate': [0.1, 0.2]}, rounds=2, theta=0.0",
     "pf.estimate_memory": "problem=P, algorithm=A, theta=0.0",
     "pf.moments": "problem=P, algorithm=A, rounds=2, theta=0.0",
+    "pf.watch": "drift='none', alpha=0.05, columns=['x'], loss_range=(0.0, 1.0), gap_limit=0.1, window=10",
     "pf.stability": "problem=P, algorithm=A, over={'rate': [0.1, 0.2]}, theta=0.0",
     "pf.stable_point": "problem=P",
     "pf.mixed_regret": "problem=P, models=[0.0, 1.0]",

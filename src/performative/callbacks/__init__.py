@@ -15,5 +15,6 @@ from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
 from performative.callbacks.stop import Stop, Threshold
 from performative.callbacks.trackers import MLflow, TensorBoard, WandB
+from performative.callbacks.watching import Watching
 
-__all__ = ["CSV", "MLflow", "News", "Progress", "Stop", "TensorBoard", "Threshold", "WandB"]
+__all__ = ["CSV", "MLflow", "News", "Progress", "Stop", "TensorBoard", "Threshold", "WandB", "Watching"]

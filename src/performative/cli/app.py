@@ -13,6 +13,7 @@ COMMANDS = (
     "demo",
     "run",
     "audit",
+    "watch",
     "plan",
     "design",
     "reproduce",

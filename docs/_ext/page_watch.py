@@ -1,0 +1,80 @@
+"""Tables of what a watch was measured to do, from `benchmarks/watching.json`, which `python -m benchmarks.watching` writes."""
+
+import json
+from pathlib import Path
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "watching.json"
+_LAWS = {
+    "none": "a level that stays",
+    "linear": "a trend",
+    "walk": "a random walk",
+    "bending": "a walk whose slope walks",
+    "season": "a season",
+}
+_MONITORS = {
+    "none": '`drift="none"`',
+    "linear": '`drift="linear"`',
+    "walk": '`drift="walk"`',
+    "smooth": '`drift="smooth"`',
+    "any": '`drift="any"`',
+    "repeated": "test repeated",
+    "adwin": "ADWIN",
+}
+
+
+def _measured() -> dict:
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+def watch_alarms() -> str:
+    """No reaction: percent of streams in which each monitor ever raised an alarm."""
+    rows = _measured()["false_alarms"]
+    lines = [
+        f"{rows[0]['streams']:,} streams of {rows[0]['looks']} looks for each line:",
+        "",
+        "| drift of the data | models | rows | watch allows | watch | `\"any\"` | test repeated | ADWIN |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        models = "retrained, explored" if row["explore"] else "retrained"
+        rows_ = "5, skewed" if row["skewed"] else "normal"
+        numbers = (_percent(row.get(name)) for name in ("watch", "any", "repeated", "adwin"))
+        allowed = f"`\"{row['allowed']}\"`"
+        lines.append(f"| {_LAWS[row['law']]} | {models} | {rows_} | {allowed} | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
+def watch_power() -> str:
+    """A reaction: percent of streams in which it is shown, and the median look at which."""
+    rows = _measured()["power"]
+    sizes = sorted({row["explore"] for row in rows})
+    lines = [
+        f"A reaction of {rows[0]['effect']}, {rows[0]['streams']:,} streams of {rows[0]['looks']} looks, in percent (median look):",
+        "",
+        "| | " + " | ".join("retrained only" if not size else f"chance {size:g}" for size in sizes) + " |",
+        "| --- |" + " ---: |" * len(sizes),
+    ]
+    for monitor, label in _MONITORS.items():
+        found = {row["explore"]: row for row in rows if row["allowed"] == monitor}
+        cells = []
+        for size in sizes:
+            row = found.get(size)
+            delay = "" if row is None or row["delay"] is None else f" ({row['delay']:.0f})"
+            cells.append("" if row is None else f"{_percent(row['shown'])}{delay}")
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def watch_load() -> str:
+    """A hundred thousand looks by one watch."""
+    row = _measured()["load"]
+    early, middle, late = (f"{size / 1024:.0f}" for size in row["state_bytes"])
+    return (
+        f"{row['benchmark']}: {1000 * row['ours_s'] / 1e5:.1f} ms a look; the state had {early} KiB after a quarter of them, "
+        f"{middle} KiB half way and {late} KiB at the end, and the process {row['resident_bytes'][0] / 2**20:.0f}, "
+        f"{row['resident_bytes'][1] / 2**20:.0f} and {row['resident_bytes'][2] / 2**20:.0f} MiB of memory."
+    )

@@ -1,0 +1,88 @@
+"""`performative watch FOLDER`."""
+
+import contextlib
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from performative.cli.output import Exit, Failure, Json, failing, reporting
+
+
+class Law(StrEnum):
+    """What may move the data without the models."""
+
+    SMOOTH = "smooth"
+    WALK = "walk"
+    LINEAR = "linear"
+    NONE = "none"
+    ANY = "any"
+
+
+def watch(
+    place: Annotated[Path, typer.Argument(help="Folder of CSV or Parquet files, a batch each; or one file.")],
+    state: Annotated[Path, typer.Option("--state", help="File of the state; where it exists the watch goes on.")],
+    once: Annotated[bool, typer.Option("--once", help="Read what is there, report, and end.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.05, help="Seconds between two looks at the folder.")] = 5.0,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Serve a page that renews itself.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Address of the page; this machine only by default.")
+    ] = "127.0.0.1",
+    webhook: Annotated[str | None, typer.Option("--webhook", help="URL that is told of each alarm, once.")] = None,
+    drift: Annotated[Law, typer.Option("--drift", help="Drift to allow for that is not the models'.")] = Law.SMOOTH,
+    alpha: Annotated[float, typer.Option("--alpha", help="Chance of a false alarm over all looks.")] = 0.05,
+    columns: Annotated[str, typer.Option("--columns", help="Columns that may react, with commas between.")] = "",
+    loss_limit: Annotated[float | None, typer.Option("--loss-limit", help="Alarm above this mean loss.")] = None,
+    gap_limit: Annotated[float | None, typer.Option("--gap-limit", help="Alarm above this gap in acceptance.")] = None,
+    as_json: Json = False,
+) -> None:
+    """A running deployment: do the data react to the models? Valid however often one looks.
+
+    Reads batches of FOLDER (or FOLDER/data) as they appear: features, and theta_<name> of the deployed model in columns
+    or in FOLDER/deployments.csv. Faulty batches go into quarantine and never stop the watch.
+    """
+    with reporting(as_json) as reporter:
+        from performative.watch.following import Follower
+        from performative.watch.monitor import Outcome
+        from performative.watch.starting import watch as begin
+        from performative.watch.webhook import Webhook
+
+        if not place.exists():
+            raise Failure(f"{place}: there is no such folder or file.", Exit.BAD_INPUT)
+        if state.is_dir() or not state.absolute().parent.is_dir():
+            raise Failure(f"--state {state}: give the name of a file in a folder that exists.", Exit.BAD_INPUT)
+        if once and port is not None:
+            raise Failure("--once reads and ends; a page (--port) needs a watch that goes on.", Exit.BAD_INPUT)
+        asked: dict[str, Any] = {"drift": drift.value, "alpha": alpha, "loss_limit": loss_limit, "gap_limit": gap_limit}
+        if columns:
+            asked["columns"] = [name.strip() for name in columns.split(",")]
+        with failing():
+            hook = None if webhook is None else Webhook(webhook)
+            follower = Follower(begin(state, **asked), place, state, hook)
+
+        def told(id: str, outcome: Outcome) -> None:
+            if outcome.status == "quarantined":
+                reporter.complain("quarantined", "yellow", f"{id}: {outcome.reason}")
+            for alarm in outcome.alarms:
+                reporter.complain("alarm", "bold red", f"{alarm['kind']} at look {alarm['look']} ({id})")
+
+        if once:
+            follower.pass_over(once=True, told=told)
+        elif port is not None:
+            from performative.watch.serving import serve
+
+            reporter.path("page", f"http://{host}:{port}/")
+            with failing():
+                serve(follower, host, port, every, f"Watching {place.name}")
+        else:
+            with contextlib.suppress(KeyboardInterrupt):
+                follower.follow(every, threading.Event(), told)
+            follower.save()
+        report = follower.watch.report()
+        reporter.show(str(report))
+        reporter.path("state", state)
+        reporter.result({"status": "completed", **report.to_dict(), "state": str(state)})

@@ -1,0 +1,243 @@
+"""The watch: takes batches in, and says at any time what they amount to."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from performative.watch import state
+from performative.watch.alarms import Alarms
+from performative.watch.batch import ONLY_CLIENT, Batch, Fault, Rows, Schema, read_batch
+from performative.watch.people import People
+from performative.watch.report import WatchReport, make_report
+from performative.watch.seen import Seen
+from performative.watch.series import Series
+from performative.watch.settings import Settings
+from performative.watch.tally import History, Tally
+
+# A column and a parameter have sums of their own; so many pairs, parameters and clients fit a state of some megabytes.
+_PAIRS, _PARAMETERS, _CLIENTS = 128, 8, 1000
+# Share of the capital for clients that join after the first look, halved for each.
+_LATER = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a batch: "look", "late" (rows of an earlier deployment), "seen", "too late" or "quarantined"."""
+
+    status: str
+    reason: str = ""
+    alarms: tuple[dict[str, Any], ...] = ()
+
+
+class Watch:
+    """A deployment under watch; made by `watch` or `Watch.load`.
+
+    `update` takes a batch and never raises for what is wrong with it; `report` says what is known so far; `save` and
+    `load` keep the state, whose size depends on columns, parameters and clients, never on the number of looks.
+    """
+
+    def __init__(self, settings: Settings | None = None):
+        self.settings = settings or Settings()
+        self.schema: Schema | None = None
+        self.series: dict[str, Series] = {}
+        self.models: Series | None = None
+        self.previous: tuple[int, list[float]] | None = None
+        self.people = People(self.settings)
+        self.seen = Seen(self.settings.window)
+        self.tally, self.history, self.alarms = Tally(), History(), Alarms()
+        self.last_time: float | None = None
+
+    def update(
+        self,
+        rows: Any,
+        *,
+        theta: Mapping[str, float] | None = None,
+        explored: Mapping[str, float] | None = None,
+        deployment: str | None = None,
+        time: Any = None,
+        id: str | None = None,
+    ) -> Outcome:
+        """Take in a batch.
+
+        Args:
+            rows: a DataFrame, an Arrow table or a dictionary of columns: features, and where they are known `client`,
+                `label`, `score`, `accepted`, `group`, `loss`, `row` (an id), `deployment`, `time`, `theta_<name>`,
+                `explore_<name>`
+            theta: the model that these people met, where no column tells it
+            explored: the part of it that was drawn by chance, symmetric about 0
+            time: a number or an ISO date; a batch from before the last look is late
+            id: by which it is known when it comes again; None takes a digest of its content
+        """
+        self.tally.batches += 1
+        asked = self.settings
+        try:
+            batch = read_batch(
+                rows, schema=self.schema, columns=asked.columns, parameters=asked.parameters, theta=theta,
+                explored=explored, deployment=deployment, time=time, id=None if id is None else str(id),
+            )  # fmt: skip
+            return self._take(batch)
+        except Fault as fault:
+            name = id if id is not None else deployment if deployment is not None else f"#{self.tally.batches}"
+            return self.refuse(str(name), str(fault), fault.code)
+
+    def refuse(self, id: str, why: str, code: str = "unreadable") -> Outcome:
+        """Into quarantine; the same batch with the same fault counts once."""
+        if self.seen.add_refused(id, code):
+            self.tally.refuse(id, code, why)
+        else:
+            self.tally.seen_again += 1
+        return Outcome("quarantined", why)
+
+    def _take(self, batch: Batch) -> Outcome:
+        if (known := self._known(batch)) is not None:
+            return known
+        self._check_size(batch)
+        time = max((part.time for part in batch.parts if part.time is not None), default=None)
+        old = [part for part in batch.parts if self._is_late(part)]
+        new = [part for part in batch.parts if not self._is_late(part)]
+        if not new and self.tally.looks == 0:
+            raise Fault("clock", "nothing was deployed yet that these rows could be late for.")
+        self.schema = batch.schema
+        self.seen.add_batch(batch.id, batch.digest, time)
+        self.tally.dropped.update(batch.dropped)
+        alarms: list[dict[str, Any]] = []
+        for part in old:
+            self._add_late(part)
+        for part in new:
+            alarms += self._look(part, batch.bounded_loss)
+        return Outcome("look" if new else "late", "", tuple(alarms))
+
+    def _known(self, batch: Batch) -> Outcome | None:
+        times = [part.time for part in batch.parts if part.time is not None]
+        if batch.id in self.seen.batches:
+            if self.seen.batches[batch.id][0] == batch.digest:
+                self.tally.seen_again += 1
+                return Outcome("seen")
+            if any(part.ids is None for part in batch.parts):
+                raise Fault("changed", "came before with other rows; give rows an id (`row`) to add to a batch.")
+            for part in batch.parts:
+                self._add_late(part)
+            self.seen.add_batch(batch.id, batch.digest, max(times, default=None))
+            return Outcome("late")
+        if self.seen.forgotten is not None and times and max(times) <= self.seen.forgotten:
+            self.tally.too_late += 1
+            return Outcome("too late", "older than all batches that are still remembered.")
+        return None
+
+    def _is_late(self, part: Rows) -> bool:
+        """Rows of a deployment that another one has followed, or from before the last look."""
+        earlier = list(self.seen.deployments)[-1:] != [part.deployment] and part.deployment in self.seen.deployments
+        back = part.time is not None and self.last_time is not None and part.time < self.last_time
+        if back and not (part.deployment and part.deployment in self.seen.deployments):
+            raise Fault("clock", f"time goes back, from {self.last_time:g} to {part.time:g}, for a new deployment.")
+        return bool(part.deployment) and (earlier or back)
+
+    def _check_size(self, batch: Batch) -> None:
+        q, d = len(batch.schema.columns), len(batch.schema.parameters)
+        if d > _PARAMETERS or d * q > _PAIRS:
+            raise Fault(
+                "too large",
+                f"{q} columns and {d} parameters are too many to follow; name up to {_PARAMETERS} parameters= and "
+                f"columns=, {_PAIRS} pairs in all, such as a score's mean instead of all weights.",
+            )
+        names = {name for part in batch.parts for name in part.client} - set(self.series)
+        if len(self.series) + len(names) > _CLIENTS:
+            raise Fault("too many clients", f"more than {_CLIENTS} clients; is `client` a person's id?")
+        if self.settings.clients is not None and (strange := names - set(self.settings.clients)):
+            raise Fault("unknown client", f"client {min(strange)!r} is none of clients=.")
+
+    def _fresh(self, part: Rows) -> Rows:
+        """Rows that were not there before, by their ids."""
+        if part.ids is None:
+            return part
+        new = self.seen.add_rows(part.ids)
+        self.tally.rows_seen_again += int((~new).sum())
+        names = ("numbers", "client", "group", "loss", "accepted", "ids")
+        kept = {name: value[new] for name in names if (value := getattr(part, name)) is not None}
+        return dataclasses.replace(part, **kept)
+
+    def _add_late(self, part: Rows) -> None:
+        """Late rows count for losses and gaps, in the order in which they come; evidence is not made again."""
+        part = self._fresh(part)
+        self.tally.late_rows += len(part.numbers)
+        self.people.add(part)
+
+    def _look(self, part: Rows, bounded_loss: bool) -> list[dict[str, Any]]:
+        part = self._fresh(part)
+        if not len(part.numbers):
+            return []
+        self.tally.looks += 1
+        at = self.tally.looks
+        self.tally.rows += len(part.numbers)
+        self.last_time = part.time if part.time is not None else self.last_time
+        if part.deployment:
+            self.seen.add_deployment(part.deployment)
+        self.people.begin(bounded_loss)
+        self.people.add(part)
+        for name in sorted(set(part.client)):
+            rows = part.numbers[part.client == name]
+            self._client(str(name)).look(at, len(rows), rows.mean(axis=0), part.theta, part.explored)
+        self._follow_models(at, part.theta)
+        overall = self.log_evidence()
+        self.history.add(at, log_evidence=max(overall, -20.0))
+        return self.alarms.check(self, at)
+
+    def _client(self, name: str) -> Series:
+        if name not in self.series:
+            assert self.schema is not None
+            self.series[name] = Series(self.settings.drift, len(self.schema.columns), len(self.schema.parameters))
+        return self.series[name]
+
+    def _follow_models(self, at: int, theta: np.ndarray) -> None:
+        """The next model against the last one: what retraining makes of it."""
+        if self.previous is not None and self.previous[1] != theta.tolist():
+            if self.models is None:
+                law = "none" if self.settings.drift == "none" else "linear"
+                self.models = Series(law, len(theta), len(theta))
+            self.models.look(self.models.looks + 1, 1, theta, np.asarray(self.previous[1]), None)
+        self.previous = (at, theta.tolist())
+
+    def client_evidence(self, name: str) -> float:
+        """log E of a client: the mean over columns and parameters."""
+        values = self.series[name].log_evidence()
+        return float(np.logaddexp.reduce(values, axis=None) - math.log(values.size))
+
+    def share(self, name: str) -> float:
+        """A client's share of the capital, fixed when it comes: equal for those named, or of the first look."""
+        names = list(self.series)
+        if self.settings.clients is not None:
+            return 1 / len(self.settings.clients)
+        first = [one for one in names if self.series[one].first["at"] == 1]
+        if first == names == [ONLY_CLIENT]:  # rows name no clients
+            return 1.0
+        if name in first:
+            return (1 - _LATER) / len(first)
+        return float(_LATER * 0.5 ** (1 + names.index(name) - len(first)))
+
+    def log_evidence(self) -> float:
+        """log E of all clients: their mean by `share`; what is kept for clients to come counts as 1."""
+        if not self.series:
+            return -math.inf
+        shares = np.array([self.share(name) for name in self.series])
+        values = np.array([self.client_evidence(name) for name in self.series])
+        rest = max(1 - shares.sum(), 0.0)
+        parts = np.append(values + np.log(shares), math.log(rest) if rest > 1e-12 else -math.inf)
+        return float(np.logaddexp.reduce(parts))
+
+    def report(self) -> WatchReport:
+        """What is known so far."""
+        return make_report(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state whole or not at all; it survives a kill at any moment."""
+        state.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Watch":
+        """The watch whose state was saved; `Damaged` where the file was altered."""
+        return cast("Watch", state.load(Path(path), cls))

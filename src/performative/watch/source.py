@@ -1,0 +1,111 @@
+"""Batches from a folder of files, one after another as they appear."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from performative._base.checks import nearest
+
+KINDS = (".csv", ".parquet")
+_DEPLOYMENTS = "deployments"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A file that may be a batch: its id is its name inside the folder."""
+
+    id: str
+    path: Path
+    signature: tuple[int, int]
+
+
+def in_order(name: str) -> tuple[Any, ...]:
+    """Names with numbers in the order of the numbers: batch-2 before batch-10."""
+    return tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"(\d+)", name) if part)
+
+
+def list_batches(place: Path) -> list[Found]:
+    """Files of rows, in the order of their names; hidden files and files being written (.part) are none."""
+    if not place.exists():
+        raise ValueError(f"{place}: there is no such folder or file; name one that holds batches.")
+    if place.is_file():
+        paths = [place]
+    else:
+        inside = place / "data" if (place / "data").is_dir() else place
+        paths = [path for path in inside.iterdir() if path.suffix in KINDS and not path.name.startswith(".")]
+        paths = [path for path in paths if path.stem != _DEPLOYMENTS]
+    found = []
+    for path in sorted(paths, key=lambda path: in_order(path.name)):
+        try:
+            status = path.stat()
+        except OSError:  # gone since it was listed
+            continue
+        found.append(Found(path.name, path, (status.st_size, status.st_mtime_ns)))
+    return found
+
+
+def read_rows(path: Path) -> Any:
+    """A table of one file. Another source of rows is another function of this form."""
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".parquet":
+        return pq.read_table(path)
+    if path.suffix == ".csv":
+        return pc.read_csv(path)
+    raise ValueError(f"{path.name}: only {' and '.join(KINDS)} are read.{nearest(path.suffix, KINDS)}")
+
+
+class Models:
+    """deployments.csv or .parquet beside the batches, as an audit has it: read again whenever it has changed."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.signature: tuple[int, int] | None = None
+        self.theta: dict[str, dict[str, float]] = {}
+        self.time: dict[str, Any] = {}
+
+    def refresh(self) -> None:
+        """Read what is there; a file that cannot be read leaves what was known."""
+        path = next((p for kind in KINDS if (p := self.folder / f"{_DEPLOYMENTS}{kind}").is_file()), None)
+        if path is None:
+            return
+        status = path.stat()
+        signature = (status.st_size, status.st_mtime_ns)
+        if signature == self.signature:
+            return
+        frame = read_rows(path).to_pandas()
+        if "deployment" not in frame:
+            return
+        names = [name for name in frame.columns if name.startswith("theta_")]
+        keys = frame["deployment"].astype(str).str.strip()
+        for key, row in zip(keys, frame[names].to_dict("records"), strict=True):
+            self.theta[key] = {name.removeprefix("theta_"): value for name, value in row.items()}
+        if "time" in frame:
+            self.time = dict(zip(keys, frame["time"].tolist(), strict=True))
+        self.signature = signature
+
+    def complete(self, rows: Any) -> Any:
+        """Rows with the columns theta_<name> and time of their deployments, where they have none."""
+        frame = rows.to_pandas() if hasattr(rows, "to_pandas") else rows
+        if "deployment" not in frame or not self.theta or any(name.startswith("theta_") for name in frame.columns):
+            return frame
+        keys = frame["deployment"].astype(str).str.strip()
+        unknown = sorted(set(keys) - set(self.theta))
+        if unknown:
+            raise ValueError(f"deployment {unknown[0]!r} is not in deployments.csv.{nearest(unknown[0], self.theta)}")
+        parameters = next(iter(self.theta.values()))
+        frame = frame.assign(**{f"theta_{name}": [self.theta[key][name] for key in keys] for name in parameters})
+        return frame if "time" in frame or not self.time else frame.assign(time=[self.time[key] for key in keys])
+
+
+def split_table(path: Path) -> Iterator[tuple[str, Any]]:
+    """The rows of one file by their column `deployment`, in order of appearance: (id, rows)."""
+    frame = read_rows(path).to_pandas()
+    if "deployment" not in frame:
+        yield path.name, frame
+        return
+    for name in dict.fromkeys(frame["deployment"].astype(str)):
+        yield f"{path.name}/{name}", frame[frame["deployment"].astype(str) == name]
