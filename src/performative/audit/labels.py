@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -105,11 +106,17 @@ def without_late(seen: Summaries) -> tuple[Summaries, str]:
     if seen.settings.missing_labels == "features":
         return seen, ""
     names = ", ".join(repr(seen.deployments.names[t]) for t in late[::-1][:5])
-    use = ~np.isin(seen.unlabeled.deployment, late)
-    kept = ("client", "deployment", "stratum", "count", "mean", "squares")
-    unlabeled = dataclasses.replace(seen.unlabeled, **{name: getattr(seen.unlabeled, name)[use] for name in kept})
+
+    def early(part: Any) -> Any:
+        use = ~np.isin(part.deployment, late)
+        arrays = [field.name for field in dataclasses.fields(part) if isinstance(getattr(part, field.name), np.ndarray)]
+        return dataclasses.replace(part, **{name: getattr(part, name)[use] for name in arrays})
+
     note = (
         f"DROPPED {int(lacks[late].sum())} rows of {names}: no label has come under them yet. To test their features "
         'without labels say [labels] delayed = "keep" in audit.toml.'
     )
-    return dataclasses.replace(seen, unlabeled=unlabeled), note
+    scores = (seen.scores[0], early(seen.scores[1]))
+    return dataclasses.replace(
+        seen, unlabeled=early(seen.unlabeled), scores=scores, incomplete=early(seen.incomplete)
+    ), note

@@ -32,12 +32,11 @@ def summarize(
     with opening(source, map, trust) as opened:
         asks = ask(opened, groups)
         seen = asks.summaries()
-        if seen.unlabeled.rows or seen.columns.label is None:
-            # Which corrections will be asked for is known only where all parts have met.
-            if seen.rule is not None:
-                seen = dataclasses.replace(seen, always=asks.always())
-            if seen.columns.propensity:
-                seen = dataclasses.replace(seen, weighted=asks.weighted(seen.labeled.by_cell()[1]))
+        # Which corrections will be asked for is known only where all parts have met.
+        if seen.rule is not None:
+            seen = dataclasses.replace(seen, always=asks.always())
+        if seen.columns.propensity:
+            seen = dataclasses.replace(seen, weighted=asks.weighted(seen.labeled.by_cell()[1]))
     if client is not None:
         seen = _named(seen, client)
     if epsilon is not None and delta is not None:

@@ -1,4 +1,4 @@
-"""What a folder of logs must hold.
+"""What logs must hold: a folder of this layout, or any table of rows with an audit.toml that says what its columns are.
 
     FOLDER/deployments.csv|parquet    one row a deployment
         deployment      its id, each once
@@ -16,19 +16,27 @@
         propensity      optional: the chance, 0 to 1, with which this person was to be accepted (1 and 0 where the rule
                         leaves nothing to chance); rows are needed for everybody, not only for the accepted
         group           optional: the protected group
-        any other       a feature, numeric: text is refused, encode it (or name it under `ignore`)
-    FOLDER/audit.toml (optional)
+        any other       a feature: a number, or yes and no; other text goes under [categories] or `ignore`
+    audit.toml (beside the data, or given; optional for a folder of this layout)
+        [source]    table = the table of rows of a database, models = its table of deployments (default: deployments)
         [columns]   deployment, client, label, score, accepted, group, propensity, time, scoring = "the name used in the
                     files";
                     features = [...] (default: every other column), ignore = [...]
         [model]     loss = "squared" | "logistic" | "ridge" (default: logistic for labels 0/1, ridge for other labels,
                     squared without), penalty = 0.0,
                     parameters = {feature = "parameter"} where theta_<name> and the feature's name differ
+        [deployments]  every = "day" | "week" | "month" | "quarter" | "year", or starts = [dates]: periods of the column
+                    `time` of the rows are the deployments, named by their first day
+        [models]    files = "path with {deployment}" or {deployment = "path"}: pickles as of scikit-learn (only where
+                    they are trusted) or ONNX; registry = a model of MLflow's, whose versions are the deployments;
+                    scores = true: known by the column `score` of the rows alone
+        [categories]  columns = [...] of words, each word a share (but the commonest); most = 20 words a column
         [labels]    missing = "auto" | "features" | "labeled": what to do with rows without a label; "features" leaves
                     the label out, "labeled" leaves those rows out, "auto" drops them up to 1% and else
-                    does as "features"
+                    does as "features"; one = the word that is 1; delayed = "drop" | "keep": the last deployments,
+                    while no label has come under them
         [decision]  threshold, accept = "above" | "below" (which scores are accepted), qualified = 1 | 0 (the label of
-                    those who deserve it), movable = [features that people can change]
+                    those who deserve it), movable = [features that people can change], accepted = the word for it
         [clip]      feature = [lowest, highest]: values beyond are set to these before means are taken, for columns in
                     which a few rows far out hide all others; decisions and groups take the values as they are
         [weights]   client = weight (any positive numbers; default: shares of rows)
