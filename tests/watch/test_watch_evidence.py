@@ -93,7 +93,7 @@ def test_evidence_is_below_the_least_over_levels(effect):
     assert found >= student - np.log(2 * len(crossing._EFFECTS)) - 0.5
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", ["none", "linear", *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS[2:])])
 def test_a_compiled_look_is_the_same(law):
     with jax.enable_x64(True):
         y = np.random.default_rng(0).normal(size=(3, 30))
@@ -119,11 +119,17 @@ def test_units_do_not_matter():
 
 
 # The chance allowed is 5 %; in 2000 streams its standard error is 0.5 %.
-@pytest.mark.parametrize(("law", "allowed"), [("none", "none"), ("linear", "linear"), ("walk", "walk")])
-@pytest.mark.parametrize("skewed", [False, True])
-def test_false_alarms_are_rare(law, allowed, skewed, optimized_programs):
-    count = 400 if law == "walk" else 2000
-    found = made.watched(made.simulate(made.World(law, 0.0, 0.5 * skewed, skewed=skewed), count, 100), allowed, count)
+@pytest.mark.parametrize(
+    ("law", "skewed"),
+    [
+        ("none", False),
+        ("linear", True),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("none", True), ("linear", False), ("walk", True))),
+    ],
+)
+def test_false_alarms_are_rare(law, skewed, optimized_programs):
+    count = 200 if law == "walk" else 2000
+    found = made.watched(made.simulate(made.World(law, 0.0, 0.5 * skewed, skewed=skewed), count, 100), law, count)
     assert (found > 0).mean() <= 0.05
 
 
@@ -140,7 +146,7 @@ def test_false_alarms_are_rare_over_many_looks(law, policy, optimized_programs):
 def test_a_repeated_test_is_not_valid():
     """What the e-process is for: on the same streams a test made anew at each look is often wrong."""
     plain = made.simulate(made.World(), 1000, 300)
-    assert (made.repeated_test(plain) > 0).mean() > 0.3
+    assert (made.repeated_test(plain) > 0).mean() > 0.2
 
 
 def test_random_moves_are_exact_under_any_drift():
@@ -169,23 +175,19 @@ def test_models_that_stand_still_show_nothing(law):
     assert np.isnan(evidence.estimate(sums)[0]).all()
 
 
-def test_sequences_of_the_strength_hold_the_truth():
-    """At every tenth look of 200 streams; outside at any of them at most in 5 %, with 1.5 % for chance."""
-    outside, widths = 0, []
-    rng = np.random.default_rng(3)
-    told = guesses("none")
-    for _ in range(100):
-        sums, missed = evidence.begin("none", 1, 1), False
-        theta = rng.normal(size=(80, 1))
-        y = 0.4 * theta + rng.exponential(size=(80, 1))
-        for t in range(80):
-            sums = evidence.look(sums, told, y[t] - y[0], theta[t] - theta[0], 1.0, np.float64(t), float(t > 0))
-            if t % 10 == 9:
-                low, high = invert(lambda b: evidence.log_evidence(sums, b), *evidence.estimate(sums), 0.05)  # noqa: B023  # called at once
-                missed |= not (low[0, 0] <= 0.4 <= high[0, 0])
-        outside += missed
-        widths.append(high[0, 0] - low[0, 0])
-    assert outside <= 8 and np.median(widths) < 1.5
+@pytest.mark.parametrize("law", ["none", "linear"])
+def test_sequences_of_the_strength_hold_the_truth(law):
+    """Skewed noise; the truth is outside where the evidence against it reaches 20, at any of 100 looks: at most 5 %."""
+    rng, S, T = np.random.default_rng(3), 400, 100
+    sums, told = evidence.begin(law, 1, 1, (S,)), guesses(law)
+    theta = rng.normal(size=(T, S, 1))
+    y = 0.4 * theta + rng.exponential(size=(T, S, 1))
+    outside = np.zeros(S, bool)
+    for t in range(T):
+        sums = evidence.look(sums, told, y[t] - y[0], theta[t] - theta[0], 1.0, np.float64(t), float(t > 0))
+        outside |= evidence.log_evidence(sums, 0.4)[:, 0, 0] >= np.log(20)
+    assert outside.mean() <= 0.05
+    assert (evidence.log_evidence(sums, 0.0)[:, 0, 0] >= np.log(20)).mean() > 0.2
 
 
 def test_an_end_is_where_the_evidence_reaches_the_limit():

@@ -84,5 +84,5 @@ def watch(
             follower.save()
         report = follower.watch.report()
         reporter.show(str(report))
-        reporter.path("state", state)
+        reporter.path("file", state)
         reporter.result({"status": "completed", **report.to_dict(), "state": str(state)})

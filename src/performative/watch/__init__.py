@@ -1,9 +1,8 @@
 """Watching a running deployment: evidence and intervals that hold at every look."""
 
-from performative.watch.batch import Fault
 from performative.watch.forecast import WatchForecast
 from performative.watch.monitor import Outcome, Watch
 from performative.watch.report import Reaction, WatchReport
 from performative.watch.starting import watch
 
-__all__ = ["Fault", "Outcome", "Reaction", "Watch", "WatchForecast", "WatchReport", "watch"]
+__all__ = ["Outcome", "Reaction", "Watch", "WatchForecast", "WatchReport", "watch"]

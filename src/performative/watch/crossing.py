@@ -55,8 +55,8 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
 
     one falls and the other grows from s = 0 to delta. log(e^A + e^C) >= max(A, C), whose least value is C(0) where that
     is above A(0), and else where they cross, a root of a quadratic. As phi is measured, x = Z^2 / 2 of a normal
-    becomes nu / 2 log(1 + 2 x / nu), that of Student's t with nu degrees of freedom, which is less. Of several rho, log of the mean is at least the
-    largest less log of their number.
+    becomes nu / 2 log(1 + 2 x / nu), that of Student's t with nu degrees of freedom, which is less. Of several rho, log
+    of the mean is at least the largest less log of their number.
     """
     n, p = sums.looks, len(sums.gram)
     ridge = RIDGE * np.eye(p).reshape(p, p, *(1,) * (sums.gram.ndim - 2))
@@ -114,7 +114,7 @@ def log_marginal(sums: Nuisance, phi: Any, base: Any, xp: Any = np) -> Any:
             own = xp.maximum(sums.unit, _TINY) / effect
             values = {"level": 1.0, "trend": trend, "lag": _LAG * phi, "parameter": own}
             precision = [values[kind] for kind in (*sums.kinds, "parameter")]
-            both = [[one + (i == j) * precision[i] for j, one in enumerate(row)] for i, row in enumerate(whole)]
+            both = [[one + precision[i] if i == j else one for j, one in enumerate(row)] for i, row in enumerate(whole)]
             solved, size = eliminate(_Nested(both), side[:, None], xp)
             size = size - sum(xp.log(one) for one in precision)
             squares = sums.yy - (side * solved[:, 0]).sum(0)
