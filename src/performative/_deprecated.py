@@ -8,7 +8,7 @@ import inspect
 import sys
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 # Modules that moved. `import performative.attack` still works.
@@ -199,7 +199,10 @@ class OldModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports of modules that moved give the module at its new place."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+        self,
+        fullname: str,
+        path: Any,  # a namespace package's is no sequence
+        target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         return importlib.machinery.ModuleSpec(fullname, self) if fullname in OLD_MODULES else None
 

@@ -138,6 +138,7 @@ def test_postgres_gives_the_same_sums(folder, postgres, mapping):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Spark warns of pandas 3, of sockets and of itself
 def test_spark_gives_the_same_sums(folder, mapping):
     if shutil.which("java") is None:
         pytest.skip("Spark takes a JVM, and there is no java here")

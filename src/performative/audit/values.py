@@ -38,7 +38,7 @@ def number(column: Any, engine: str = "duckdb", decimal: str = ".", nan: bool = 
     if kind.is_boolean():
         return truth(column)
     if kind.is_string():
-        return _parsed(column.strip(), engine, decimal)
+        return _parsed(stripped(column), engine, decimal)
     value = column.cast("float64")
     return value if nan or kind.is_integer() else _without_nan(value, engine)
 
@@ -64,9 +64,19 @@ def truth(condition: Any) -> Any:
     return ibis.cases((condition, 1.0), (~condition, 0.0), else_=ibis.null("float64"))
 
 
+def stripped(column: Any) -> Any:
+    """Text without space around it."""
+    try:
+        spark = column.get_backend().name == "pyspark"
+    except ibis.IbisError:
+        spark = False
+    # Spark reads the backslashes of the characters that Ibis trims as letters, and would take v and f off words.
+    return column.re_replace(r"^[ \t\r\n]+|[ \t\r\n]+$", "") if spark else column.strip()
+
+
 def is_empty(column: Any) -> Any:
     """Whether text is empty, in the words that spreadsheets and programs write for it."""
-    return column.isnull() | column.strip().isin(EMPTY)
+    return column.isnull() | stripped(column).isin(EMPTY)
 
 
 def is_finite(value: Any) -> Any:
@@ -89,7 +99,7 @@ def flag(column: Any, one: str | None = None) -> Any:
     if kind.is_boolean():
         return truth(column)
     if kind.is_string():
-        text = column.strip().lower()
+        text = stripped(column).lower()
         if one is not None:
             return ibis.cases((is_empty(column), ibis.null("float64")), (text == one.lower(), 1.0), else_=0.0)
         return ibis.cases((text.isin(YES), 1.0), (text.isin(NO), 0.0), else_=ibis.null("float64"))
@@ -101,7 +111,7 @@ def word(column: Any) -> Any:
     """A column as text, NULL where it is empty; 1, 1.0 and " 1 " are the same word."""
     kind = column.type()
     if kind.is_string():
-        text = column.strip()
+        text = stripped(column)
     elif kind.is_floating() or kind.is_decimal():
         whole = ibis.ifelse(column == column.floor(), column.cast("int64").cast("string"), column.cast("string"))
         text = ibis.ifelse(column.abs() < 1e15, whole, column.cast("string"))
