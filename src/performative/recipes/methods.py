@@ -5,6 +5,7 @@ from typing import Unpack
 
 from jaxtyping import Array
 
+from performative._base.checks import check_counts
 from performative.aggregators import ConfidenceBounds
 from performative.algorithm import Algorithm, Parts, check_rate
 from performative.deploy import Explore
@@ -37,7 +38,9 @@ def snapshots(
         size = getattr(parts.get("batch"), "n", None) if "batch" in parts else 1
         if not isinstance(size, int):
             raise ValueError("snapshots: this batch has no fixed size; give rows, the samples to keep of a data set.")
-        rows = size * parts.get("local_steps", 1)
+        steps = parts.get("local_steps", 1)
+        check_counts(local_steps=steps)
+        rows = size * steps
     return combine("snapshots", rate, {"estimator": Snapshots(k, rows, weights), "deploy": "round"}, parts)
 
 
