@@ -75,7 +75,8 @@ def watch_load() -> str:
     row = _measured()["load"]
     early, middle, late = (f"{size / 1024:.0f}" for size in row["state_bytes"])
     used = [f"{size / 2**20:.0f}" for size in row["resident_bytes"]]
+    each = 1000 * row["ours_s"] / row["looks"]
     return (
-        f"{row['benchmark']}, {1000 * row['ours_s'] / row['looks']:.1f} ms each: the state has {early} KiB after a quarter of "
-        f"them, {middle} KiB half way and {late} KiB at the end; the process {used[0]}, {used[1]} and {used[2]} MiB of memory."
+        f"{row['benchmark']}, {each:.1f} ms each: the state has {early} KiB after a quarter of them, {middle} KiB half way "
+        f"and {late} KiB at the end; the process {used[0]}, {used[1]} and {used[2]} MiB of memory."
     )
