@@ -82,6 +82,7 @@ def load(looks: int = 100_000, rows: int = 4) -> dict:
                 used.append(_resident())
     return {
         "benchmark": f"{looks:,} looks of one watch",
+        "looks": looks,
         "ours_s": time.perf_counter() - began,
         "ratio": sizes[-1] / sizes[-2],
         "state_bytes": sizes,

@@ -1,4 +1,4 @@
-"""Tables of what a watch was measured to do, from `benchmarks/watching.json`, which `python -m benchmarks.watching` writes."""
+"""Tables of what a watch was measured to do; `python -m benchmarks.watching` writes the numbers."""
 
 import json
 from pathlib import Path
@@ -36,14 +36,14 @@ def watch_alarms() -> str:
     lines = [
         f"{rows[0]['streams']:,} streams of {rows[0]['looks']} looks for each line:",
         "",
-        "| drift of the data | models | rows | watch allows | watch | `\"any\"` | test repeated | ADWIN |",
+        '| drift of the data | models | rows | watch allows | watch | `"any"` | test repeated | ADWIN |',
         "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         models = "retrained, explored" if row["explore"] else "retrained"
         rows_ = "5, skewed" if row["skewed"] else "normal"
         numbers = (_percent(row.get(name)) for name in ("watch", "any", "repeated", "adwin"))
-        allowed = f"`\"{row['allowed']}\"`"
+        allowed = f'`"{row["allowed"]}"`'
         lines.append(f"| {_LAWS[row['law']]} | {models} | {rows_} | {allowed} | {' | '.join(numbers)} |")
     return "\n".join(lines)
 
@@ -53,7 +53,8 @@ def watch_power() -> str:
     rows = _measured()["power"]
     sizes = sorted({row["explore"] for row in rows})
     lines = [
-        f"A reaction of {rows[0]['effect']}, {rows[0]['streams']:,} streams of {rows[0]['looks']} looks, in percent (median look):",
+        f"A reaction of {rows[0]['effect']}; {rows[0]['streams']:,} streams of {rows[0]['looks']} looks; how many show it, in "
+        "percent (and the median look at which):",
         "",
         "| | " + " | ".join("retrained only" if not size else f"chance {size:g}" for size in sizes) + " |",
         "| --- |" + " ---: |" * len(sizes),
@@ -73,8 +74,9 @@ def watch_load() -> str:
     """A hundred thousand looks by one watch."""
     row = _measured()["load"]
     early, middle, late = (f"{size / 1024:.0f}" for size in row["state_bytes"])
+    used = [f"{size / 2**20:.0f}" for size in row["resident_bytes"]]
+    each = 1000 * row["ours_s"] / row["looks"]
     return (
-        f"{row['benchmark']}: {1000 * row['ours_s'] / 1e5:.1f} ms a look; the state had {early} KiB after a quarter of them, "
-        f"{middle} KiB half way and {late} KiB at the end, and the process {row['resident_bytes'][0] / 2**20:.0f}, "
-        f"{row['resident_bytes'][1] / 2**20:.0f} and {row['resident_bytes'][2] / 2**20:.0f} MiB of memory."
+        f"{row['benchmark']}, {each:.1f} ms each: the state has {early} KiB after a quarter of them, {middle} KiB half way "
+        f"and {late} KiB at the end; the process {used[0]}, {used[1]} and {used[2]} MiB of memory."
     )

@@ -43,7 +43,8 @@ class Watching:
     ):
         if not hasattr(watch, "update"):
             raise ValueError(f"Watching: watch must be made by pf.watch; got {watch!r}.")
-        if isinstance(columns, str) or not columns or not all(isinstance(name, str) for name in columns):
+        named = isinstance(columns, (list, tuple)) and all(isinstance(name, str) for name in columns)
+        if not named or not columns:
             raise ValueError(f"Watching: columns must be a list of names of recorded numbers; got {columns!r}.")
         if summary is not None and not callable(summary):
             raise ValueError(f"Watching: summary must be a function of the model; got {summary!r}.")

@@ -41,6 +41,10 @@ def watch(
         loss_limit, gap_limit: an alarm once the mean loss, or the gap in acceptance, is above it for sure
         window: batches and deployments that are remembered, so that what comes again changes nothing
     """
+    if state is not None and not isinstance(state, (str, os.PathLike)):
+        raise ValueError(f"watch: state must be the path of a file; got {state!r}.")
+    if state is not None and Path(state).is_dir():
+        raise ValueError(f"watch: state={str(state)!r} is a folder; give the name of a file.")
     if state is not None and Path(state).exists():
         return Watch.load(state)
     return Watch(Settings(drift, alpha, columns, parameters, clients, loss_range, loss_limit, gap_limit, window))
