@@ -10,6 +10,7 @@ from performative.live.federation import Federation
 from performative.live.member import Member
 from performative.live.reading import load
 from performative.live.rehearsal import rehearse
+from performative.live.secure.settings import Secure
 from performative.live.server_store import model_versions, read_events, read_model, read_status
 from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import Live, Observed, TooFewRows
@@ -34,6 +35,7 @@ __all__ = [
     "Query",
     "Reply",
     "Rows",
+    "Secure",
     "TooFewRows",
     "load",
     "model_versions",

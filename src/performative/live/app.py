@@ -17,6 +17,7 @@ from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
+from performative.live.secure.roster import provision
 from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status
 from performative.live.worker import load_federation
 
@@ -59,6 +60,9 @@ def server_folder(app: Path) -> Path:
 def up(app: Path, federation: Federation) -> dict[str, Any]:
     """Start what does not run yet."""
     site = Site.inside(app)
+    if federation.secure_settings is not None:
+        site.prepare(federation.clients)
+        provision({client: site.state(client) for client in range(federation.clients)})
     processes.start(
         site,
         federation.clients,

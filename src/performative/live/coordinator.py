@@ -77,6 +77,7 @@ def serve(
         ledger = read_ledger(
             federation.privacy, federation.problem, federation.algorithm, store.checkpoint, federation.theta,
             unseen_rows=federation.source is not None, seen=federation.record.looks_at() + calls.looks_at(),
+            secure_threshold=federation.secure_threshold,
         )  # fmt: skip
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
