@@ -25,7 +25,8 @@ ALGORITHMS = {
     "server momentum": pf.fedavgm(**EIGHTH),
 }
 # Scheme I may draw few different clients: the threshold is that of five rows.
-OPTIONS = {"drawn twice": {"secure": Secure(threshold=3), "seed": 1}}
+OPTIONS = {"drawn twice": {"secure": Secure(threshold=3), "seed": 2}}
+LONG = ("drawn twice", "server momentum")
 
 
 def clients(made, folder, wrap=None):
@@ -57,7 +58,7 @@ def failing_at(step, *who, rounds=range(99)):
     return wrap
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "drawn twice")) for n in ALGORITHMS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in ALGORITHMS])
 def test_the_model_is_that_of_the_plain_run(name, tmp_path, monkeypatch):
     """To the bit that of the same integers without masks; to the step of the integers that of the float run."""
     options = {"secure": True, "rounds": 3} | OPTIONS.get(name, {})
@@ -69,10 +70,11 @@ def test_the_model_is_that_of_the_plain_run(name, tmp_path, monkeypatch):
     unmasked = rehearse(made, tmp_path / "bare")
     assert np.array_equal(secure.theta, unmasked.theta)
     assert not np.array_equal(secure.theta[0, 0], secure.theta[0, -1])
-    # The first round is off by at most half a step, times what the server makes of a sum; later ones pass that on.
-    most = 0.5 * STEP * max(1.0, 2 * float(np.abs(secure.theta - floats.theta).max() > 0.5 * STEP))
-    assert np.abs(secure.theta - floats.theta)[0, 1].max() <= most
-    assert np.abs(secure.theta - floats.theta).max() <= 3 * STEP
+    # A round is off by at most half a step (Nova multiplies it by how far steps reach, below 1, and the sums of float64
+    # arithmetic are off by 1e-16); rounds shrink what came before, but for momentum, which at most doubles it.
+    apart = np.abs(secure.theta - floats.theta)[0]
+    assert apart[1].max() <= 0.5 * STEP + 1e-14
+    assert apart.max() <= 3 * 0.5 * STEP * (2 if name == "server momentum" else 1) + 1e-14
 
 
 def _bare(person, sealed, values):
@@ -169,7 +171,7 @@ def test_a_server_that_lies_about_who_dropped_out(tmp_path):
         live = run(made, tmp_path, altering(change))
     assert np.array_equal(live.theta[0, 0], live.theta[0, 1])
     # The signatures of 0 and 1 are for another set; their requests were altered, so that even their answers do not fit.
-    said = [event["reason"] for event in read_events(tmp_path / "server")]
+    said = [event.get("reason", "") for event in read_events(tmp_path / "server")]
     assert any("answers another request" in reason or "has not signed the survivors" in reason for reason in said)
     for i in range(5):
         about, arrays = decode((tmp_path / "clients" / str(i) / "secure.bin").read_bytes())
@@ -235,7 +237,10 @@ def test_messages_of_an_earlier_round_are_refused(step, tmp_path):
     live = run(made, tmp_path, altering(change))
     (event,) = [event for event in read_events(tmp_path / "server") if event["client"] == 0]
     assert event["round"] == 1
-    words = {"shares": "keys of client 1 are not signed by it for this round", "masked": "client 1 were altered, or are of"}
+    words = {
+        "shares": "keys of client 1 are not signed by it for this round",
+        "masked": "client 1 were altered, or are of",
+    }
     assert words[step] in event["reason"]
     assert live.status == "completed"
 
@@ -315,7 +320,7 @@ def test_a_plain_request_is_refused(tmp_path):
 
 
 def test_an_update_that_does_not_fit_is_refused_by_the_client(tmp_path):
-    made = federation(rounds=1, secure=Secure(step=2.0**-62))
+    made = federation(rounds=1, secure=Secure(step=2.0**-66))
     with pytest.warns(UserWarning, match="nothing-was-learned"):
         live = rehearse(made, tmp_path)
     assert "beyond the" in live.meta["failed"] and "that fits the integers" in live.meta["failed"]
@@ -333,7 +338,9 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_aggregators_that_need_single_updates_are_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"the aggregator {name.split()[0] if ' ' not in name else '(Nova|Krum)'} needs"):
+    with pytest.raises(
+        ValueError, match=f"the aggregator {name.split()[0] if ' ' not in name else '(Nova|Krum)'} needs"
+    ):
         federation(algorithm=pf.p_fedavg(0.1, deploy="round", **BAD[name]), secure=True)
 
 
@@ -342,7 +349,10 @@ def test_aggregators_that_need_single_updates_are_refused_by_name(name):
     [
         ({"algorithm": pf.scaffold(0.1)}, "Scaffold needs single updates"),
         ({"algorithm": pf.pofl(0.1, window=3, aggregator=pf.aggregators.PooledJacobian())}, "PooledJacobian needs"),
-        ({"algorithm": pf.p_fedavg(0.1, participation=pf.PowerOfChoice(2, 3, estimate="last"))}, "PowerOfChoice chooses"),
+        (
+            {"algorithm": pf.p_fedavg(0.1, participation=pf.PowerOfChoice(2, 3, estimate="last"))},
+            "PowerOfChoice chooses",
+        ),
         (
             {"algorithm": pf.p_fedavg(0.1, participation=pf.FirstK(2, pf.participation.Exponential(1.0)))},
             "with FirstK weights follow",
@@ -351,7 +361,6 @@ def test_aggregators_that_need_single_updates_are_refused_by_name(name):
         ({"problem": gaussian(weights=[0.0, 0.25, 0.25, 0.25, 0.25])}, "client 0 weighs 0"),
         ({"secure": Secure(threshold=2)}, "threshold must be more than half of the 5 clients"),
         ({"secure": Secure(threshold=6)}, "threshold must be more than half of the 5 clients"),
-        ({"secure": "yes"}, "secure must be True, False or pf.live.Secure"),
         ({"record": pf.Record(clients=("update_norm",))}, "record.clients has 'update_norm'"),
         ({"record": pf.Record(clients=("loss",))}, "losses|'loss'"),
         (

@@ -1,6 +1,7 @@
 """What all messages of a round are bound to, and what a client says first."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 
@@ -34,6 +35,7 @@ class Session:
     step: float
     weight_ratio: float
 
+    @functools.cached_property
     def name(self) -> bytes:
         """32 bytes that stand for all of it: they go into every signature and every derived key."""
         text = json.dumps(["performative secure aggregation 1", dataclasses.asdict(self)], sort_keys=True)
@@ -41,7 +43,7 @@ class Session:
 
     def about(self, purpose: str, *numbers: int) -> bytes:
         """A purpose within the session, as bytes."""
-        return self.name() + json.dumps([purpose, *numbers]).encode()
+        return self.name + json.dumps([purpose, *numbers]).encode()
 
 
 @dataclasses.dataclass(frozen=True)

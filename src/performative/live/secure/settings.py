@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from performative._base.checks import check_counts
+from performative.aggregators import AbstractAggregator
 from performative.algorithm import Algorithm
 from performative.facts import Bound, chain, declared, said_bound
 from performative.live.secure.session import Session
@@ -91,7 +92,7 @@ def _weight_ratio(secure: Secure, problem: Problem, algorithm: Algorithm) -> flo
     ratio = float(weights.max() / weights.min())
     if declared(algorithm.participation.without_work(), "sampling", problem.clients) is None:
         ratio *= algorithm.participation.size(problem.clients)
-    if any(part.evens_work for part in chain(algorithm.aggregator)):
+    if any(part.evens_work for part in chain(algorithm.aggregator, AbstractAggregator)):
         ratio *= algorithm.steps
     return ratio * (1 + _ROUNDING)
 
@@ -99,8 +100,8 @@ def _weight_ratio(secure: Secure, problem: Problem, algorithm: Algorithm) -> flo
 def check_secure(secure: Secure, problem: Problem, algorithm: Algorithm, record: Record) -> None:
     """Refuse, by name, what needs more than the sum of updates."""
     only = "secure aggregation shows the server their sum only"
-    for part in chain(algorithm.aggregator):
-        if hasattr(part, "needs_sums_only") and not declared(part, "needs_sums_only"):
+    for part in chain(algorithm.aggregator, AbstractAggregator):
+        if not declared(part, "needs_sums_only"):
             raise ValueError(
                 f"secure: the aggregator {type(part).__name__} needs single updates, and {only}; use Mean(), "
                 "or Nova and ServerOpt around it, or leave secure out."
