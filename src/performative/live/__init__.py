@@ -7,6 +7,7 @@ imports Flower.
 
 from performative.live.coordinator import rollback, serve
 from performative.live.federation import Federation
+from performative.live.journal import Verdict, read_journal, verify_journal
 from performative.live.member import Member
 from performative.live.reading import load
 from performative.live.rehearsal import rehearse
@@ -37,12 +38,15 @@ __all__ = [
     "Rows",
     "Secure",
     "TooFewRows",
+    "Verdict",
     "load",
     "model_versions",
     "read_events",
+    "read_journal",
     "read_model",
     "read_status",
     "rehearse",
     "rollback",
     "serve",
+    "verify_journal",
 ]

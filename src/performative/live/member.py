@@ -75,9 +75,23 @@ class Member:
     def _answer(self, request: bytes) -> bytes:
         with self.federation.precision(), in_turn(self.store.folder):  # one answer at a time
             ready = self.federation.ready
+            asked, _ = self._head(ready, request)
+            if asked.get("step") == "deploy":
+                return self._redeploy(ready, request)
             if self.stages is None:
                 return self._train(ready, request)
-            return self.stages.answer(ready, self._head(ready, request)[0], request, lambda r: self._train(ready, r))
+            return self.stages.answer(ready, asked, request, lambda first: self._train(ready, first))
+
+    def _redeploy(self, ready: Ready, request: bytes) -> bytes:
+        """After a rollback: put the deployed model into the world's hands, and do nothing else."""
+        asked, broadcast = self._read(ready, request)
+        if self.source is not None:
+            first = first_memory(ready.setup, ready.shared, jnp.asarray(self.client, jnp.int32))
+            last = self.store.load(ready.memory_like, asked["run"])
+            memory, _ = recall(last, asked["accepted"], first)
+            self.source.deploy(self._deployed(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory)))
+        about = {"run": asked["run"], "round": asked["round"], "client": self.client, "step": "deploy"}
+        return encode(about | {"request": digest(request)}, {})
 
     def _train(self, ready: Ready, request: bytes) -> bytes:
         """The round's work, written down as an answer; the second time it is what the first time gave."""

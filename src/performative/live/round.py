@@ -18,6 +18,7 @@ from performative._engine.training import effective_step
 from performative.live.federation import LIMIT, NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
+from performative.live.redeploy import redeploy
 from performative.live.screen import Screen, length_of
 from performative.live.secure.summing import collect_sum, left_factor, sum_weights
 from performative.live.server_store import ServerStore, same_model
@@ -54,10 +55,14 @@ def live_round(
     """One round from `state`. Whatever clients do, it ends, and the model stays finite."""
     ready, at = federation.ready, int(state.round)
     cohort, broadcast, chosen = _open(federation, store, run, state)
+    before = version
     if at > 0 and not same_model(broadcast.deployed, state.deployed):
         version += 1
     version = store.keep_model(version, broadcast.deployed, round=at)
+    if version != before or at == 0:
+        store.log_deployed(version, at)
     weights = _told_weights(ready, state, cohort, broadcast)
+    redeploy(federation, transport, store, run, cohort, broadcast, version)
     requests, expected = _requests(ready, run, cohort, broadcast, accepted, version, weights)
     norm = _NORM if federation.norm is None else float(federation.norm)
     longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
@@ -92,11 +97,12 @@ def live_round(
     if (reason := _beyond(ready, after)) is not None:
         store.note("diverged", at, reason=reason)
         after, used, told["diverged"] = _stay(state, broadcast, state.theta), [], reason
-    elif (reason := _why_not(federation, after, broadcast, told | {"levels": _numbers(levels)})) is not None:
+    elif (reason := _why_not(federation, store, after, broadcast, told | {"levels": _numbers(levels)})) is not None:
         store.note("not deployed", at, reason=reason)
         after, used, told["not_deployed"] = _stay(state, broadcast, broadcast.deployed), [], reason
         told["idle"] = f"the new model was not deployed: {reason}"
     told["used"] = len(used)
+    store.keep_reached(gathered.heard)
     row, dtype = row_one(ready.setup, after, report, True, no_limit), ready.setup.weights.dtype
     counts = {name: as_total(jnp.asarray(told[name], jnp.int32), dtype) for name in ("rejected", "missing")}
     row["totals"] |= counts | {"time": as_total(jnp.asarray(gathered.seconds, dtype), dtype)}
@@ -322,8 +328,10 @@ def _beyond(ready: Ready, after: State) -> str | None:
     return None if length <= most else f"the new model is {length:.3g} long; at most {most:.3g} makes sense"
 
 
-def _why_not(federation: Federation, after: State, broadcast: Broadcast, report: dict[str, Any]) -> str | None:
-    """Why the new model may not be deployed, None where it may (or is not going to be)."""
+def _why_not(
+    federation: Federation, store: ServerStore, after: State, broadcast: Broadcast, report: dict[str, Any]
+) -> str | None:
+    """Why the new model may not be deployed, None where it may (or is not going to be). An approval is logged."""
     follows = federation.algorithm.deploy.next(broadcast.deployed, after.theta, after.round)
     if federation.before_deploy is None or same_model(follows, broadcast.deployed):
         return None
@@ -333,6 +341,7 @@ def _why_not(federation: Federation, after: State, broadcast: Broadcast, report:
     except Exception as error:  # a check that breaks down has not said yes
         return f"before_deploy raised {type(error).__name__}: {error}"
     if allowed:
+        store.journal.write("approved", round=int(after.round), model=digest(encode({}, flatten(after.theta, "theta"))))
         return None
     return verdict if isinstance(verdict, str) else "before_deploy refused it"
 
