@@ -12,7 +12,7 @@ from performative.live import Secure, load, read_events, rehearse, serve
 from performative.live.secure.assembly import Assembly
 from performative.live.secure.participant import STEPS, Participant
 from performative.live.secure.roster import provision
-from performative.live.wire import decode, encode
+from performative.live.wire import decode, digest, encode
 
 STEP = 2.0**-32
 UNEQUAL = np.arange(1, 6) / 15
@@ -278,6 +278,31 @@ def test_the_server_never_sees_an_update(tmp_path):
             assert not np.any(arrays["masked"][:3] == plain)
     secret = tmp_path / "clients" / "0"
     assert all((secret / name).stat().st_mode & 0o77 == 0 for name in ("secure.bin", "identity.key"))
+
+
+def test_a_server_that_sends_one_client_another_model(tmp_path):
+    """Its update could then be told from the others' in the sum: nobody accepts its keys, nor it theirs."""
+
+    def other(client, answer):
+        def listen(request):
+            about, arrays = decode(request)
+            if client == 2 and about["step"] == "keys":
+                arrays = {
+                    name: array + 1 if name.startswith("broadcast.theta") else array for name, array in arrays.items()
+                }
+                # A lying server would take the answer for one to its own request.
+                reply, more = decode(answer(encode(about, arrays)))
+                return encode(reply | {"request": digest(request)}, more)
+            return answer(request)
+
+        return listen
+
+    made = federation(rounds=1, secure=True)
+    with pytest.warns(UserWarning, match="nothing-was-learned"):
+        live = run(made, tmp_path, other)
+    assert "keys of client" in live.meta["failed"] and "are not signed by it for this round" in live.meta["failed"]
+    for i in range(5):
+        assert set(decode((tmp_path / "clients" / str(i) / "secure.bin").read_bytes())[0]["marks"]) == {"keys"}
 
 
 def test_a_server_that_dies_goes_on_with_the_same_bits(tmp_path):

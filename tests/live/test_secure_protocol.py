@@ -19,7 +19,7 @@ ROSTER = {i: keys.signing_public(key) for i, key in enumerate(IDENTITIES)}
 
 
 def session(clients=6, threshold=4, length=50, **options):
-    told = {"run": "a", "round": 3, "step": 2.0**-20, "weight_ratio": 4.0} | options
+    told = {"run": "a", "round": 3, "model": "m", "step": 2.0**-20, "weight_ratio": 4.0} | options
     return Session(length=length, threshold=threshold, clients=clients, **told)
 
 

@@ -196,6 +196,13 @@ def test_a_crash_in_the_middle_of_a_line(written, tmp_path):
     assert "1 of 11 lines were cut off the end" in verify_journal(tmp_path).fault
 
 
+def test_numbers_that_json_has_no_word_for(tmp_path):
+    """An infinite epsilon is one."""
+    Journal(tmp_path).write("round", run="a", round=1, epsilon=float("inf"))
+    assert read_journal(tmp_path)[0]["facts"]["epsilon"] == "inf"
+    assert verify_journal(tmp_path).sound
+
+
 def test_a_gap_in_the_rounds(tmp_path):
     journal = Journal(tmp_path)
     for number in (1, 2, 2, 3, 5):

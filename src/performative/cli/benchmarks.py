@@ -8,10 +8,10 @@ from typing import Any
 
 NAMES = (
     "core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds", "moments",
-    "points", "peers",
+    "points", "peers", "secure",
 )  # fmt: skip
 # These take minutes, start processes or need a GPU, so they run only when they are named.
-LONG = ("audit", "federation", "networks", "networks_gpu")
+LONG = ("audit", "federation", "networks", "networks_gpu", "secure")
 
 
 def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:

@@ -7,7 +7,7 @@ imports Flower.
 
 from performative.live.coordinator import rollback, serve
 from performative.live.federation import Federation
-from performative.live.journal import Verdict, read_journal, verify_journal
+from performative.live.journal import Verification, read_journal, verify_journal
 from performative.live.member import Member
 from performative.live.reading import load
 from performative.live.rehearsal import rehearse
@@ -38,7 +38,7 @@ __all__ = [
     "Rows",
     "Secure",
     "TooFewRows",
-    "Verdict",
+    "Verification",
     "load",
     "model_versions",
     "read_events",

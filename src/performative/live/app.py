@@ -12,7 +12,7 @@ from typing import Any
 
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
-from performative.live.journal import Verdict, succeed, verify_journal
+from performative.live.journal import Verification, succeed, verify_journal
 from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
@@ -189,7 +189,7 @@ def roll_back(app: Path, version: int | None, to: int | None) -> tuple[int, int]
     return found, rollback(load_app(app), folder, found)
 
 
-def verify(app: Path, key: str | None, head: str | None) -> Verdict:
+def verify(app: Path, key: str | None, head: str | None) -> Verification:
     """Whether the signed log is as it was written."""
     folder = server_folder(app)
     if not folder.exists():

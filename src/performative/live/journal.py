@@ -14,6 +14,7 @@ Who holds the server's key can write another history. What it cannot do is chang
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -38,7 +39,8 @@ class Journal:
 
     def write(self, what: str, **facts: Any) -> str:
         """Add a line; returns its hash."""
-        entry = {"n": self._count, "time": round(time.time(), 3), "what": what, "facts": facts, "previous": self._last}
+        entry = {"n": self._count, "time": round(time.time(), 3), "what": what, "facts": _plain(facts)}
+        entry["previous"] = self._last
         line = _text(entry | {"signature": keys.sign(self._private, _text(entry)).hex()}) + b"\n"
         with open(self.folder / _LINES, "ab") as file:
             file.write(line)
@@ -86,7 +88,7 @@ def succeed(before: Path, folder: Path) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verification:
     """What a look at a log found.
 
     Attributes:
@@ -115,7 +117,7 @@ def read_journal(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole[: whole.rfind(b"\n") + 1].splitlines()]
 
 
-def verify_journal(folder: str | os.PathLike[str], key: str | None = None, head: str | None = None) -> Verdict:
+def verify_journal(folder: str | os.PathLike[str], key: str | None = None, head: str | None = None) -> Verification:
     """Go through the log in a server's folder, line by line, and name the first that is not as it was written.
 
     Args:
@@ -128,7 +130,7 @@ def verify_journal(folder: str | os.PathLike[str], key: str | None = None, head:
     """
     place = Path(folder)
     if not (place / _LINES).exists():
-        return Verdict(0, _FIRST, f"there is no {_LINES} in {place}")
+        return Verification(0, _FIRST, f"there is no {_LINES} in {place}")
     public = _public_of(place, key)
     content = (place / _LINES).read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
@@ -137,14 +139,14 @@ def verify_journal(folder: str | os.PathLike[str], key: str | None = None, head:
         entry, fault = _read(line, number - 1, last, public)
         fault = fault or _out_of_order(entry, rounds) or _lost_model(place, entry)
         if fault:
-            return Verdict(number - 1, last, fault, number)
+            return Verification(number - 1, last, fault, number)
         last = _hash(line)
         hashes.append(last)
     cut = len(content) > len(whole)
     fault = _check_head(place, public, hashes)
     if not fault and head is not None and head not in hashes:
         fault = f"the hash {head[:16]}... that was noted earlier is of none of the {len(hashes)} lines"
-    return Verdict(len(hashes), last, fault, None, cut)
+    return Verification(len(hashes), last, fault, None, cut)
 
 
 def _read(line: bytes, n: int, last: str, public: bytes) -> tuple[dict[str, Any], str]:
@@ -236,6 +238,13 @@ def _public_of(folder: Path, key: str | None) -> bytes:
     if len(public) != keys.KEY:
         raise ValueError(f"key must be {2 * keys.KEY} hex digits, the server's public key; got {text[:80]!r}.")
     return public
+
+
+def _plain(value: Any) -> Any:
+    """With words for numbers that JSON has none for, such as an infinite epsilon."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(entry: dict[str, Any]) -> bytes:

@@ -19,6 +19,8 @@ class Session:
 
     Attributes:
         run, round: of the federation
+        model: fingerprint of what the server sent to train on. Clients that were sent different things, so that one's
+            update could be told from the others' in the sum, do not accept each other's keys
         length: numbers in a masked vector
         threshold: t: fewest clients whose sum may be seen
         clients: K: most clients that may take part
@@ -29,6 +31,7 @@ class Session:
 
     run: str
     round: int
+    model: str
     length: int
     threshold: int
     clients: int

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class Secure:
             sum is its update. None works it out from the problem's weights, times K where participation may draw a
             client twice, times E where the aggregator evens out local steps
     """
+
+    references: ClassVar[tuple[str, ...]] = ("bonawitz2017practical", "shamir1979share")
 
     threshold: int | None = None
     step: float = 2.0**-32
@@ -77,12 +79,14 @@ def threshold_of(secure: Secure, algorithm: Algorithm, clients: int) -> int:
     return threshold
 
 
-def session_of(secure: Secure, problem: Problem, algorithm: Algorithm, run: str, round: int, entries: int) -> Session:
+def session_of(
+    secure: Secure, problem: Problem, algorithm: Algorithm, run: str, round: int, model: str, entries: int
+) -> Session:
     """The session of a round, the same for the server and for every client: from their own files alone."""
     size = algorithm.participation.size(problem.clients)
     threshold = threshold_of(secure, algorithm, problem.clients)
     ratio = _weight_ratio(secure, problem, algorithm)
-    return Session(run, round, entries + 1, threshold, size, float(secure.step), ratio)
+    return Session(run, round, model, entries + 1, threshold, size, float(secure.step), ratio)
 
 
 def _weight_ratio(secure: Secure, problem: Problem, algorithm: Algorithm) -> float:

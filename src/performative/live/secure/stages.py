@@ -66,6 +66,11 @@ def entries_of(ready: Ready) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(ready.upload_like.delta))
 
 
+def model_of(request: bytes) -> str:
+    """A fingerprint of what a request gives to train on."""
+    return digest(encode({}, decode(request)[1]))
+
+
 class Stages:
     """The sessions of one client. `folder` is its own."""
 
@@ -89,7 +94,7 @@ class Stages:
             raise Breach(f"the step {name!r} of round {asked['round']} was answered before, to another request.")
         try:
             if name == "keys":
-                held = self._begin(ready, asked, train(request))
+                held = self._begin(ready, asked, model_of(request), train(request))
             if held is None:
                 raise Breach(f"the step {name!r} came before the client's keys were asked for.")
             about, arrays = self._take(ready, held, name, asked, train)
@@ -100,14 +105,14 @@ class Stages:
         self._save(held)  # before it leaves
         return held.replies[name]
 
-    def _begin(self, ready: Ready, asked: dict[str, Any], trained: bytes) -> "_Held":
+    def _begin(self, ready: Ready, asked: dict[str, Any], model: str, trained: bytes) -> "_Held":
         weight = asked.get("weight")
         if not isinstance(weight, float):
             raise Breach("the request says no weight.")
         secure = self.federation.secure_settings
         assert secure is not None
         parts = self.federation.problem, self.federation.algorithm
-        session = session_of(secure, *parts, asked["run"], asked["round"], entries_of(ready))
+        session = session_of(secure, *parts, asked["run"], asked["round"], model, entries_of(ready))
         _whole(ready, session, weight, trained)  # refused now, while nobody counts on it
         return _Held(Participant(session, self.client, weight), trained, {}, {})
 

@@ -13,7 +13,7 @@ from performative.live.federation import Federation, Ready
 from performative.live.gathering import Gathered
 from performative.live.secure.collecting import Collector
 from performative.live.secure.settings import session_of
-from performative.live.secure.stages import entries_of
+from performative.live.secure.stages import entries_of, model_of
 from performative.live.transport import AbstractTransport
 from performative.types import Cohort, State, Theta, Upload
 
@@ -40,7 +40,8 @@ def collect_sum(
     """Who is in the sum, with `uploads` that hold no update, and the sum of c_k delta_k; None where it is refused."""
     secure, ready, timeout = federation.secure_settings, federation.ready, float(federation.timeout)
     assert secure is not None
-    session = session_of(secure, federation.problem, federation.algorithm, run, round, entries_of(ready))
+    model = model_of(next(iter(requests.values()))) if requests else ""
+    session = session_of(secure, federation.problem, federation.algorithm, run, round, model, entries_of(ready))
     resend = timeout / 8 if federation.resend is None else float(federation.resend)
     found = Collector(transport, session, requests, weights, timeout, resend).collect()
     found.gathered.heard = {client: uploads[client] for client in found.survivors}
