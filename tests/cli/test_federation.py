@@ -58,6 +58,8 @@ def test_rehearse_runs_the_same_app(folder, call):
         (("rehearse", "--app", "nowhere"), 2, "there is no app.py"),
         (("up", "--app", "banks", "--clients", "5"), 2, "has 2 clients"),
         (("rollback", "3", "--app", "banks"), 1, "there is no run"),
+        (("rollback", "--to", "3", "--app", "banks"), 1, "there is no run"),
+        (("verify", "--app", "banks"), 1, "there is no run"),
         (("init", "other", "--clients", "0"), 2, "--clients must be"),
         (("run", "--app", "banks", "--rounds", "0"), 2, "--rounds must be"),
         (("rehearse", "--app", "banks", "--rounds", "0"), 2, "--rounds must be"),

@@ -211,6 +211,38 @@ class Overreaching(AbstractPopulation):
         return self.x[noise]
 
 
+class Promising(AbstractAggregator):
+    """It says that sums will do, and makes something else of them."""
+
+    def aggregate(self, theta, upload, cohort, weights, memory):
+        return weighted_sum(upload.delta, cohort.weight, cohort.active), memory
+
+    def needs_sums_only(self):
+        return True
+
+    def sum_weights(self, upload, cohort, weights, memory):
+        return cohort.weight
+
+    def aggregate_sum(self, theta, total, upload, cohort, weights, memory):
+        return jax.tree.map(lambda leaf: 2 * leaf, total), memory
+
+
+class Uneven(AbstractAggregator):
+    """Where one client is left out, the weights of the others change by different factors."""
+
+    def aggregate(self, theta, upload, cohort, weights, memory):
+        return weighted_sum(upload.delta, self.sum_weights(upload, cohort, weights, memory), cohort.active), memory
+
+    def needs_sums_only(self):
+        return True
+
+    def sum_weights(self, upload, cohort, weights, memory):
+        return cohort.weight * (1 + cohort.weight)
+
+    def aggregate_sum(self, theta, total, upload, cohort, weights, memory):
+        return total, memory
+
+
 class Doubling(AbstractDomain):
     def project(self, theta):
         return 2.0 * theta
@@ -230,6 +262,8 @@ class Doubling(AbstractDomain):
         (Leaky(), "padding", "NaN in spare rows"),
         (FirstCome(), "relabeling", "clients renamed: move"),
         (Fading(), "sitting_out", "memory of absent clients"),
+        (Promising(), "sums", "from the sum: result"),
+        (Uneven(), "sums", "change by factors that differ"),
         (Unmasked(), "padding", "NaN in masked rows"),
         (Favorites((1, 1)), "cohort", "stands in two active rows"),
         (Favorites((0, 5)), "cohort", r"active rows need ids 0..4; got \[0, 5\]"),

@@ -47,6 +47,7 @@ ALSO = {
     "Outliers Database Pools",
     "settling": "Pools Sluggish Drifting Reweighted Market",
     "sitting_out": "Varp Nova",
+    "sums": "Mean Nova ServerOpt",
 }
 # Step by step these take long: so many steps.
 MANY_STEPS = ("Performative", "AdaptiveSize", "PooledJacobian")

@@ -18,7 +18,7 @@ from performative.types import Theta
 
 def read_ledger(
     privacy: Any, problem: Problem, algorithm: Algorithm, folder: RunFolder | None, theta: Theta = None,
-    unseen_rows: bool = False, seen: tuple[str, ...] = (),
+    unseen_rows: bool = False, seen: tuple[str, ...] = (), secure_threshold: int | None = None,
 ) -> Any:  # fmt: skip
     """The privacy ledger, with what an earlier part of the run has spent; None where none is kept.
 
@@ -32,7 +32,8 @@ def read_ledger(
 
     if not isinstance(privacy, Privacy):
         raise ValueError(f"privacy must be pf.Privacy(delta, epsilon); got {privacy!r}.")
-    ledger = Ledger(privacy, problem, algorithm, None if folder is None else folder.folder, theta, unseen_rows, seen)
+    place = None if folder is None else folder.folder
+    ledger = Ledger(privacy, problem, algorithm, place, theta, unseen_rows, seen, secure_threshold)
     for told in ledger.guarantee.not_covered if ledger.guarantee.promised else ():
         warn("privacy-not-covered", f"privacy: epsilon does not cover that {told}.")
     ledger.resume({"round": 0} if folder is None else folder.notes)

@@ -16,7 +16,7 @@ from performative.record import Change, Metric, Published, Unseen, View
 from performative.types import Cohort, State, Theta, Upload, squared_norm
 
 _PRIVACY = (
-    "with privacy= a metric sees published models only (theta, deployed, round). Declare it "
+    "with privacy= or secure aggregation a metric sees published models only (theta, deployed, round). Declare it "
     "pf.Metric(..., unprotected=True) to let it look further; the guarantee is then void."
 )
 _BEFORE = "there is none before the first round."

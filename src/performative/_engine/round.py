@@ -144,15 +144,22 @@ def close_round(
     upload: Upload,
     clients: ClientMemory,
     chosen: PyTree,
+    total: PyTree = None,
 ) -> tuple[State, Report]:
-    """The aggregator turns uploads into a move."""
+    """The aggregator turns uploads into a move.
+
+    Where `total` is given, it is the sum of the updates by `aggregator.sum_weights`, and `upload` holds none.
+    """
     algorithm, problem = setup.algorithm, setup.problem
     asked, cohort = cohort, reject_broken(cohort, upload)
     chosen = algorithm.participation.observe(cohort, upload, chosen)
-    sent, sharing = upload.to_aggregate(), algorithm.sharing
-    balanced = sharing.balance(sent.delta, state.theta, cohort, state.round, state.server.sharing)
-    sent = eqx.tree_at(lambda one: one.delta, sent, balanced)
-    move, aggregated = algorithm.aggregator.aggregate(state.theta, sent, cohort, setup.weights, state.server.aggregator)
+    sent, sharing, rule = upload.to_aggregate(), algorithm.sharing, algorithm.aggregator
+    if total is None:
+        balanced = sharing.balance(sent.delta, state.theta, cohort, state.round, state.server.sharing)
+        sent = eqx.tree_at(lambda one: one.delta, sent, balanced)
+        move, aggregated = rule.aggregate(state.theta, sent, cohort, setup.weights, state.server.aggregator)
+    else:
+        move, aggregated = rule.aggregate_sum(state.theta, total, sent, cohort, setup.weights, state.server.aggregator)
     check_like(f"the move of {type(algorithm.aggregator).__name__}", move, state.theta)
     theta = jax.tree.map(jnp.add, state.theta, move)
     if problem.domain is not None:

@@ -18,6 +18,10 @@ class AbstractAggregator(AbstractPart, Generic[Memory]):
     uses_sums_only: ClassVar[bool] = False
     """Whether updates enter by their sum with the cohort's weights alone, so that a server need not see single ones."""
 
+    def needs_sums_only(self) -> bool:
+        """Whether `sum_weights` and `aggregate_sum` do what `aggregate` does: secure aggregation is possible then."""
+        return False
+
     evens_work: ClassVar[bool] = False
     """Whether clients count by their gradients, however many local steps they took."""
 
@@ -40,6 +44,21 @@ class AbstractAggregator(AbstractPart, Generic[Memory]):
 
         Uploads come without counts and losses (`Upload.to_aggregate`): no noise covers these.
         """
+
+    def sum_weights(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> Float[Array, " K"]:
+        """c_k such that sum_k c_k delta_k is all that is needed of the updates; those in `upload` are not looked at.
+
+        Where clients are left out of the cohort, those of the others change by one common factor.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs single updates.")
+
+    def aggregate_sum(
+        self, theta: Theta, total: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
+    ) -> tuple[Theta, Memory]:
+        """`aggregate` from total = sum_k c_k delta_k, with c = `sum_weights` of the same arguments."""
+        raise NotImplementedError(f"{type(self).__name__} needs single updates.")
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
         """Numbers of this round that are worth a record, by name; `memory` is that of before the round."""

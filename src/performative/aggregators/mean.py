@@ -48,7 +48,21 @@ class Mean(AbstractAggregator[None]):
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
     ) -> tuple[Theta, None]:
-        move = weighted_sum(upload.delta, cohort.weight, cohort.active)
+        total = weighted_sum(upload.delta, cohort.weight, cohort.active)
+        return self.aggregate_sum(theta, total, upload, cohort, weights, memory)
+
+    def needs_sums_only(self) -> bool:
+        return True
+
+    def sum_weights(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
+    ) -> Float[Array, " K"]:
+        return cohort.weight
+
+    def aggregate_sum(
+        self, theta: Theta, total: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: None
+    ) -> tuple[Theta, None]:
+        move = total
         if self.of == "models":
             excess = jnp.sum(cohort.weight) - 1
             move = jax.tree.map(lambda m, v: m + excess.astype(v.dtype) * v, move, theta)

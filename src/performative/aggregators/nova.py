@@ -9,6 +9,7 @@ from performative._base.checks import is_one_of
 from performative._base.client_axis import put_rows, take_rows
 from performative.aggregators.base import AbstractAggregator, AbstractWrapper
 from performative.aggregators.mean import Mean
+from performative.facts import declared
 from performative.types import Cohort, Theta, Upload
 
 
@@ -70,10 +71,30 @@ class Nova(AbstractWrapper[PyTree]):
         move, inside = self.inner.aggregate(theta, evened, cohort, weights, self.inside(memory))
         return move, (inside if seen is None else NovaMemory(*seen, inside))
 
-    def _even(
+    def needs_sums_only(self) -> bool:
+        return bool(declared(self.inner, "needs_sums_only"))
+
+    def sum_weights(
         self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
-    ) -> tuple[Upload, tuple[Array, Array, Array] | None]:
-        """The updates as if all had reached equally far; and the reaches that are known after the round."""
+    ) -> Float[Array, " K"]:
+        """c_k / r_k with `inner`'s c_k: r is a common factor, which the server puts in afterwards. A client that made
+        no step has no update either."""
+        reach, _, _ = self._reach(upload, cohort, weights, memory)
+        inner = self.inner.sum_weights(upload, cohort, weights, self.inside(memory))
+        return inner / jnp.where(reach == 0, 1, reach).astype(inner.dtype)
+
+    def aggregate_sum(
+        self, theta: Theta, total: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
+    ) -> tuple[Theta, PyTree]:
+        _, middle, seen = self._reach(upload, cohort, weights, memory)
+        evened = jax.tree.map(lambda leaf: leaf * middle.astype(leaf.dtype), total)
+        move, inside = self.inner.aggregate_sum(theta, evened, upload, cohort, weights, self.inside(memory))
+        return move, (inside if seen is None else NovaMemory(*seen, inside))
+
+    def _reach(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
+    ) -> tuple[Array, Array, tuple[Array, Array, Array] | None]:
+        """r_k, r, and the reaches that are known after the round."""
         if upload.effective_step is None:
             raise ValueError("Nova needs uploads that say how far their local steps reach (Upload.effective_step).")
         reach: Array = jnp.where(cohort.present, upload.effective_step, 0)
@@ -89,6 +110,13 @@ class Nova(AbstractWrapper[PyTree]):
             middle = _ratio(total, seen)
             # Where everyone computes, absent clients have rows too: what stands there was never sent.
             known = put_rows(memory.last, jnp.where(cohort.present, cohort.ids, weights.shape[0]), reach), total, seen
+        return reach, middle, known
+
+    def _even(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
+    ) -> tuple[Upload, tuple[Array, Array, Array] | None]:
+        """The updates as if all had reached equally far; and the reaches that are known after the round."""
+        reach, middle, known = self._reach(upload, cohort, weights, memory)
         factor = jnp.where(reach == 0, 1, _ratio(middle, reach))
 
         def even(delta: Array) -> Array:

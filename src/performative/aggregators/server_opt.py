@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, PyTree
 
 from performative._base.checks import check_number
 from performative.aggregators.base import AbstractAggregator, AbstractWrapper
+from performative.facts import declared
 from performative.optimizers import AbstractOptimizer, as_optimizer
 from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, number
 
@@ -48,6 +49,32 @@ class ServerOpt(AbstractWrapper[OptimizedServer]):
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: OptimizedServer
     ) -> tuple[Theta, OptimizedServer]:
         move, inside = self.inner.aggregate(theta, upload, cohort, weights, memory.inner)
+        return self._turned(theta, move, inside, memory)
+
+    def needs_sums_only(self) -> bool:
+        return bool(declared(self.inner, "needs_sums_only"))
+
+    def sum_weights(
+        self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: OptimizedServer
+    ) -> Float[Array, " K"]:
+        return self.inner.sum_weights(upload, cohort, weights, memory.inner)
+
+    def aggregate_sum(
+        self,
+        theta: Theta,
+        total: Theta,
+        upload: Upload,
+        cohort: Cohort,
+        weights: Float[Array, " N"],
+        memory: OptimizedServer,
+    ) -> tuple[Theta, OptimizedServer]:
+        move, inside = self.inner.aggregate_sum(theta, total, upload, cohort, weights, memory.inner)
+        return self._turned(theta, move, inside, memory)
+
+    def _turned(
+        self, theta: Theta, move: Theta, inside: PyTree, memory: OptimizedServer
+    ) -> tuple[Theta, OptimizedServer]:
+        """The optimizer's move."""
         direction, state = self.tx.turn(jax.tree.map(jnp.negative, move), memory.state, theta)
         move = jax.tree.map(lambda v: -jnp.asarray(self.rate, v.dtype) * v, direction)
         return move, OptimizedServer(state, inside)

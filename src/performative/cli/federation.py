@@ -106,15 +106,39 @@ def status(app: App = _HERE, as_json: Json = False) -> None:
 
 @federation.command(epilog=EXIT_CODES)
 def rollback(
-    version: Annotated[int, typer.Argument(help="Version to return to; `status` lists them.")],
+    version: Annotated[int | None, typer.Argument(help="Version to return to; `status` lists them.")] = None,
+    to: Annotated[int | None, typer.Option("--to", help="Or the round whose deployed model to return to.")] = None,
     app: App = _HERE,
     as_json: Json = False,
 ) -> None:
-    """Make an earlier model the current one. The next round deploys it, under a new version."""
+    """Make an earlier model the current one. The next round deploys it everywhere, under a new version."""
     with _using(as_json) as (reporter, apps):
-        at = apps.roll_back(app, version)
-        reporter.show(f"The model of version {version} is current again; round {at + 1} will deploy it.")
-        reporter.result({"status": "completed", "version": version, "round": at})
+        found, at = apps.roll_back(app, version, to)
+        reporter.show(f"The model of version {found} is current again; round {at + 1} will deploy it everywhere.")
+        reporter.result({"status": "completed", "version": found, "round": at})
+
+
+@federation.command(epilog=EXIT_CODES)
+def verify(
+    app: App = _HERE,
+    key: Annotated[str | None, typer.Option(help="The server's public key, as noted; else journal.pub.")] = None,
+    head: Annotated[str | None, typer.Option(help="A hash noted earlier, which must still be in the log.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the signed log of rounds, deployments, refusals, approvals and rollbacks, line by line.
+
+    Ends with code 1 where a line was changed, taken out, moved or cut off, and names the first.
+    """
+    with _using(as_json) as (reporter, apps):
+        found = apps.verify(app, key, head)
+        facts = {"lines": found.lines, "head": found.head, "line": found.line, "cut_short": found.cut_short}
+        if not found.sound:
+            where = f"line {found.line}: " if found.line is not None else ""
+            raise Failure(f"the log is not as it was written: {where}{found.fault}.", Exit.FAILED, facts)
+        reporter.show(f"{found.lines} lines are as they were written; the last has the hash {found.head}.")
+        if found.cut_short:
+            reporter.show("The last line was cut short by a crash; the next run takes it away, and logs that.")
+        reporter.result({"status": "completed", **facts})
 
 
 @federation.command(epilog=EXIT_CODES)

@@ -7,9 +7,11 @@ imports Flower.
 
 from performative.live.coordinator import rollback, serve
 from performative.live.federation import Federation
+from performative.live.journal import Verification, read_journal, verify_journal
 from performative.live.member import Member
 from performative.live.reading import load
 from performative.live.rehearsal import rehearse
+from performative.live.secure.settings import Secure
 from performative.live.server_store import model_versions, read_events, read_model, read_status
 from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import Live, Observed, TooFewRows
@@ -34,13 +36,17 @@ __all__ = [
     "Query",
     "Reply",
     "Rows",
+    "Secure",
     "TooFewRows",
+    "Verification",
     "load",
     "model_versions",
     "read_events",
+    "read_journal",
     "read_model",
     "read_status",
     "rehearse",
     "rollback",
     "serve",
+    "verify_journal",
 ]

@@ -12,12 +12,14 @@ from typing import Any
 
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
+from performative.live.journal import Verification, succeed, verify_journal
 from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
-from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status
+from performative.live.secure.roster import provision
+from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status, version_in
 from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
@@ -59,6 +61,9 @@ def server_folder(app: Path) -> Path:
 def up(app: Path, federation: Federation) -> dict[str, Any]:
     """Start what does not run yet."""
     site = Site.inside(app)
+    if federation.secure_settings is not None:
+        site.prepare(federation.clients)
+        provision({client: site.state(client) for client in range(federation.clients)})
     processes.start(
         site,
         federation.clients,
@@ -91,8 +96,10 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
                 f"{folder} already holds a run; --resume goes on with it, --new puts it aside and starts another."
             )
         version = max(model_versions(folder), default=-1) + 1
-        shutil.move(folder, folder.with_name(f"server-{time.strftime('%Y%m%d-%H%M%S')}"))
+        aside = folder.with_name(f"server-{time.strftime('%Y%m%d-%H%M%S')}")
+        shutil.move(folder, aside)
         first_version(folder, version)
+        succeed(aside, folder)
     config = {
         "state": str(folder),
         "registry": str(site.folder / "registry.json"),
@@ -169,12 +176,25 @@ def rehearse_app(app: Path, *, rounds: int | None, tell: Tell) -> dict[str, Any]
     return {"status": "completed", "lines": lines, "round": done}
 
 
-def roll_back(app: Path, version: int) -> int:
-    """Return to the model of a version."""
+def roll_back(app: Path, version: int | None, to: int | None) -> tuple[int, int]:
+    """Return to the model of a version, or to the one deployed in a round; the version, and the round that deploys it
+    again."""
     folder = server_folder(app)
     if not (folder / "state.json").exists():
         raise FederationError(f"there is no run in {folder} yet.")
-    return rollback(load_app(app), folder, version)
+    if (version is None) == (to is None):
+        raise ValueError("rollback: give the version to return to, or --to with the round that deployed it.")
+    found = version_in(folder, to) if version is None and to is not None else version
+    assert found is not None
+    return found, rollback(load_app(app), folder, found)
+
+
+def verify(app: Path, key: str | None, head: str | None) -> Verification:
+    """Whether the signed log is as it was written."""
+    folder = server_folder(app)
+    if not folder.exists():
+        raise FederationError(f"there is no run in {folder} yet.")
+    return verify_journal(folder, key, head)
 
 
 def count_events(folder: Path) -> dict[str, dict[str, int]]:

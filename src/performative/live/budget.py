@@ -27,12 +27,24 @@ _UNLIKELY = 6.0
 
 
 class OwnLedger:
-    """What one client may still answer. `folder` is its own; without a budget answers are only counted."""
+    """What one client may still answer. `folder` is its own; without a budget answers are only counted.
 
-    def __init__(self, folder: Path, privacy: Privacy, problem: Any, algorithm: Any, unseen_rows: bool = False):
+    `unseen_rows` and `secure_threshold` are as for `guarantee`.
+    """
+
+    def __init__(
+        self, folder: Path, privacy: Privacy, problem: Any, algorithm: Any, unseen_rows: bool = False,
+        secure_threshold: int | None = None,
+    ):  # fmt: skip
         self.path, self.privacy = folder / _FILE, privacy
         self.guarantee: Guarantee = guarantee(
-            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, unseen_rows=unseen_rows
+            problem,
+            algorithm,
+            privacy.unit,
+            privacy.published,
+            privacy.conservative,
+            unseen_rows=unseen_rows,
+            secure_threshold=secure_threshold,
         )
         if privacy.epsilon is not None and not self.guarantee.promised:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")

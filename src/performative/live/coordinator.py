@@ -77,6 +77,7 @@ def serve(
         ledger = read_ledger(
             federation.privacy, federation.problem, federation.algorithm, store.checkpoint, federation.theta,
             unseen_rows=federation.source is not None, seen=federation.record.looks_at() + calls.looks_at(),
+            secure_threshold=federation.secure_threshold,
         )  # fmt: skip
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
@@ -130,6 +131,7 @@ def serve(
             latest = store.keep_model(int(live.version) + fresh, live.state.theta, round=int(live.state.round))
             why = diverged or history.meta.get("failed")
             ended = {"version": latest, "why": why, "notes": history.meta.get("notes", [])}
+            store.journal.write("run ended", **facts, state=history.status, round=int(live.state.round), why=why)
             store.tell(**facts, **ended, state=history.status, round=int(live.state.round))
         except BaseException as error:
             store.tell(**facts, state="failed", round=int(live.state.round), why=f"{type(error).__name__}: {error}")
@@ -181,6 +183,9 @@ def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:
     """Make an earlier model the current one; the next round deploys it under a new version. Returns that round.
 
+    That round sends it to every client, also to those that are not drawn; who is not reached is sent the deployed model
+    in the rounds after, until all have been.
+
     Rounds go on counting: nothing that happened is taken out of the records. Memories of clients and aggregator stay,
     and so do models of clients' own.
     """
@@ -194,6 +199,7 @@ def rollback(federation: Federation, folder: str | os.PathLike[str], version: in
         # It is in the world's hands from the next round on, whatever the rule of deployment says.
         live = dataclasses.replace(live, state=dataclasses.replace(live.state, theta=theta, deployed=theta))
         notes = {"done": len(chunks), "round": at, "seconds": seconds, "run": began_with["run"]}
+        store.keep_unreached(list(range(federation.clients)))
         store.checkpoint.save(live, chunks, notes)
         store.note("rollback", at, version=version)
         return at

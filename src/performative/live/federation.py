@@ -29,6 +29,7 @@ from performative._engine.setup import Setup, init_state
 from performative._engine.steps import one_client
 from performative.algorithm import Algorithm
 from performative.facts import declared, said_bound
+from performative.live.secure.settings import UNSEEN, Secure, check_secure, read_secure, threshold_of
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
@@ -55,6 +56,8 @@ class Federation:
             from. None where the problem's population makes the data
         before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed. Not
             where clients have models of their own, which the server does not see
+        secure: True, or pf.live.Secure(...): the server sees sums of updates only; see there. Single updates can then
+            not be screened: `norm` holds for their mean, and one client that lies can spoil a round
         record: pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model; no
             risks are measured: the server has no data
     """
@@ -73,6 +76,7 @@ class Federation:
     size: int | None = None
     source: Callable[[int], Any] | None = None
     before_deploy: Callable[[Any, dict[str, Any]], Any] | None = None
+    secure: bool | Secure = False
     record: Record = dataclasses.field(default_factory=Record)
 
     def __post_init__(self) -> None:
@@ -124,11 +128,24 @@ class Federation:
                 'absent="reacts": clients that sit out a round are not told of its model, so their data cannot answer '
                 'to it; use absent="frozen".'
             )
+        if (secure := self.secure_settings) is not None:
+            check_secure(secure, self.problem, self.algorithm, self.record)
         if self.source is not None and self.algorithm.deploy.each_step:
             raise ValueError(
                 'deploy="step": people cannot react to every local step of a client; use deploy="round" (or '
                 "pf.Every(k), or leave source out to simulate)."
             )
+
+    @property
+    def secure_settings(self) -> Secure | None:
+        """How updates are aggregated securely, None where they are not."""
+        return read_secure(self.secure)
+
+    @property
+    def secure_threshold(self) -> int | None:
+        """Fewest clients whose sum the server may see, None where it sees single updates."""
+        secure = self.secure_settings
+        return None if secure is None else threshold_of(secure, self.algorithm, self.clients)
 
     @property
     def clients(self) -> int:
@@ -157,8 +174,12 @@ class Ready:
         setup, self.start, self.stable = make_ready(
             problem, algorithm, federation.theta, Clock(), federation.record, precision
         )
+        if federation.secure_settings is not None:  # what nobody sees is not recorded
+            seen = {name: metric for name, metric in setup.metrics.items() if name not in UNSEEN}
+            setup = dataclasses.replace(setup, metrics=seen)
         compute, _ = choose_compute(setup, self.start, 1, half=federation.dtype == "bfloat16")
-        self.setup: Setup = dataclasses.replace(setup, compute=compute, guarded=federation.privacy is not None)
+        guarded = federation.privacy is not None or federation.secure_settings is not None
+        self.setup: Setup = dataclasses.replace(setup, compute=compute, guarded=guarded)
         self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
         if federation.privacy is not None and federation.privacy.noise == "secure":
             check_grid(problem, algorithm, self.start)
@@ -184,6 +205,9 @@ class Ready:
         }
         if federation.record.asks_losses:  # clients have to send them
             facts["losses"] = True
+        if (secure := federation.secure_settings) is not None:
+            facts["secure"] = dataclasses.asdict(secure)
+        self.secure = secure
         self.facts: dict[str, Any] = facts
         self.identity = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -205,6 +229,11 @@ class Ready:
             raise ValueError(
                 f"sharing={type(sharing).__name__} with {type(estimator).__name__}: it sends the server more than an "
                 "update, made of models that stay with the client; use pf.sharing.OneModel(), or another estimator."
+            )
+        if self.secure is not None and jax.tree.leaves(like.extra):
+            raise ValueError(
+                f"secure: {type(estimator).__name__} sends the server more than an update ({', '.join(like.extra)}), "
+                "and secure aggregation shows it the sum of updates only; use another estimator, such as Minibatch()."
             )
         return like
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from performative.live.screen import Refused, Stale
 from performative.live.transport import AbstractTransport, Reply
-from performative.types import Upload
 
 # Seconds between two looks at who is there, and the longest single wait for an answer.
 _LOOK = 1.0
 _WAIT = 0.25
 _DAY = 86400.0
 
-Read = Callable[[bytes, int], tuple[Upload, dict[str, Any]]]
+# What stands in an answer (an update, or a step of secure aggregation), and what is said about it.
+Read = Callable[[bytes, int], tuple[Any, dict[str, Any]]]
 
 
 @dataclasses.dataclass
@@ -22,15 +22,16 @@ class Gathered:
     """Who was heard, in the order of their answers, and what became of the others.
 
     `rejected` answered with something that was not used, `failed` said that they could not answer. `worked` is the
-    longest time that a client says it worked.
+    longest time that a client says it worked. `refusal` says why nothing of what came may be used.
     """
 
-    heard: dict[int, Upload] = dataclasses.field(default_factory=dict)
+    heard: dict[int, Any] = dataclasses.field(default_factory=dict)
     rejected: dict[int, str] = dataclasses.field(default_factory=dict)
     failed: dict[int, str] = dataclasses.field(default_factory=dict)
     lost_memory: list[int] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     worked: float = 0.0
+    refusal: str = ""
 
 
 def gather(
@@ -45,7 +46,7 @@ def gather(
     """Ask every client, again after `resend` seconds of silence, until all are settled or the time is up.
 
     Args:
-        read: the update in an answer, or `Refused`
+        read: what stands in an answer, such as an update, or `Refused`
         enough: stop once so many were heard
 
     A client is asked when it comes online within the round, so one that was restarted is heard all the same: asking

@@ -21,6 +21,7 @@ from performative._engine.steps import client_slice, met_one, one_client
 from performative.live.budget import OwnLedger
 from performative.live.federation import LIMIT, Federation, Ready, adds_private_noise, has_numbers
 from performative.live.memory import Answered, MemoryStore, own_version, recall, secret_keys_of
+from performative.live.secure.stages import Stages
 from performative.live.sources.deployment import Deployed
 from performative.live.sources.population import observe
 from performative.live.telling import RequestRefused, Sayable, log_failure
@@ -55,10 +56,13 @@ class Member:
         self.store = MemoryStore(folder)
         self.source = None if federation.source is None else federation.source(client)
         self.private = adds_private_noise(federation.algorithm)
+        self.stages = None if federation.secure_settings is None else Stages(federation, client, self.store.folder)
         self.ledger: OwnLedger | None = None
         if federation.privacy is not None:
             parts = federation.privacy, federation.problem, federation.algorithm
-            self.ledger = OwnLedger(self.store.folder, *parts, unseen_rows=federation.source is not None)
+            self.ledger = OwnLedger(
+                self.store.folder, *parts, federation.source is not None, federation.secure_threshold
+            )
 
     def answer(self, request: bytes) -> bytes:
         """One round's work: a request of the server in, an update out. What goes wrong is in the client's log."""
@@ -71,37 +75,57 @@ class Member:
     def _answer(self, request: bytes) -> bytes:
         with self.federation.precision(), in_turn(self.store.folder):  # one answer at a time
             ready = self.federation.ready
-            asked, broadcast = self._read(ready, request)
-            mark, began = digest(request), time.monotonic()
-            last = self.store.load(ready.memory_like, asked["run"])
-            if last is not None and last.round >= asked["round"]:
-                if last.round == asked["round"] and last.request == mark:
-                    return last.reply
-                self._check_once(last, asked)
+            asked, _ = self._head(ready, request)
+            if asked.get("step") == "deploy":
+                return self._redeploy(ready, request)
+            if self.stages is None:
+                return self._train(ready, request)
+            return self.stages.answer(ready, asked, request, lambda first: self._train(ready, first))
+
+    def _redeploy(self, ready: Ready, request: bytes) -> bytes:
+        """After a rollback: put the deployed model into the world's hands, and do nothing else."""
+        asked, broadcast = self._read(ready, request)
+        if self.source is not None:
             first = first_memory(ready.setup, ready.shared, jnp.asarray(self.client, jnp.int32))
-            memory, lost = recall(last, asked["accepted"], first)
-            if last is not None and self.private:
-                # Rows that were used are used, whether or not the server took the answer.
-                memory = eqx.tree_at(lambda m: m.batch, memory, last.after.batch, is_leaf=lambda leaf: leaf is None)
-            # Before the work: an answer that a kill cuts off was charged all the same.
-            charged = 0 if self.ledger is None else self.ledger.charge(self.store.charged())
-            upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory), mark)
-            self._check_own(ready, after)
-            # Rows that arrived may be counted in longer whole numbers than those that stood for them.
-            upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)
-            about = {
-                "run": asked["run"],
-                "round": asked["round"],
-                "client": self.client,
-                "request": mark,
-                "lost_memory": lost,
-                "seconds": round(time.monotonic() - began, 4),
-            }
-            reply = encode(about, flatten(upload, "upload"))
-            # Before it leaves: what was sent is never computed a second time.
-            answered = Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply, charged)
-            self.store.save(answered)
-            return reply
+            last = self.store.load(ready.memory_like, asked["run"])
+            memory, _ = recall(last, asked["accepted"], first)
+            self.source.deploy(self._deployed(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory)))
+        about = {"run": asked["run"], "round": asked["round"], "client": self.client, "step": "deploy"}
+        return encode(about | {"request": digest(request)}, {})
+
+    def _train(self, ready: Ready, request: bytes) -> bytes:
+        """The round's work, written down as an answer; the second time it is what the first time gave."""
+        asked, broadcast = self._read(ready, request)
+        mark, began = digest(request), time.monotonic()
+        last = self.store.load(ready.memory_like, asked["run"])
+        if last is not None and last.round >= asked["round"]:
+            if last.round == asked["round"] and last.request == mark:
+                return last.reply
+            self._check_once(last, asked)
+        first = first_memory(ready.setup, ready.shared, jnp.asarray(self.client, jnp.int32))
+        memory, lost = recall(last, asked["accepted"], first)
+        if last is not None and self.private:
+            # Rows that were used are used, whether or not the server took the answer.
+            memory = eqx.tree_at(lambda m: m.batch, memory, last.after.batch, is_leaf=lambda leaf: leaf is None)
+        # Before the work: an answer that a kill cuts off was charged all the same.
+        charged = 0 if self.ledger is None else self.ledger.charge(self.store.charged())
+        upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory), mark)
+        self._check_own(ready, after)
+        # Rows that arrived may be counted in longer whole numbers than those that stood for them.
+        upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)
+        about = {
+            "run": asked["run"],
+            "round": asked["round"],
+            "client": self.client,
+            "request": mark,
+            "lost_memory": lost,
+            "seconds": round(time.monotonic() - began, 4),
+        }
+        reply = encode(about, flatten(upload, "upload"))
+        # Before it leaves: what was sent is never computed a second time.
+        answered = Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply, charged)
+        self.store.save(answered)
+        return reply
 
     def _check_own(self, ready: Ready, after: ClientMemory) -> None:
         """Refuse to go on with a model of one's own that is not finite, or beyond all measure."""
@@ -115,13 +139,18 @@ class Member:
         """Refuse a request that came too late, and a second one for the same round where answers are private."""
         if last.round > asked["round"]:
             raise RequestRefused(f"the request is void: this client has answered round {last.round} since.")
-        if self.private:
+        if self.private or self.stages is not None:
             raise RequestRefused(
-                f"this client has answered another request for round {last.round}; where noise protects people, a "
-                "round is answered once."
+                f"this client has answered another request for round {last.round}; where noise or secure aggregation "
+                "protects people, a round is answered once."
             )
 
     def _read(self, ready: Ready, request: bytes) -> tuple[dict[str, Any], Broadcast]:
+        asked, arrays = self._head(ready, request)
+        return asked, unflatten(ready.asked_like[1], arrays, "broadcast")
+
+    def _head(self, ready: Ready, request: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What a request says, checked, and its arrays, which are not."""
         try:
             asked, arrays = decode(request)
         except Malformed as error:
@@ -137,7 +166,7 @@ class Member:
                 "the server runs another problem, algorithm, start, seed, precision or privacy than this client's "
                 "files say; give both the same app folder."
             )
-        return asked, unflatten(ready.asked_like[1], arrays, "broadcast")
+        return asked, arrays
 
     def _work(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: PyTree, mark: str) -> Any:
         broadcast = jax.tree.map(jnp.asarray, broadcast)

@@ -9,6 +9,7 @@ from performative.history import History
 from performative.live.coordinator import serve
 from performative.live.federation import Federation
 from performative.live.member import Member
+from performative.live.secure.roster import provision
 from performative.live.transport import InProcess
 
 
@@ -23,7 +24,10 @@ def rehearse(federation: Federation, folder: str | os.PathLike[str] | None = Non
         with tempfile.TemporaryDirectory() as passing:
             return rehearse(federation, passing, **options)
     place = Path(folder)
-    members = {i: Member(federation, i, place / "clients" / str(i)) for i in range(federation.clients)}
+    folders = {i: place / "clients" / str(i) for i in range(federation.clients)}
+    if federation.secure_settings is not None:
+        provision(folders)
+    members = {i: Member(federation, i, folder) for i, folder in folders.items()}
     transport = InProcess({i: member.answer for i, member in members.items()})
     try:
         return serve(federation, transport, place / "server", **options)

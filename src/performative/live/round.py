@@ -18,7 +18,9 @@ from performative._engine.training import effective_step
 from performative.live.federation import LIMIT, NOTHING, Federation, Ready, adds_private_noise, shares_noise
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
+from performative.live.redeploy import redeploy
 from performative.live.screen import Screen, length_of
+from performative.live.secure.summing import collect_sum, left_factor, sum_weights
 from performative.live.server_store import ServerStore, same_model
 from performative.live.transport import AbstractTransport
 from performative.live.wire import digest, encode, flatten
@@ -53,24 +55,24 @@ def live_round(
     """One round from `state`. Whatever clients do, it ends, and the model stays finite."""
     ready, at = federation.ready, int(state.round)
     cohort, broadcast, chosen = _open(federation, store, run, state)
+    before = version
     if at > 0 and not same_model(broadcast.deployed, state.deployed):
         version += 1
     version = store.keep_model(version, broadcast.deployed, round=at)
-    requests, expected = _requests(ready, run, cohort, broadcast, accepted, version)
+    if version != before or at == 0:
+        store.log_deployed(version, at)
+    weights = _told_weights(ready, state, cohort, broadcast)
+    redeploy(federation, transport, store, run, cohort, broadcast, version)
+    requests, expected = _requests(ready, run, cohort, broadcast, accepted, version, weights)
     norm = _NORM if federation.norm is None else float(federation.norm)
     longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
-    screen = Screen(ready.upload_like, longest, federation.size)
-    first_k, timeout = federation.algorithm.participation.first_k, float(federation.timeout)
-    gathered = gather(
-        transport,
-        requests,
-        lambda reply, client: screen.read(reply, client, expected[client]),
-        timeout=timeout,
-        resend=timeout / 4 if federation.resend is None else float(federation.resend),
-        enough=first_k,
-    )
-    if federation.norm is None:
-        _refuse_out_of_line(gathered)
+    first_k, total = federation.algorithm.participation.first_k, None
+    if weights is None:
+        gathered = _gather(federation, transport, requests, expected, longest)
+    else:
+        uploads = {client: _blank(ready, expected[client]["steps"]) for client in requests}
+        gathered, total = collect_sum(federation, transport, run, at, requests, weights, uploads)
+        _refuse_long_sum(gathered, total, weights, longest)
     awaited = len(requests) if first_k is None else min(first_k, len(requests))
     missing = awaited - len(gathered.heard) - (len(gathered.rejected) if first_k is None else 0)
     told: dict[str, Any] = {
@@ -87,7 +89,7 @@ def live_round(
     if first_k is not None:
         cohort = _first(ready, gathered, cohort, first_k)
     no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
-    after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered)
+    after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered, total)
     if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays
         store.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
         after, told["idle"] = _stay(state, broadcast, state.theta), _why_idle(gathered, federation.quorum)
@@ -95,15 +97,69 @@ def live_round(
     if (reason := _beyond(ready, after)) is not None:
         store.note("diverged", at, reason=reason)
         after, used, told["diverged"] = _stay(state, broadcast, state.theta), [], reason
-    elif (reason := _why_not(federation, after, broadcast, told | {"levels": _numbers(levels)})) is not None:
+    elif (reason := _why_not(federation, store, after, broadcast, told | {"levels": _numbers(levels)})) is not None:
         store.note("not deployed", at, reason=reason)
         after, used, told["not_deployed"] = _stay(state, broadcast, broadcast.deployed), [], reason
         told["idle"] = f"the new model was not deployed: {reason}"
     told["used"] = len(used)
+    store.keep_reached(gathered.heard)
     row, dtype = row_one(ready.setup, after, report, True, no_limit), ready.setup.weights.dtype
     counts = {name: as_total(jnp.asarray(told[name], jnp.int32), dtype) for name in ("rejected", "missing")}
     row["totals"] |= counts | {"time": as_total(jnp.asarray(gathered.seconds, dtype), dtype)}
     return Outcome(after, row, used, version, told)
+
+
+def _gather(
+    federation: Federation, transport: AbstractTransport, requests: dict[int, bytes], expected: dict[int, Any],
+    longest: float,
+) -> Gathered:  # fmt: skip
+    """Single updates, each screened."""
+    screen, timeout = Screen(federation.ready.upload_like, longest, federation.size), float(federation.timeout)
+    gathered = gather(
+        transport,
+        requests,
+        lambda reply, client: screen.read(reply, client, expected[client]),
+        timeout=timeout,
+        resend=timeout / 4 if federation.resend is None else float(federation.resend),
+        enough=federation.algorithm.participation.first_k,
+    )
+    if federation.norm is None:
+        _refuse_out_of_line(gathered)
+    return gathered
+
+
+def _told_weights(ready: Ready, state: State, cohort: Cohort, broadcast: Broadcast) -> dict[int, float] | None:
+    """What each client's update is multiplied by before it is added to the others'; None where single ones are seen."""
+    if ready.secure is None:
+        return None
+    ids = np.asarray(cohort.ids).tolist()
+    steps = np.full(len(ids), broadcast.steps) if cohort.steps is None else np.asarray(cohort.steps)
+    upload = _stacked(ready, broadcast, [_blank(ready, count) for count in steps.tolist()])
+    weights = np.asarray(sum_weights(ready.setup, state, cohort, upload), np.float64).tolist()
+    return dict(zip(ids, weights, strict=True))
+
+
+def _blank(ready: Ready, steps: int) -> Upload:
+    """An upload without an update."""
+    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), ready.upload_like)
+    return eqx.tree_at(lambda u: u.steps, blank, np.asarray(steps, ready.upload_like.steps.dtype))
+
+
+def _stacked(ready: Ready, broadcast: Broadcast, rows: list[Upload]) -> Upload:
+    """Uploads as rows of a cohort, with how far their steps reach."""
+    upload: Upload = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
+    reached = _reaches(ready.setup.algorithm, broadcast, upload.steps)
+    return eqx.tree_at(lambda u: u.effective_step, upload, reached)
+
+
+def _refuse_long_sum(gathered: Gathered, total: Theta | None, weights: dict[int, float], longest: float) -> None:
+    """Of a sum only the mean can be screened."""
+    if total is None:
+        return
+    length = length_of(total) / sum(weights[client] for client in gathered.heard)
+    if not length <= longest:
+        gathered.heard = {}
+        gathered.refusal = f"the mean update is {length:.3g} long; at most {longest:.3g} is taken"
 
 
 def _refuse_out_of_line(gathered: Gathered) -> None:
@@ -122,7 +178,13 @@ def _refuse_out_of_line(gathered: Gathered) -> None:
 
 
 def _requests(
-    ready: Ready, run: str, cohort: Cohort, broadcast: Broadcast, accepted: Any, version: int
+    ready: Ready,
+    run: str,
+    cohort: Cohort,
+    broadcast: Broadcast,
+    accepted: Any,
+    version: int,
+    weights: dict[int, float] | None = None,
 ) -> tuple[dict[int, bytes], dict[int, dict[str, Any]]]:
     """What each client is asked, and what its answer must say."""
     ids = np.asarray(cohort.ids)
@@ -133,6 +195,7 @@ def _requests(
     for client, count in zip(ids[active].tolist(), steps[active].tolist(), strict=True):
         about = {"run": run, "identity": ready.identity, "round": at, "client": client, "version": version}
         about |= {"accepted": int(known[client]), "steps": None if cohort.steps is None else count}
+        about |= {} if weights is None else {"step": "keys", "weight": weights[client]}
         requests[client] = encode(about, arrays)
         expected[client] = {"run": run, "round": at, "request": digest(requests[client]), "steps": count}
     return requests, expected
@@ -173,26 +236,34 @@ def _first(ready: Ready, gathered: Gathered, cohort: Cohort, k: int) -> Cohort:
 
 def _close(
     federation: Federation, ready: Ready, state: State, cohort: Cohort, broadcast: Broadcast, chosen: Any,
-    gathered: Gathered,
+    gathered: Gathered, total: Theta | None = None,
 ) -> tuple[State, Report, list[int]]:  # fmt: skip
-    """The uploads as rows of the cohort, and the move that the aggregator makes of them."""
+    """The uploads as rows of the cohort, and the move that the aggregator makes of them, or of their sum."""
     ids = np.asarray(cohort.ids).tolist()
     active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
-    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), ready.upload_like)
+    blank = _blank(ready, 0)
     used = {client for client, here in zip(ids, active, strict=True) if here and client in gathered.heard}
     if len(used) < federation.quorum:
         used = set()
     gone = np.asarray([bool(here) and client not in used for client, here in zip(ids, active, strict=True)])
     rows = [gathered.heard[client] if client in used else blank for client in ids]
-    upload: Upload = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
-    reached = _reaches(ready.setup.algorithm, broadcast, upload.steps)
-    upload = eqx.tree_at(lambda u: u.effective_step, upload, reached)
+    upload = _stacked(ready, broadcast, rows)
+    total = total if used else None
+    if total is not None:
+        factor = left_factor(ready.setup, state, cohort, gone, upload)
+        total = jax.tree.map(lambda leaf, like: jnp.asarray(factor * leaf, like.dtype), total, ready.upload_like.delta)
     if gone.any():
         share = 1 - len(used) / len(ids)
         cohort = leave_out(cohort, jnp.asarray(gone))
         if used and shares_noise(federation.algorithm):
-            upload = _fill_up_noise(federation, upload, cohort, share)
-    after, report = close_one(ready.setup, state, cohort, broadcast, upload, NOTHING, chosen)
+            row, noise = _missing_noise(federation, cohort, share)
+            if total is None:
+                more = jax.tree.map(lambda leaf, one: leaf.at[row].add(one.astype(leaf.dtype)), upload.delta, noise)
+                upload = eqx.tree_at(lambda u: u.delta, upload, more)
+            else:
+                weight = float(np.asarray(cohort.weight)[row])
+                total = jax.tree.map(lambda leaf, one: leaf + (weight * one).astype(leaf.dtype), total, noise)
+    after, report = close_one(ready.setup, state, cohort, broadcast, upload, NOTHING, chosen, total)
     return after, report, sorted(used)
 
 
@@ -202,13 +273,14 @@ def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any) -> Any:
     return jax.vmap(lambda done: effective_step(algorithm, broadcast, done))(steps)
 
 
-def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, share: float) -> Upload:
-    """The noise of clients that were not heard, so that the sum is as private as promised.
+def _missing_noise(federation: Federation, cohort: Cohort, share: float) -> tuple[int, Theta]:
+    """The noise of clients that were not heard, so that the sum is as private as promised; and the row to add it to.
 
         sum_i a_i n_i has variance (s c a)^2 m / K of the promised (s c a)^2:   add N(0, (s c a)^2 (1 - m / K))
 
     with m of K clients heard, a the largest weight, s the noise multiplier, c the clip. It is added to the row of that
-    weight, which is adding it to the mean.
+    weight, which is adding a times it to the mean. A server that only sees sums has seen this one without it: what is
+    promised against that server counts the least number of clients in a sum.
     """
     ready, privacy = federation.ready, federation.privacy
     channel: Any = federation.algorithm.channel
@@ -218,8 +290,8 @@ def _fill_up_noise(federation: Federation, upload: Upload, cohort: Cohort, share
         drawn, scale = client_secrets(federation.algorithm, ready.start).channel, scale / GRID
     else:
         drawn = channel.draw(secret_keys(1)[0], ready.shared)
-    more = jax.tree.map(lambda leaf, noise: leaf.at[row].add(scale * noise.astype(leaf.dtype)), upload.delta, drawn)
-    return eqx.tree_at(lambda u: u.delta, upload, more)
+    like = ready.upload_like.delta
+    return row, jax.tree.map(lambda leaf, noise: scale * noise.astype(leaf.dtype), like, drawn)
 
 
 def _write_down(store: ServerStore, at: int, gathered: Gathered, requests: dict[int, bytes], silent: bool) -> None:
@@ -229,6 +301,9 @@ def _write_down(store: ServerStore, at: int, gathered: Gathered, requests: dict[
             store.note(what, at, client=client, reason=reason[:_LONGEST_REASON])
     for client in gathered.lost_memory:
         store.note("memory lost", at, client=client, reason="it began anew")
+    if gathered.refusal:
+        store.note("sum refused", at, reason=gathered.refusal)
+        return
     settled = gathered.heard.keys() | gathered.rejected.keys() | gathered.failed.keys()
     for client in sorted(requests.keys() - settled) if silent else []:
         store.note("silent", at, client=client, reason=f"no answer within {gathered.seconds:.1f} s")
@@ -236,6 +311,9 @@ def _write_down(store: ServerStore, at: int, gathered: Gathered, requests: dict[
 
 def _why_idle(gathered: Gathered, quorum: int) -> str:
     """Why no answer of a round was used: what the first client said that did not do, or that all were silent."""
+    if gathered.refusal:
+        first = [f"; client {client}: {reason}" for client, reason in sorted(gathered.failed.items())[:1]]
+        return gathered.refusal + "".join(first)[:_LONGEST_REASON]
     said = f"{len(gathered.heard)} of the {quorum} answers came that quorum= asks for; " if gathered.heard else ""
     for what, reasons in (("failed", gathered.failed), ("was refused", gathered.rejected)):
         for client, reason in sorted(reasons.items()):
@@ -250,8 +328,10 @@ def _beyond(ready: Ready, after: State) -> str | None:
     return None if length <= most else f"the new model is {length:.3g} long; at most {most:.3g} makes sense"
 
 
-def _why_not(federation: Federation, after: State, broadcast: Broadcast, report: dict[str, Any]) -> str | None:
-    """Why the new model may not be deployed, None where it may (or is not going to be)."""
+def _why_not(
+    federation: Federation, store: ServerStore, after: State, broadcast: Broadcast, report: dict[str, Any]
+) -> str | None:
+    """Why the new model may not be deployed, None where it may (or is not going to be). An approval is logged."""
     follows = federation.algorithm.deploy.next(broadcast.deployed, after.theta, after.round)
     if federation.before_deploy is None or same_model(follows, broadcast.deployed):
         return None
@@ -261,6 +341,7 @@ def _why_not(federation: Federation, after: State, broadcast: Broadcast, report:
     except Exception as error:  # a check that breaks down has not said yes
         return f"before_deploy raised {type(error).__name__}: {error}"
     if allowed:
+        store.journal.write("approved", round=int(after.round), model=digest(encode({}, flatten(after.theta, "theta"))))
         return None
     return verdict if isinstance(verdict, str) else "before_deploy refused it"
 

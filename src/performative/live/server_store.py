@@ -6,14 +6,16 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from performative._base.files import Damaged, read_sealed, write_sealed, write_whole
+from performative._base.files import Damaged, digest_of, read_sealed, write_sealed, write_whole
 from performative._engine.checkpoint import RunFolder
+from performative.live.journal import Journal
 from performative.live.wire import decode, encode, flatten, unflatten
 from performative.types import Theta
 
@@ -21,6 +23,7 @@ _STATUS = "status.json"
 _EVENTS = "events.jsonl"
 _ROUNDS = "rounds.jsonl"
 _RUN = "run.json"
+_ROLLBACK = "rollback.json"
 
 
 class ServerStore:
@@ -31,11 +34,14 @@ class ServerStore:
     events.jsonl                             what went wrong and what was decided, a line each
     status.json, rounds.jsonl                where the run stands, and how each round went
     ledger.json                              what privacy was spent
+    journal.jsonl, .head, .key, .pub         the signed log of rounds, deployments, refusals, approvals, rollbacks
+    rollback.json                            clients that have not met a model since the last rollback
     """
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
         self.folder = Path(folder)
         self.checkpoint = RunFolder(folder, identity, resume).opened()
+        self.journal = Journal(self.folder)
         self.models = self.folder / "models"
         self.models.mkdir(exist_ok=True)
 
@@ -51,10 +57,12 @@ class ServerStore:
             known = uuid.uuid4().hex if index is None else index["notes"]["run"]
             told = {"run": known, "identity": identity, "version": told["version"]}
             write_whole(path, json.dumps(told).encode())
+            self.journal.write("run began", run=known, identity=identity)
         return told
 
     def note(self, what: str, round: int, **facts: Any) -> None:
-        """A line among the events."""
+        """A line among the events, and one in the signed log."""
+        self.journal.write(what, round=round + 1, **facts)
         _add_line(self.folder / _EVENTS, {"time": round_time(), "round": round, "what": what, **facts})
 
     def tell(self, **facts: Any) -> None:
@@ -63,8 +71,28 @@ class ServerStore:
 
     def tell_round(self, **facts: Any) -> None:
         """The same, and a line among the rounds; a round that a kill cut off may stand there twice."""
+        self.journal.write("round", **facts)
         self.tell(**facts)
         _add_line(self.folder / _ROUNDS, facts)
+
+    def log_deployed(self, version: int, round: int) -> None:
+        """The model of a version goes out in a round: its file and digest are in the signed log before it does."""
+        path = model_file(self.folder, version)
+        facts = {"file": path.relative_to(self.folder).as_posix(), "digest": digest_of(path.read_bytes())}
+        self.journal.write("deployed", version=version, round=round + 1, **facts)
+
+    def unreached(self) -> list[int]:
+        """Clients that have met no model since the last rollback."""
+        path = self.folder / _ROLLBACK
+        return json.loads(path.read_text()) if path.exists() else []
+
+    def keep_reached(self, clients: Iterable[int]) -> None:
+        """These have met the deployed model."""
+        if left := self.unreached():
+            self.keep_unreached(sorted(set(left) - set(clients)))
+
+    def keep_unreached(self, clients: list[int]) -> None:
+        write_whole(self.folder / _ROLLBACK, json.dumps(clients).encode())
 
     def keep_model(self, version: int, theta: Theta, **about: Any) -> int:
         """Write down a model under its version; returns that version, or the next free one where it is another's."""
@@ -130,6 +158,17 @@ def read_rounds(folder: str | os.PathLike[str], run: str) -> list[dict[str, Any]
     """How each round of a run went, in order."""
     found = {told["round"]: told for told in _read_lines(Path(folder) / _ROUNDS) if told["run"] == run}
     return [found[number] for number in sorted(found)]
+
+
+def version_in(folder: str | os.PathLike[str], round: int) -> int:
+    """The version of the model that was deployed in a round of the folder's run."""
+    path = Path(folder) / _RUN
+    run = json.loads(path.read_text()).get("run", "") if path.exists() else ""
+    known = {told["round"]: told["version"] for told in read_rounds(folder, run)}
+    if round not in known:
+        there = f"rounds 1 to {max(known)}" if known else "none"
+        raise ValueError(f"there is no round {round} of the run in {folder}; there: {there}.")
+    return int(known[round])
 
 
 def _add_line(path: Path, facts: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ _TYPES = {
         "uint8",
         "uint16",
         "uint32",
+        "uint64",
         "bool",
     )
 } | {"bfloat16": np.dtype(ml_dtypes.bfloat16)}

@@ -97,6 +97,7 @@ def guarantee(
     theta: Theta = None,
     unseen_rows: bool = False,
     seen: tuple[str, ...] = (),
+    secure_threshold: int | None = None,
 ) -> Guarantee:
     """What this algorithm promises on this problem, per round.
 
@@ -112,6 +113,9 @@ def guarantee(
             are is not known, so that no sampling is counted
         seen: what looks at more than the released models while it runs, in words, such as "metric 'gap' may look at
             uploads": there is no promise then, and the reason names it
+        secure_threshold: fewest clients whose sum a server sees (`Federation(secure=...)`): the promise to clients then
+            holds against a server that is honest but curious. It knows who takes part, so that drawing clients hides
+            nobody from it, and counts the noise of so many clients only. None where the server is trusted
     """
     unit = read_unit(unit, algorithm)
     if isinstance(published, str):
@@ -137,7 +141,7 @@ def guarantee(
                     "known to cover all; use sharing=pf.sharing.OneModel()"
                 )
             if unit == "client":
-                releases = _for_clients(problem, algorithm, theta, assumes)
+                releases = _for_clients(problem, algorithm, theta, assumes, secure_threshold)
             elif unseen_rows:
                 releases = _for_unseen(algorithm, conservative, assumes)
             else:
@@ -243,7 +247,9 @@ def _for_unseen(algorithm: Algorithm, conservative: bool, assumes: list[str]) ->
     return (Releases(multiplier / times if sampled else multiplier, Everyone(), Fraction(algorithm.steps)),)
 
 
-def _for_clients(problem: Problem, algorithm: Algorithm, theta: Theta, assumes: list[str]) -> tuple[Releases, ...]:
+def _for_clients(
+    problem: Problem, algorithm: Algorithm, theta: Theta, assumes: list[str], threshold: int | None
+) -> tuple[Releases, ...]:
     """Each round is a release of the sum of updates, or of every single one where the server uses them singly."""
     clients = problem.clients
     bound, scheme = declared(algorithm.channel, "bound"), algorithm.participation
@@ -263,6 +269,8 @@ def _for_clients(problem: Problem, algorithm: Algorithm, theta: Theta, assumes: 
     everyone = isinstance(law, Everyone) and size == clients
     some = size <= clients and law == WithoutReplacement(size, clients)
     if declared(algorithm.aggregator, "uses_sums_only") and (everyone or some):
+        if threshold is not None:
+            return (_against_server(z, weights, size, threshold, assumes),)
         assumes.append("only sums of updates are looked at: a trusted server, or secure aggregation")
         # Client i moves the sum by a_i c; the noise of the sum is at least that of the lightest other clients.
         heavy, light = weights.max(), weights.min()
@@ -276,6 +284,21 @@ def _for_clients(problem: Problem, algorithm: Algorithm, theta: Theta, assumes: 
             raise Uncertified(f"{type(part).__name__} may send more than its update, and only that is clipped")
     assumes.append("every client may take part in every round; single messages are seen")
     return (Releases(z / math.sqrt(size), Everyone()),)
+
+
+def _against_server(z: float, weights: np.ndarray, size: int, threshold: int, assumes: list[str]) -> Releases:
+    """A sum of at least t clients, as an honest but curious server sees it before it adds what is missing.
+
+    noise of the sum >= z c sqrt((heavy^2 + (t - 1) light^2) / K),      client i moves it by at most heavy c
+    """
+    assumes.append(
+        f"the server is honest but curious: it keeps to the protocol of secure aggregation, sees sums of {threshold} "
+        "or more clients and knows who is in them; no client tells it its own noise"
+    )
+    assumes.append("rounding to the integers of secure aggregation, far finer than the noise, gives nothing away")
+    heavy, light = float(weights.max()), float(weights.min())
+    spread = heavy**2 + (threshold - 1) * light**2
+    return Releases(z * math.sqrt(spread / size) / heavy, Everyone())
 
 
 # Sizes of tables that are accounted for one by one.

@@ -40,11 +40,13 @@ class Ledger:
         theta: Theta = None,
         unseen_rows: bool = False,
         seen: tuple[str, ...] = (),
+        secure_threshold: int | None = None,
     ):
         self.privacy = privacy
         self.guarantee: Guarantee = guarantee(
-            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows, seen
-        )
+            problem, algorithm, privacy.unit, privacy.published, privacy.conservative, theta, unseen_rows, seen,
+            secure_threshold,
+        )  # fmt: skip
         if privacy.epsilon is not None and not self.guarantee.promised:
             raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
         self.secure = privacy.noise == "secure"

@@ -38,6 +38,7 @@ def check_part(
     padding           NaN in rows that do not count (spare, masked, past the end of a table) changes nothing
     relabeling       renaming the clients renames the result and changes nothing else
     sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
+    sums              an aggregator that says it needs sums only makes the same move of the sum, without the updates
     in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory bitwise as
                       it was; the part traces where everyone computes, and a population gives the same result there
     expectations      a population's `nodes` and its draws have the same expectations

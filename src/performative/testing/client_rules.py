@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -13,14 +13,16 @@ from jaxtyping import Array, PyTree
 
 from performative._base.client_axis import TableRow, take_clients
 from performative._base.run_once import quickly_compiled
+from performative._engine.cohorts import leave_out
 from performative._engine.round import measure_losses
 from performative._engine.simulated import federated_round
+from performative.aggregators import weighted_sum
 from performative.participation import AbstractParticipation, Selection
 from performative.populations import AbstractPopulation
 from performative.testing.cases import Case
 from performative.testing.rules import assert_same
 from performative.testing.uses import INSTANCES, row
-from performative.types import State
+from performative.types import Cohort, State, Theta, Upload
 
 Tree = TypeVar("Tree")
 
@@ -119,6 +121,35 @@ def relabeling_of_aggregators(case: Case) -> bool:
         (move_too, _), after_too = case.fast(part, renamed, rename(memory))
         assert_same(move, move_too, "clients renamed: move")
         assert_same(rename(after), after_too, "clients renamed: memory")
+    return True
+
+
+def sums_of_aggregators(case: Case) -> bool:
+    """Where the sum is said to be enough: the same move and memory from it, with NaN in the place of the updates; and
+    weights that change by one factor where a client is left out."""
+    if not case.part.needs_sums_only():
+        return False
+
+    def by_sum(part: Any, inputs: tuple[Theta, Upload, Cohort, Array], memory: PyTree) -> tuple[PyTree, PyTree]:
+        theta, upload, cohort, weights = inputs
+        unseen = eqx.tree_at(lambda u: u.delta, upload, jax.tree.map(lambda leaf: leaf + jnp.nan, upload.delta))
+        total = weighted_sum(upload.delta, part.sum_weights(unseen, cohort, weights, memory), cohort.active)
+        move, memory = part.aggregate_sum(theta, total, unseen, cohort, weights, memory)
+        return (move, part.broadcast(memory)), memory
+
+    def factors(part: Any, inputs: tuple[Theta, Upload, Cohort, Array], memory: PyTree) -> Array:
+        _, upload, cohort, weights = inputs
+        fewer = leave_out(cohort, jnp.arange(cohort.ids.shape[0], dtype=jnp.int32) == 0)
+        before, after = (part.sum_weights(upload, one, weights, memory) for one in (cohort, fewer))
+        return jnp.where(fewer.present, after / jnp.where(before == 0, 1, before), jnp.nan)
+
+    same, change = quickly_compiled(by_sum), quickly_compiled(factors)
+    for i in range(INSTANCES):
+        inputs, memory = case.instance(i)
+        assert_same(case.fast(case.part, inputs, memory), same(case.part, inputs, memory), "from the sum: result")
+        ratio = np.asarray(change(case.part, inputs, memory))
+        apart = np.nanmax(ratio) / np.nanmin(ratio) - 1
+        assert apart < 1e-4, f"a client left out: the others' sum_weights change by factors that differ by {apart:.3g}."
     return True
 
 

@@ -171,6 +171,7 @@ SLOT_RULES: dict[str, dict[str, Callable[[Case], bool]]] = {
         "padding": client_rules.padding_of_cohorts,
         "relabeling": client_rules.relabeling_of_aggregators,
         "sitting_out": client_rules.sitting_out_of_aggregators,
+        "sums": client_rules.sums_of_aggregators,
         "in_a_round": client_rules.in_a_round,
     },
     "sharing": {"in_a_round": client_rules.in_a_round},

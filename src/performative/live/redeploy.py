@@ -1,0 +1,47 @@
+"""After a rollback: the deployed model reaches every client, whoever takes part in the round."""
+
+from typing import Any
+
+import numpy as np
+
+from performative.live.federation import Federation
+from performative.live.gathering import gather
+from performative.live.screen import Refused
+from performative.live.server_store import ServerStore
+from performative.live.transport import AbstractTransport
+from performative.live.wire import decode, digest, encode, flatten
+from performative.types import Broadcast, Cohort
+
+# Of a round's time, what clients that are only told of a model may take.
+_PART = 0.25
+
+
+def redeploy(
+    federation: Federation,
+    transport: AbstractTransport,
+    store: ServerStore,
+    run: str,
+    cohort: Cohort,
+    broadcast: Broadcast,
+    version: int,
+) -> None:
+    """Send the deployed model to clients that have met none since the last rollback and are not of this cohort."""
+    asked = np.asarray(cohort.ids)[np.asarray(cohort.present)].tolist()
+    left = sorted(set(store.unreached()) - set(asked))
+    if not left:
+        return
+    at, arrays = int(broadcast.round), flatten(broadcast, "broadcast")
+    head = {"run": run, "identity": federation.ready.identity, "round": at, "version": version, "accepted": -1}
+    requests = {client: encode(head | {"client": client, "step": "deploy"}, arrays) for client in left}
+
+    def read(reply: bytes, client: int) -> tuple[bool, dict[str, Any]]:
+        about, _ = decode(reply)
+        if (about.get("step"), about.get("request")) != ("deploy", digest(requests[client])):
+            raise Refused("it answers another request")
+        return True, about
+
+    timeout = _PART * float(federation.timeout)
+    found = gather(transport, requests, read, timeout=timeout, resend=timeout)
+    store.keep_reached(found.heard)
+    store.note("told of the rollback", at, version=version, clients=sorted(found.heard),
+               unreached=sorted(set(left) - found.heard.keys()))  # fmt: skip

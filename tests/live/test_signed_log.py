@@ -1,0 +1,377 @@
+"""The server's signed log: whatever is done to it afterwards is found, and the first bad line is named."""
+
+import json
+
+import numpy as np
+import pytest
+from federations import federation, transport
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import performative as pf
+from performative.live import (
+    Callback,
+    Federation,
+    Function,
+    Live,
+    Observed,
+    model_versions,
+    read_journal,
+    read_model,
+    rehearse,
+    rollback,
+    serve,
+    verify_journal,
+)
+from performative.live.journal import Journal, succeed
+from performative.live.server_store import version_in
+
+LINES = 8
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A folder with a log of eight lines, by name the bytes of its files."""
+    folder = tmp_path_factory.mktemp("log")
+    journal = Journal(folder)
+    journal.write("run began", run="a", identity="b")
+    for number in range(1, LINES):
+        journal.write("round", run="a", round=number, heard=5)
+    assert verify_journal(folder).sound
+    return folder
+
+
+def copied(written, folder):
+    folder.mkdir(exist_ok=True, parents=True)
+    for path in written.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder / "journal.jsonl"
+
+
+def test_a_run_is_logged(tmp_path):
+    """Rounds, deployments with digests, approvals and refusals, in order; `verify` goes through all of it."""
+
+    def before_deploy(theta, report):
+        return "it rejects too many people" if report["round"] == 2 else True
+
+    made = federation(rounds=3, before_deploy=before_deploy)
+    rehearse(made, tmp_path)
+    folder = tmp_path / "server"
+    whats = [entry["what"] for entry in read_journal(folder)]
+    first, second, third = ["approved", "round"], ["deployed", "not deployed", "round"], ["approved", "round"]
+    assert whats == ["run began", "deployed", *first, *second, *third, "run ended"]
+    found = verify_journal(folder)
+    assert (found.sound, found.lines, found.line) == (True, 10, None)
+    assert (folder / "journal.key").stat().st_mode & 0o77 == 0
+    refused = next(entry for entry in read_journal(folder) if entry["what"] == "not deployed")
+    assert refused["facts"] == {"round": 2, "reason": "it rejects too many people"}
+
+
+def test_a_client_that_fails_is_logged(tmp_path):
+    made = federation(rounds=1)
+
+    def wrap(client, answer):
+        def fail(request):
+            raise RuntimeError("no disk")
+
+        return fail if client == 2 else answer
+
+    serve(made, transport(made, tmp_path, wrap), tmp_path / "server")
+    (entry,) = [entry for entry in read_journal(tmp_path / "server") if entry["what"] == "failed"]
+    assert entry["facts"]["client"] == 2
+
+
+def test_every_changed_byte_is_found(written, tmp_path):
+    """One flipped bit anywhere: the line it stands in is named, or the one after where the two no longer meet."""
+    path = copied(written, tmp_path)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    places = [*rng.integers(0, len(whole), 150), len(whole) - 2, 0]
+    for place in places:
+        altered = bytearray(whole)
+        altered[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(altered)
+        found = verify_journal(tmp_path)
+        line = whole[: int(place) + 1].count(b"\n") + (0 if whole[place : place + 1] == b"\n" else 1)
+        assert not found.sound, (place, altered[place])
+        assert found.line in (line, line + 1, None)
+    path.write_bytes(whole)
+    assert verify_journal(tmp_path).sound
+
+
+@pytest.mark.parametrize("gone", range(LINES))
+def test_every_line_that_is_taken_out_is_found(gone, written, tmp_path):
+    path = copied(written, tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
+    found = verify_journal(tmp_path)
+    assert not found.sound
+    if gone == LINES - 1:
+        assert found.fault == f"1 of {LINES} lines were cut off the end"
+    else:
+        assert (found.line, found.lines) == (gone + 1, gone)
+        assert "does not follow the line before" in found.fault
+
+
+@settings(max_examples=40, deadline=None)
+@given(order=st.permutations(range(LINES)))
+def test_every_other_order_is_found(order, written, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("order")
+    path = copied(written, folder)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[i] for i in order))
+    found, same = verify_journal(folder), list(order) == list(range(LINES))
+    assert found.sound == same
+    if not same:
+        assert found.line == 1 + next(i for i in range(LINES) if order[i] != i)
+
+
+def test_lines_cut_off_the_end_are_found(written, tmp_path):
+    """At whichever byte: only a last line that was never finished, which the head does not know, is a crash."""
+    path = copied(written, tmp_path)
+    whole = path.read_bytes()
+    for place in range(1, len(whole), 37):
+        path.write_bytes(whole[:place])
+        found = verify_journal(tmp_path)
+        assert not found.sound and "cut off the end" in found.fault, place
+        with pytest.raises(ValueError, match="cut off the end"):
+            Journal(tmp_path)  # a server does not go on with it
+    path.unlink()
+    assert "there is no journal.jsonl" in verify_journal(tmp_path).fault
+    with pytest.raises(ValueError, match=f"{LINES} of {LINES} lines were cut off the end"):
+        Journal(tmp_path)
+
+
+def test_a_line_put_in_twice_or_forged(written, tmp_path):
+    path = copied(written, tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], lines[3], *lines[4:]]))
+    assert verify_journal(tmp_path).line == 5
+    # A whole log by another key, with the old one's public key beside it.
+    other = tmp_path / "other"
+    Journal(other).write("run began", run="a", identity="b")
+    (other / "journal.pub").write_bytes((written / "journal.pub").read_bytes())
+    found = verify_journal(other)
+    assert (found.line, found.fault) == (1, "its signature is not the server's")
+    # With its own public key it is sound, unless the true one was noted.
+    (other / "journal.pub").unlink()
+    Journal(other)
+    assert verify_journal(other).sound
+    assert not verify_journal(other, key=(written / "journal.pub").read_text()).sound
+
+
+def test_a_server_that_rewrites_its_own_history(written, tmp_path):
+    """It holds the key, so the log is sound by itself; a head that somebody noted gives it away."""
+    noted = verify_journal(written).head
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    (fresh / "journal.key").write_bytes((written / "journal.key").read_bytes())
+    journal = Journal(fresh)
+    journal.write("run began", run="a", identity="b")
+    for number in range(1, LINES):
+        journal.write("round", run="a", round=number, heard=4)
+    assert verify_journal(fresh).sound
+    assert "noted earlier is of none of the 8 lines" in verify_journal(fresh, head=noted).fault
+    assert verify_journal(written, head=noted).sound
+
+
+def test_a_crash_in_the_middle_of_a_line(written, tmp_path):
+    """The rest of the line is taken away, and the log says so; a crash before the head was written is none."""
+    path = copied(written, tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"facts":{"run')
+    found = verify_journal(tmp_path)
+    assert (found.sound, found.cut_short, found.lines) == (True, True, LINES)
+    Journal(tmp_path).write("round", run="a", round=LINES)
+    found = verify_journal(tmp_path)
+    assert (found.sound, found.cut_short, found.lines) == (True, False, LINES + 2)
+    repaired = read_journal(tmp_path)[LINES]
+    assert (repaired["what"], repaired["facts"]["bytes"]) == ("repaired", 14)
+    # The line is there, the head still the one before.
+    head = (tmp_path / "journal.head").read_bytes()
+    Journal(tmp_path).write("round", run="a", round=LINES + 1)
+    (tmp_path / "journal.head").write_bytes(head)
+    assert verify_journal(tmp_path).lines == LINES + 3
+    Journal(tmp_path)  # the next server brings the head up to date
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert "1 of 11 lines were cut off the end" in verify_journal(tmp_path).fault
+
+
+def test_numbers_that_json_has_no_word_for(tmp_path):
+    """An infinite epsilon is one."""
+    Journal(tmp_path).write("round", run="a", round=1, epsilon=float("inf"))
+    assert read_journal(tmp_path)[0]["facts"]["epsilon"] == "inf"
+    assert verify_journal(tmp_path).sound
+
+
+def test_a_gap_in_the_rounds(tmp_path):
+    journal = Journal(tmp_path)
+    for number in (1, 2, 2, 3, 5):
+        journal.write("round", run="a", round=number)
+    found = verify_journal(tmp_path)
+    assert (found.line, found.fault) == (5, "round 5 comes after round 3: there is a gap")
+
+
+def test_a_deployed_model_that_was_replaced(tmp_path):
+    made = federation(rounds=2)
+    rehearse(made, tmp_path)
+    path = tmp_path / "server" / "models" / "000001.bin"
+    content = path.read_bytes()
+    path.write_bytes((tmp_path / "server" / "models" / "000002.bin").read_bytes())
+    assert "model of version 1 is not the one that was deployed" in verify_journal(tmp_path / "server").fault
+    path.unlink()
+    assert "model of version 1 is gone" in verify_journal(tmp_path / "server").fault
+    path.write_bytes(content)
+    assert verify_journal(tmp_path / "server").sound
+
+
+def test_the_key_is_needed_to_go_on(written, tmp_path):
+    copied(written, tmp_path)
+    (tmp_path / "journal.key").unlink()
+    with pytest.raises(
+        ValueError, match=r"journal.key is missing, and journal.jsonl beside it can only go on with that"
+    ):
+        Journal(tmp_path)
+    (tmp_path / "journal.pub").unlink()
+    with pytest.raises(ValueError, match="--key"):
+        verify_journal(tmp_path)
+    with pytest.raises(ValueError, match="key must be 64 hex digits"):
+        verify_journal(tmp_path, key="abc")
+    (tmp_path / "journal.head").write_text("{}")
+    assert (
+        "journal.head is missing or cannot be read"
+        in verify_journal(tmp_path, key=(written / "journal.pub").read_text()).fault
+    )
+
+
+def test_a_new_run_follows_the_old_log(written, tmp_path):
+    folder = tmp_path / "new"
+    folder.mkdir()
+    succeed(written, folder)
+    (line,) = read_journal(folder)
+    assert line["facts"] == {"folder": written.name, "head": verify_journal(written).head}
+    assert verify_journal(folder, key=(written / "journal.pub").read_text()).sound
+
+
+def test_the_log_goes_on_after_a_resume(tmp_path):
+    made = federation(rounds=2)
+    rehearse(made, tmp_path)
+    noted = verify_journal(tmp_path / "server").head
+    serve(made, transport(made, tmp_path), tmp_path / "server", resume=True, rounds=3)
+    found = verify_journal(tmp_path / "server", head=noted)
+    assert found.sound
+    assert [entry["facts"]["round"] for entry in read_journal(tmp_path / "server") if entry["what"] == "round"] == [
+        1,
+        2,
+        3,
+    ]
+
+
+# --- rollback
+
+
+def real_federation(folder, drawn=2):
+    """Four clients with places where their models go; two of them are drawn each round."""
+    met: dict = {i: [] for i in range(4)}
+
+    def source(client):
+        def table(version):
+            return {"a": [0.5, 1.0], "y": [0, 1], "model_version": [version, version]}
+
+        return Live(Callback(met[client].append), Function(table, features=["a"], label="y"))
+
+    shape = Observed(x=np.zeros((4, 1, 1)), y=np.zeros((4, 1), int), classes=2)
+    problem = pf.Problem(pf.losses.logistic(0.1), shape)
+    algorithm = pf.p_fedavg(0.5, batch=pf.Whole(), deploy="round", participation=pf.SchemeTwo(drawn))
+    made = Federation(problem, algorithm, rounds=4, source=source, timeout=8, dtype="float64")
+    return made, met
+
+
+def test_a_rollback_reaches_everybody_within_one_round(tmp_path):
+    """Also those that are not drawn in it; the log has the rollback, the deployment and who was told."""
+    made, met = real_federation(tmp_path)
+    rehearse(made, tmp_path)
+    folder = tmp_path / "server"
+    version = version_in(folder, 2)
+    with made.precision():
+        old = read_model(folder, version, made.ready.shared)
+    rollback(made, folder, version)
+    serve(made, transport(made, tmp_path), folder, resume=True, rounds=5)
+    with made.precision():
+        again = model_versions(folder)[-2]
+        assert np.array_equal(read_model(folder, again, made.ready.shared), old)
+    for client in range(4):
+        assert met[client][-1].version == again
+        assert np.array_equal(met[client][-1].theta, old)
+    entries = read_journal(folder)
+    at = next(i for i, entry in enumerate(entries) if entry["what"] == "rollback")
+    assert entries[at]["facts"] == {"round": 5, "version": version}
+    assert [entry["what"] for entry in entries[at + 1 :]] == ["deployed", "told of the rollback", "round", "run ended"]
+    told = entries[at + 2]["facts"]
+    assert len(told["clients"]) == 2 and told["unreached"] == []
+    assert verify_journal(folder).sound
+    # One round later nobody is told again.
+    serve(made, transport(made, tmp_path), folder, resume=True, rounds=6)
+    assert sum(entry["what"] == "told of the rollback" for entry in read_journal(folder)) == 1
+
+
+def test_who_was_not_reached_is_told_later(tmp_path):
+    made, met = real_federation(tmp_path)
+    rehearse(made, tmp_path)
+    folder = tmp_path / "server"
+    rollback(made, folder, 0)
+    down = {"now": True}
+
+    def wrap(client, answer):
+        def listen(request):
+            if client == 3 and down["now"]:
+                raise RuntimeError("no power")
+            return answer(request)
+
+        return listen
+
+    heard = {i: len(seen) for i, seen in met.items()}
+    serve(made, transport(made, tmp_path, wrap), folder, resume=True, rounds=5)
+    assert json.loads((folder / "rollback.json").read_text()) == [3]
+    assert len(met[3]) == heard[3]
+    down["now"] = False
+    serve(made, transport(made, tmp_path, wrap), folder, resume=True, rounds=6)
+    assert json.loads((folder / "rollback.json").read_text()) == []
+    with made.precision():
+        start = read_model(folder, 0, made.ready.shared)
+    assert len(met[3]) == heard[3] + 1
+    assert met[3][-1].version > 4 and not np.array_equal(met[3][-1].theta, start)
+
+
+def test_a_secure_federation_rolls_back_too(tmp_path):
+    made = federation(
+        algorithm=pf.p_fedavg(rate=0.1, deploy="round", participation=pf.SchemeTwo(3)), secure=True, rounds=2
+    )
+    rehearse(made, tmp_path)
+    rollback(made, tmp_path / "server", version_in(tmp_path / "server", 1))
+    live = serve(made, transport(made, tmp_path), tmp_path / "server", resume=True, rounds=3)
+    assert live.status == "completed"
+    (told,) = [one for one in read_journal(tmp_path / "server") if one["what"] == "told of the rollback"]
+    assert len(told["facts"]["clients"]) == 2
+    assert verify_journal(tmp_path / "server").sound
+
+
+def test_a_round_that_never_was(tmp_path):
+    made = federation(rounds=2)
+    rehearse(made, tmp_path)
+    assert [version_in(tmp_path / "server", number) for number in (1, 2)] == [0, 1]
+    with pytest.raises(ValueError, match=r"no round 9 of the run in .*; there: rounds 1 to 2"):
+        version_in(tmp_path / "server", 9)
+
+
+def test_a_member_is_told_of_a_model_only(tmp_path):
+    """No work is done and nothing is remembered for such a request."""
+    made, met = real_federation(tmp_path)
+    rehearse(made, tmp_path)
+    files = {i: tmp_path / "clients" / str(i) / "memory.bin" for i in range(4)}
+    before = {i: path.read_bytes() if path.exists() else None for i, path in files.items()}
+    rollback(made, tmp_path / "server", 0)
+    serve(made, transport(made, tmp_path), tmp_path / "server", resume=True, rounds=5)
+    after = {i: path.read_bytes() if path.exists() else None for i, path in files.items()}
+    (told,) = [one for one in read_journal(tmp_path / "server") if one["what"] == "told of the rollback"]
+    assert {i for i in range(4) if before[i] == after[i]} == set(told["facts"]["clients"])
+    assert all(len(met[i]) > 0 for i in range(4))
