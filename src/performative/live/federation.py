@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -154,9 +155,12 @@ class Ready:
     def __init__(self, federation: Federation):
         problem, algorithm = federation.problem, federation.algorithm
         precision = read_dtype(federation.dtype)
-        setup, self.start, self.stable = make_ready(
-            problem, algorithm, federation.theta, Clock(), federation.record, precision
-        )
+        with warnings.catch_warnings():
+            if federation.source is not None:  # the rows here only stand for those of clients
+                warnings.filterwarnings("ignore", message=r".*\[batch-exceeds-table\]")
+            setup, self.start, self.stable = make_ready(
+                problem, algorithm, federation.theta, Clock(), federation.record, precision
+            )
         compute, _ = choose_compute(setup, self.start, 1, half=federation.dtype == "bfloat16")
         self.setup: Setup = dataclasses.replace(setup, compute=compute, guarded=federation.privacy is not None)
         self.keys: RunKeys = run_keys(repeat_keys(federation.seed, 1)[0])
