@@ -140,7 +140,11 @@ def _build(document: dict[str, Any], file: Path, read_tables: bool) -> Experimen
     else:
         data, problem = read_members(builder, document["data"], document["problem"])
         problem = fill_all(problem, data, file.parent) if read_tables else problem
-    if document["federation"] is not None or data is not None:  # a model that a network carries is deployed once a round
+        if problem.population.model_shape() is None:  # it fits any model; the usual one is linear in the features
+            document["run"].setdefault("theta", [0.0] * data.width)
+    if (
+        document["federation"] is not None or data is not None
+    ):  # a model that a network carries is deployed once a round
         document["algorithm"].setdefault("deploy", "round")
     known, name = recipes(), document["algorithm"].pop("recipe")
     if name not in known:

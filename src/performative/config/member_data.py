@@ -22,7 +22,9 @@ def read_members(builder: Builder, table: dict[str, Any], problem: dict[str, Any
     tables: MemberTables = builder.call(MemberTables, table, "data")
     settled = [name for name in ("frame", "case") if name in problem]
     if settled:
-        raise ConfigError(f"[data] gives the rows, and so does {settled[0]}; keep one of them.", f"problem.{settled[0]}")
+        raise ConfigError(
+            f"[data] gives the rows, and so does {settled[0]}; keep one of them.", f"problem.{settled[0]}"
+        )
     given = problem.get("population", "Static")
     given = {"name": given} if isinstance(given, str) else given
     if not isinstance(given, dict):

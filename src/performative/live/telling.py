@@ -33,10 +33,10 @@ class RequestRefused(Sayable, ValueError):
 
 
 class TableFailed(Sayable, ValueError):
-    """A client's table cannot be used. Its sentence is made of what the shared file says, never of what rows hold."""
+    """A client's table cannot be used. Its sentence is made of what the shared file says; `text` may quote rows."""
 
-    def __init__(self, sentence: str):
-        super().__init__(sentence)
+    def __init__(self, sentence: str, text: str):
+        super().__init__(text)
         self.sentence = sentence
 
 

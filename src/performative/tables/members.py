@@ -16,6 +16,7 @@ from jaxtyping import Float, Shaped
 from performative._base.checks import check_counts, check_flags, is_one_of
 from performative.tables.frames import Columns
 from performative.tables.scaling import scale_columns
+from performative.types import Unchecked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ class MemberTables:
         if not is_one_of(self.labels, "whole", "real"):
             raise ValueError(f'labels must be "whole" or "real"; got {self.labels!r}.')
         if self.positive is not None and self.labels == "real":
-            raise ValueError('positive: labels = "real" has no classes; drop one of them.')
+            raise ValueError('positive has no meaning where labels = "real", which has no classes; drop one of them.')
         if isinstance(self.scales, Mapping) or self.scales is None:
             _ = self.scaling
         else:
@@ -144,7 +145,7 @@ class MemberTables:
         if not path.is_file():
             raise TableRefused(
                 f"there is no file path = {self.file_name(client)!r} in the client's folder of data",
-                f"{path} is not there; `--data` of federation up, or data= in the node's configuration, names the folder",
+                f"{path} is not there; `federation up --data`, or data= in the node's configuration, names the folder",
             )
         frame = self._load(path)
         for name in self.columns:
@@ -160,7 +161,7 @@ class MemberTables:
         x = (raw - center) / spread
         return (np.column_stack([x, np.ones(len(x))]) if self.intercept else x), self._labels(frame[self.label])
 
-    def _load(self, path: Path) -> "pd.DataFrame":
+    def _load(self, path: Path) -> Unchecked["pd.DataFrame"]:
         try:
             if self.sql is not None:
                 return _query(path.read_text(encoding="utf-8").strip(), self.sql)
@@ -170,16 +171,17 @@ class MemberTables:
         except Exception as error:  # readers and drivers have errors of many kinds
             raise TableRefused("the client's file or database cannot be read", f"{path}: {error}") from error
 
-    def _labels(self, column: "pd.Series[Any]") -> np.ndarray:
+    def _labels(self, column: Unchecked["pd.Series[Any]"]) -> np.ndarray:
         what = f"label {self.label!r}"
         if self.positive is not None:
             if column.isna().any():
                 raise TableRefused(f"{what} says nothing in some rows", f"{int(column.isna().sum())} of {len(column)}")
-            found = column.unique().tolist()
-            if len(found) > 2 or (len(found) == 2 and self.positive not in found):
+            column = column.astype(str)
+            found, positive = column.unique().tolist(), str(self.positive)
+            if len(found) > 2 or (len(found) == 2 and positive not in found):
                 raise TableRefused(f"{what} holds other classes than positive = {self.positive!r} and one more",
                                    f"it holds {found[:5]}")  # fmt: skip
-            return (column == self.positive).to_numpy(np.int32)
+            return (column == positive).to_numpy(np.int32)
         hint = "" if self.labels == "real" else "; positive = ... in [data] names the class that is 1"
         values = _numbers(column, what, hint)
         if self.labels == "real":
@@ -189,20 +191,18 @@ class MemberTables:
         return values.astype(np.int32)
 
 
-def _numbers(column: "pd.Series[Any]", what: str, hint: str = "") -> Float[np.ndarray, " n"]:
-    """Finite numbers, as they are."""
-    import pandas as pd
-
-    kind = getattr(column.dtype, "kind", "O")
-    if kind not in "buif":
-        # Databases give decimals and mixed columns as objects.
-        parsed = pd.to_numeric(column, errors="coerce") if kind == "O" else pd.Series(np.nan, column.index)
-        text = parsed.isna() & column.notna()
+def _numbers(column: Unchecked["pd.Series[Any]"], what: str, hint: str = "") -> Float[np.ndarray, " n"]:
+    """Finite numbers, to the bit as they are written."""
+    if getattr(column.dtype, "kind", "O") in "buif":
+        values = column.to_numpy(np.float64, na_value=np.nan)
+    else:  # text of a CSV file, decimals of a database, or what is no number at all
+        missing = column.isna().to_numpy()
+        cells = [np.nan if gone else _float(cell) for cell, gone in zip(column, missing, strict=True)]
+        text = np.asarray([cell is None for cell in cells])
         if text.any():
-            row = int(np.argmax(text.to_numpy()))
+            row = int(np.argmax(text))
             raise TableRefused(f"{what} holds text, not numbers{hint}", f"row {row + 1} says {column.iloc[row]!r}")
-        column = parsed
-    values = column.to_numpy(np.float64, na_value=np.nan)
+        values = np.asarray(cells, np.float64)
     bad = ~np.isfinite(values)
     if bad.any():
         raise TableRefused(
@@ -210,6 +210,14 @@ def _numbers(column: "pd.Series[Any]", what: str, hint: str = "") -> Float[np.nd
             f"{int(bad.sum())} of {len(values)} rows, the first is row {int(np.argmax(bad)) + 1}; fill or drop them",
         )
     return values
+
+
+def _float(cell: object) -> float | None:
+    """A cell as a number, None where it is none: Python reads the nearest one, and 1_000 is no number of a table's."""
+    try:
+        return None if isinstance(cell, str) and "_" in cell else float(cell)  # type: ignore[arg-type]  # tried
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def check_header(path: Path) -> None:
@@ -221,16 +229,16 @@ def check_header(path: Path) -> None:
         raise ValueError(f"{path.name}: column {twice[0]!r} occurs twice; keep one.")
 
 
-def _load_file(path: Path) -> "pd.DataFrame":
+def _load_file(path: Path) -> Unchecked["pd.DataFrame"]:
     import pandas as pd
 
     if path.suffix.lower() == ".parquet":
         return pd.read_parquet(path)
     check_header(path)
-    return pd.read_csv(path, float_precision="round_trip", encoding="utf-8-sig")
+    return pd.read_csv(path, dtype=str, encoding="utf-8-sig")  # numbers are read later, each to its last bit
 
 
-def _query(url: str, sql: str) -> "pd.DataFrame":
+def _query(url: str, sql: str) -> Unchecked["pd.DataFrame"]:
     """What a database answers. Whatever the statement would write is refused (SQLite) or rolled back."""
     import pandas as pd
     import sqlalchemy

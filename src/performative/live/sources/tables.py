@@ -47,9 +47,9 @@ class ClientTable:
             dataclasses.replace(problem, population=people, weights=None)  # the loss looks at the labels
             return people
         except TableRefused as error:
-            raise TableFailed(error.sentence) from error
+            raise TableFailed(error.sentence, str(error)) from error
         except ValueError as error:
-            raise TableFailed("the client's rows do not suit the loss, or the population") from error
+            raise TableFailed("the client's rows do not suit the loss, or the population", str(error)) from error
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
         path = self.folder / self.tables.file_name(self.client)
@@ -62,9 +62,7 @@ class ClientTable:
         return self._rows
 
 
-def open_source(
-    source: Callable[[int], Any] | None, client: int, data: str | os.PathLike[str] | None = None
-) -> Any:
+def open_source(source: Callable[[int], Any] | None, client: int, data: str | os.PathLike[str] | None = None) -> Any:
     """A client's source, None where the problem's population makes the data. `data`: its folder of tables."""
     if source is None:
         return None
