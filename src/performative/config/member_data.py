@@ -69,8 +69,9 @@ def fill_all(problem: Problem, tables: MemberTables, folder: Path) -> Problem:
             raise ConfigError(f"client {tables.name(client)}: {error}", "data") from error
     x, count = pad_tables([x for x, _ in found])
     y, _ = pad_tables([y for _, y in found], labels=tables.labels == "whole")
+    stand_in: Any = problem.population  # whose rows are replaced
     with blame("data"):
-        return dataclasses.replace(problem, population=dataclasses.replace(problem.population, x=x, y=y, count=count))
+        return dataclasses.replace(problem, population=dataclasses.replace(stand_in, x=x, y=y, count=count))
 
 
 def fill_one(stand_in: AbstractPopulation, client: int, x: np.ndarray, y: np.ndarray) -> AbstractPopulation:

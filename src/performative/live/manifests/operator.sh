@@ -1,6 +1,8 @@
 #!/bin/sh
 # What an operator does on the server, where alone Flower's Control API can be reached:
 #   operator.sh register member-0.pub     make a member's key known
+#   operator.sh nodes                     members, their node ids and whether they are online
+#   operator.sh unregister NODE_ID        shut a member out
 #   operator.sh run [ROUNDS]              start the rounds of the app
 #   operator.sh resume                    go on after a crash
 #   operator.sh list                      runs and their states
@@ -28,11 +30,13 @@ END
 }
 case "${1:-}" in
 register) flwr supernode register "$2" server --name "$(basename "$2" .pub)" ;;
+nodes) flwr supernode list server ;;
+unregister) flwr supernode unregister "$2" server ;;
 run) start false "${2:-0}" ;;
 resume) start true 0 ;;
 list) flwr list server ;;
 *)
-    echo "operator.sh register FILE | run [ROUNDS] | resume | list" >&2
+    echo "operator.sh register FILE | nodes | unregister NODE_ID | run [ROUNDS] | resume | list" >&2
     exit 2
     ;;
 esac
