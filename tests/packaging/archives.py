@@ -14,6 +14,7 @@ PACKAGE = CHECKOUT / "src" / "performative"
 DATA = (
     "py.typed",
     "live/template/*",
+    "live/manifests/*",
     "report/assets/*",
     "suite/shipped/*.json",
     "papers/*.toml",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, failing, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, check_folder, failing, reporting
 
 federation = typer.Typer(
     name="federation",
@@ -15,6 +15,13 @@ federation = typer.Typer(
     no_args_is_help=True,
 )
 App = Annotated[Path, typer.Option("--app", help="The app folder, as `init` writes it.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Folder of the members' tables, where federation.toml has a [data]; without it, the app folder."
+    ),
+]
+Logs = Annotated[bool, typer.Option("--logs", help="Show the ends of all logs of this machine too.")]
 _HERE = Path(".")
 
 
@@ -44,6 +51,7 @@ def init(
 def up(
     app: App = _HERE,
     clients: Annotated[int | None, typer.Option(help="Must be as many as the problem has; a check.")] = None,
+    data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Start a SuperLink and a SuperNode for each client on loopback, with TLS and node authentication.
@@ -58,7 +66,7 @@ def up(
                 Exit.BAD_INPUT,
             )
         with reporter.errors.status("starting"):
-            running = apps.up(app, made)
+            running = apps.up(app, made, data)
         reporter.show(f"{made.clients} clients are online; they found the server at 127.0.0.1:{running['port']}.")
         reporter.result({"status": "completed", **running})
 
@@ -69,10 +77,11 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was cut off.")] = False,
     new: Annotated[bool, typer.Option("--new", help="Put the last run's records aside and start another.")] = False,
     rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
+    logs: Logs = False,
     as_json: Json = False,
 ) -> None:
     """Run the rounds, wait for the end, and say how it ended. Ends with code 1 where the run failed or diverged."""
-    with _using(as_json) as (reporter, apps):
+    with _using(as_json) as (reporter, apps), _showing(logs, reporter, lambda: apps.logs(app)):
         _follow(reporter, rounds, lambda **how: apps.run(app, resume=resume, new=new, **how))
 
 
@@ -80,20 +89,21 @@ def run(
 def rehearse(
     app: App = _HERE,
     rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
+    data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Run the same app in this process, without a network: for finding faults. Its records are not kept."""
     with _using(as_json) as (reporter, apps):
-        _follow(reporter, rounds, lambda **how: apps.rehearse_app(app, **how))
+        _follow(reporter, rounds, lambda **how: apps.rehearse_app(app, data=data, **how))
 
 
 @federation.command(epilog=EXIT_CODES)
-def status(app: App = _HERE, as_json: Json = False) -> None:
+def status(app: App = _HERE, logs: Logs = False, as_json: Json = False) -> None:
     """What runs, how far it is, who was heard, what was refused, and which model is deployed.
 
     Ends with code 1 where the last run failed or diverged.
     """
-    with _using(as_json) as (reporter, apps):
+    with _using(as_json) as (reporter, apps), _showing(logs, reporter, lambda: apps.logs(app)):
         found = apps.status(app)
         for line in apps.status_lines(found):
             reporter.show(line)
@@ -150,6 +160,39 @@ def down(app: App = _HERE, as_json: Json = False) -> None:
         reporter.result({"status": "completed", "stopped": ended})
 
 
+@federation.command(epilog=EXIT_CODES)
+def export(
+    app: App = _HERE,
+    compose: Annotated[bool, typer.Option("--compose", help="For Docker Compose.")] = False,
+    kubernetes: Annotated[bool, typer.Option("--kubernetes", help="For Kubernetes.")] = False,
+    systemd: Annotated[bool, typer.Option("--systemd", help="For systemd.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("deploy"),
+    server: Annotated[str, typer.Option(help="Where members find the server, host:port.")] = (
+        "federation.example.org:9443"
+    ),
+    image: Annotated[str, typer.Option(help="Image of server and members.")] = "performative:latest",
+    bin: Annotated[str, typer.Option(help="Folder of the installed commands, for systemd.")] = "/opt/performative/bin",
+    keys: Annotated[Path | None, typer.Option(help="Folder of members' public keys, member-<i>.pub.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write manifests for a server and its members on machines of their own: confined, with TLS, secrets as files."""
+    with _using(as_json) as (reporter, apps):
+        from performative.live import export as manifests
+
+        wanted = [name for name in manifests.KINDS if {"compose": compose, "kubernetes": kubernetes}.get(name, systemd)]
+        if len(wanted) != 1:
+            raise Failure("give one of --compose, --kubernetes and --systemd.", Exit.BAD_INPUT)
+        check_folder(out)
+        clients = apps.load_app(app).clients
+        with failing((FileExistsError,)):
+            made = manifests.export(wanted[0], out, clients, server=server, image=image, bin=bin, keys=keys)
+        for path in made:
+            reporter.path("wrote ", path)
+        if keys is None:
+            reporter.show("operator/registry.json is still to be made: --keys names the members' public keys.")
+        reporter.result({"status": "completed", "folder": str(out), "files": [str(path) for path in made]})
+
+
 @contextmanager
 def _using(as_json: bool) -> Iterator[tuple[Reporter, Any]]:
     """The commands' body: what is wrong with an app or a site becomes one line and the right code."""
@@ -159,6 +202,16 @@ def _using(as_json: bool) -> Iterator[tuple[Reporter, Any]]:
 
         with failing((ValueError, FileNotFoundError), (FederationError, ModuleNotFoundError)):
             yield reporter, apps
+
+
+@contextmanager
+def _showing(wanted: bool, reporter: Reporter, logs: Callable[[], str]) -> Iterator[None]:
+    """Logs at the end, where they were asked for; a failure's own line stays the last."""
+    try:
+        yield
+    finally:
+        if wanted:
+            reporter.errors.print(logs(), markup=False, highlight=False)
 
 
 def _follow(reporter: Reporter, rounds: int | None, run: Callable[..., dict[str, Any]]) -> None:
@@ -175,6 +228,7 @@ def _follow(reporter: Reporter, rounds: int | None, run: Callable[..., dict[str,
             f"round {told['round']}: {told['heard']} of {told['asked']} heard{tail}, {told['seconds']:.2f} s"
             f"{spent}{stopped}",
             markup=False,
+            soft_wrap=True,
         )
 
     result = run(rounds=rounds, tell=tell)

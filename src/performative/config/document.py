@@ -1,6 +1,5 @@
 """One TOML file, one experiment: [problem], [algorithm], [run], and [privacy] where a ledger is kept."""
 
-import csv
 import dataclasses
 import tomllib
 from collections.abc import Mapping
@@ -16,11 +15,13 @@ from performative._engine.options import RECORD_NAMES
 from performative.algorithm import Algorithm
 from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
+from performative.config.member_data import fill_all, read_members
 from performative.config.registry import recipes
 from performative.game import Game
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
+from performative.tables.members import MemberTables, check_header
 
 # Arguments of `run` that have tables of their own, or none; whether to go on is asked for at the command line.
 _NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "checkpoint")
@@ -28,13 +29,14 @@ _NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "checkpoint")
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """What a file describes: `pf.run(problem, algorithm, **options)`."""
+    """What a file describes: `pf.run(problem, algorithm, **options)`. `data`: where members' tables lie, by [data]."""
 
     file: Path
     title: str
     problem: Problem
     algorithm: Algorithm
     options: dict[str, Any]
+    data: MemberTables | None = None
 
     def run(self, resume: bool = False, **more: Any) -> Any:
         """Solve for the points that the file asks to solve for, then run. With `resume` go on from the checkpoint."""
@@ -60,13 +62,18 @@ class Experiment:
         return solvers[name](self.problem, start=self.options.get("theta"))
 
 
-def load_experiment(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Experiment:
-    """Read a file, check all of it, build the parts. `overrides` replace entries of [run], but for None."""
+def load_experiment(
+    path: str | Path, overrides: Mapping[str, Any] | None = None, read_tables: bool = True
+) -> Experiment:
+    """Read a file, check all of it, build the parts. `overrides` replace entries of [run], but for None.
+
+    With `read_tables=False` the tables of [data] are not opened: zeros stand for the rows of members.
+    """
     file = Path(path)
     try:
         document = _check_tables(parse(file))
         document["run"] |= {name: value for name, value in (overrides or {}).items() if value is not None}
-        return _build(document, file)
+        return _build(document, file, read_tables)
     except ConfigError as error:
         raise ConfigError(error.message, error.key, file) from error.__cause__
 
@@ -105,6 +112,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
         plan: dict[str, Any] | None = None  # for `performative plan`
         design: dict[str, Any] | None = None  # for `performative design`
         federation: dict[str, Any] | None = None  # for `performative federation`
+        data: dict[str, Any] | None = None  # tables that stay with the members of a federation
 
     try:
         return Document.model_validate(raw).model_dump()
@@ -122,12 +130,21 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"expected {rule}; got {shown(error['input'])}.", f"{key}.{name}".lstrip(".")) from None
 
 
-def _build(document: dict[str, Any], file: Path) -> Experiment:
+def _build(document: dict[str, Any], file: Path, read_tables: bool) -> Experiment:
     from performative._engine.run import run
 
     builder = Builder(file.parent)
-    problem = read_problem(builder, document["problem"])
-    if document["federation"] is not None:  # a model that a network carries is deployed once a round
+    data: MemberTables | None = None
+    if document["data"] is None:
+        problem = read_problem(builder, document["problem"])
+    else:
+        data, problem = read_members(builder, document["data"], document["problem"])
+        problem = fill_all(problem, data, file.parent) if read_tables else problem
+        if problem.population.model_shape() is None:  # it fits any model; the usual one is linear in the features
+            document["run"].setdefault("theta", [0.0] * data.width)
+    if (
+        document["federation"] is not None or data is not None
+    ):  # a model that a network carries is deployed once a round
         document["algorithm"].setdefault("deploy", "round")
     known, name = recipes(), document["algorithm"].pop("recipe")
     if name not in known:
@@ -145,7 +162,7 @@ def _build(document: dict[str, Any], file: Path) -> Experiment:
     if document["privacy"] is not None:
         options["privacy"] = builder.call(Privacy, document["privacy"], "privacy")
     _check_fit(problem, algorithm, options)
-    return Experiment(file, document["title"], problem, algorithm, options)
+    return Experiment(file, document["title"], problem, algorithm, options, data)
 
 
 def _records(table: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -215,15 +232,6 @@ def _frame(builder: Builder, table: Any) -> Problem:
         keywords["strength"] = {names.get(name, name): value for name, value in strength.items()}
     with blame(key, keywords):
         return Problem.from_frame(frame, **keywords)
-
-
-def check_header(path: Path) -> None:
-    """Refuse a CSV file that names a column twice: pandas would give the second another name."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        header = next(csv.reader(file), [])
-    twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
-    if twice:
-        raise ValueError(f"{path.name}: column {twice[0]!r} occurs twice; keep one.")
 
 
 def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """An app folder and what is done with it: write it, start its federation, run it, look at it, stop it."""
 
 import collections
+import dataclasses
 import shutil
 import sys
 import time
@@ -20,6 +21,8 @@ from performative.live.loopback.site import Site
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
 from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status, version_in
+from performative.live.sources.tables import TableSource
+from performative.live.telling import LOG
 from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
@@ -58,8 +61,10 @@ def server_folder(app: Path) -> Path:
     return Site.inside(app).folder / "server"
 
 
-def up(app: Path, federation: Federation) -> dict[str, Any]:
-    """Start what does not run yet."""
+def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str, Any]:
+    """Start what does not run yet. `data`: the folder of the members' tables, None for the app's own."""
+    if data is not None:
+        _check_data(federation, data)
     site = Site.inside(app)
     if federation.secure_settings is not None:
         site.prepare(federation.clients)
@@ -70,9 +75,19 @@ def up(app: Path, federation: Federation) -> dict[str, Any]:
         worker=[sys.executable, "-m", "performative.live.worker"],
         warm=["performative", "performative.live.flower"],
         deadline=float(federation.timeout) + _GRACE,
+        data=app if data is None else data,
         timeout=_START + 5.0 * federation.clients,
     )
     return {"clients": federation.clients, "port": site.port(), "processes": processes.running(site)}
+
+
+def _check_data(federation: Federation, data: Path) -> TableSource:
+    """Refuse a folder of tables that is not there, or that nobody would look into."""
+    if not isinstance(federation.source, TableSource):
+        raise ValueError("--data: the app has no [data] in federation.toml, so that no table is looked up in a folder.")
+    if not data.is_dir():
+        raise ValueError(f"--data: {data} is no folder; give the one that holds the members' tables.")
+    return federation.source.inside(data)
 
 
 def down(app: Path) -> list[str]:
@@ -140,7 +155,7 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tel
                 raise FederationError("the SuperLink is gone; `federation up` starts it again, then `run --resume`.")
             flower = processes.run_status(site, number)
             if flower.over and (read_status(folder) or {}).get("time", 0.0) <= max(seen, began - 1):
-                raise FederationError(f"the run {flower.state}: {flower.detail}; {tail(site.log('superlink'))}")
+                raise FederationError(f"the run {flower.state}: {flower.detail or 'Flower gives no reason'}")
         time.sleep(_LOOK)
 
 
@@ -152,16 +167,39 @@ def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
         return {"status": told["state"], "why": why, **facts}
     counts = count_events(folder)
     lines = [f"{told['round']} rounds are done; the model is version {told['version']}, in {folder / 'models'}."]
-    lines += [f"{what}: {sum(by.values())} times" for what, by in counts.items()] + told["notes"]
+    lines += _troubles(folder) + told["notes"]
     return {"status": "completed", "lines": lines, "events": counts, **facts}
 
 
-def rehearse_app(app: Path, *, rounds: int | None, tell: Tell) -> dict[str, Any]:
+def _troubles(folder: Path) -> list[str]:
+    """What went wrong, a line for each kind and client: how often, and the reason given the first time."""
+    seen: dict[tuple[str, Any], list[str]] = collections.defaultdict(list)
+    for event in read_events(folder):
+        seen[event["what"], event.get("client")].append(str(event.get("reason", "")))
+    return [
+        f"{what}{'' if client is None else f', client {client}'}: {len(reasons)} times"
+        f"{f'; the first: {reasons[0]}' if reasons[0] else ''}"
+        for (what, client), reasons in seen.items()
+    ]
+
+
+def logs(app: Path) -> str:
+    """The ends of all logs on this machine: the server's, each node's, and what each client wrote for its owner."""
+    site = Site.inside(app)
+    places = [site.log("superlink"), *sorted((site.folder / "logs").glob("client-*.log"))]
+    places += sorted((site.folder / "clients").glob(f"*/{LOG}"))
+    return "\n\n".join(tail(place) for place in places)
+
+
+def rehearse_app(app: Path, *, rounds: int | None, tell: Tell, data: Path | None = None) -> dict[str, Any]:
     """The same app without a network."""
+    made = load_app(app)
+    if data is not None:
+        made = dataclasses.replace(made, source=_check_data(made, data))
     with warnings.catch_warnings():
         # They are how the command ends.
         warnings.filterwarnings("ignore", message=r".*\[(nothing-was-learned|run-diverged)\]")
-        history = rehearse(load_app(app), rounds=rounds, on_round=tell)
+        history = rehearse(made, rounds=rounds, on_round=tell)
     if history.status == "failed":
         return {"status": "failed", "why": history.meta["failed"], "round": int(history.rounds[-1])}
     if history.status != "completed":
@@ -227,15 +265,16 @@ def status_lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
     nodes = [client for client, state in found["nodes"].items() if state == "online"]
     up = f"up: {len(nodes)} of {len(found['nodes'])} clients are online" if found["processes"] else "down"
-    lines = [f"federation {up}"]
     run = found["run"]
     if run is None:
-        lines.append("no run yet")
+        lines = [f"federation {up}", "no run yet"]
+    elif run["state"] in ("failed", "diverged"):  # the cause comes first
+        lines = [_failed_line(run), f"federation {up}"]
     else:
         state = run["state"] if run["state"] != "running" or found["at_work"] else "cut off (run --resume goes on)"
         model = f", model version {run['version']}" if "version" in run else ""
-        why = f": {run['why']}" if run.get("why") else ""
-        lines.append(f"run {run['run'][:8]}: {state}{why}, round {run['round']} of {run['rounds']}{model}")
+        at = f"{state}, round {run['round']} of {run['rounds']}{model}"
+        lines = [f"federation {up}", f"run {run['run'][:8]}: {at}"]
     for what, by in found["events"].items():
         lines.append(f"{what}: " + ", ".join(f"{n} x client {c}" if c != "server" else f"{n} x" for c, n in by.items()))
     for event in found["last_events"]:
@@ -244,3 +283,8 @@ def status_lines(found: dict[str, Any]) -> list[str]:
     if found["versions"]:
         lines.append(f"models: versions {found['versions'][0]} to {found['versions'][-1]}")
     return lines
+
+
+def _failed_line(run: dict[str, Any]) -> str:
+    where = f" (run {run['run'][:8]}, round {run['round']} of {run['rounds']})" if run["run"] else ""
+    return f"the last run {run['state']}: {run.get('why') or 'no reason was written down.'}{where}"

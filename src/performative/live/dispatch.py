@@ -15,8 +15,9 @@ import numpy as np
 from performative.live.telling import tell_failure
 from performative.live.wire import decode, encode
 
-# Where the worker of this node listens.
+# Where the worker of this node listens, and the folder of the member's tables.
 WORKER = "PERFORMATIVE_WORKER"
+DATA = "PERFORMATIVE_DATA"
 # A frame is its length, then its bytes.
 _PREFIX = 8
 _LONGEST = 1 << 34
@@ -50,7 +51,7 @@ def dispatch_request(
 
     try:
         with _alarm(left):
-            return Member(make(), client, folder).answer(request)
+            return Member(make(), client, folder, os.environ.get(DATA)).answer(request)
     except Exception as error:
         # Flower sends the text of this one to the server; what it comes from is in the node's own log.
         raise Failed(tell_failure(error)) from error
@@ -59,7 +60,7 @@ def dispatch_request(
 def _ask_worker(path: str, app: Path, client: int, folder: Path, request: bytes, until: float) -> bytes | None:
     """The worker's answer; None where there is no worker. One that takes too long is ended, and started anew by its
     keeper: it could not be trusted with the next request."""
-    about = {"app": str(app), "client": client, "folder": str(folder)}
+    about = {"app": str(app), "client": client, "folder": str(folder), "data": os.environ.get(DATA)}
     dispatch = encode(about, {"request": np.frombuffer(request, np.uint8)})
     worker = None
     with socket.socket(socket.AF_UNIX) as line:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -171,9 +172,12 @@ class Ready:
     def __init__(self, federation: Federation):
         problem, algorithm = federation.problem, federation.algorithm
         precision = read_dtype(federation.dtype)
-        setup, self.start, self.stable = make_ready(
-            problem, algorithm, federation.theta, Clock(), federation.record, precision
-        )
+        with warnings.catch_warnings():
+            if federation.source is not None:  # the rows here only stand for those of clients
+                warnings.filterwarnings("ignore", message=r".*\[batch-exceeds-table\]")
+            setup, self.start, self.stable = make_ready(
+                problem, algorithm, federation.theta, Clock(), federation.record, precision
+            )
         if federation.secure_settings is not None:  # what nobody sees is not recorded
             seen = {name: metric for name, metric in setup.metrics.items() if name not in UNSEEN}
             setup = dataclasses.replace(setup, metrics=seen)

@@ -6,7 +6,9 @@ starts processes; who takes part, with what weight, and what is done with the an
 
 import contextlib
 import json
+import os
 import queue
+import re
 import threading
 import time
 from collections import Counter
@@ -21,9 +23,11 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('Flower is missing: pip install "performative[flower]"', name=error.name) from error
 
+from performative.config.errors import ConfigError
 from performative.live.coordinator import serve
-from performative.live.dispatch import Failed, dispatch_request
+from performative.live.dispatch import DATA, Failed, dispatch_request
 from performative.live.federation import Federation
+from performative.live.server_store import tell_no_start
 from performative.live.telling import tell_failure
 from performative.live.transport import AbstractTransport, Reply
 
@@ -37,12 +41,15 @@ _CALL, _STUCK = 5.0, 8
 # Flower's codes for what the client itself said: its program could not be loaded, raised, or fell over. Other errors
 # are about the way there, and the client is asked again.
 _CLIENT_ERRORS = (1, 2, 6, 7, 8)
+# How Flower writes an error of the client's program: its class and its text.
+_UNWRAPPED = re.compile(r"\A<class '[\w.]*\.Failed'>:<'(.*)'>\Z", re.DOTALL)
 
 
 def client_app(make: Callable[[], Federation], file: str) -> ClientApp:
     """A client: `client_app(federation, __file__)` in an app's module, where `federation()` makes the federation.
 
-    The node's configuration says which client this is (`client`) and where its memory lies (`state`).
+    The node's configuration says which client this is (`client`), where its memory lies (`state`) and, where the
+    federation has a [data], in which folder its table is (`data`).
     """
     app = ClientApp()
 
@@ -50,6 +57,8 @@ def client_app(make: Callable[[], Federation], file: str) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         request = _bytes_in(message, _REQUEST)
         client, folder = int(context.node_config["client"]), str(context.node_config["state"])
+        if data := context.node_config.get("data"):
+            os.environ[DATA] = str(data)
         left = message.metadata.created_at + message.metadata.ttl - time.time()
         try:
             reply = dispatch_request(make, Path(file), client, Path(folder), request, left)
@@ -72,9 +81,23 @@ def server_app(make: Callable[[], Federation]) -> ServerApp:
         folder = Path(str(config["state"]))
         rounds = int(str(config.get("rounds", 0))) or None
         transport = FlowerTransport(grid, read_registry(Path(str(config["registry"]))))
-        serve(make(), transport, folder, resume=bool(config.get("resume", False)), rounds=rounds)
+        try:
+            made = make()
+        except Exception as error:  # before there is a run whose records could say so
+            tell_no_start(folder, f"the server cannot load the app: {_in_bundle(error)}")
+            raise
+        serve(made, transport, folder, resume=bool(config.get("resume", False)), rounds=rounds)
 
     return app
+
+
+def _in_bundle(error: Exception) -> str:
+    """What is wrong with an app, without the folder that Flower unpacked it into."""
+    where = str(getattr(error, "file", ""))
+    text = str(error).replace(f"{Path(where).parent}{os.sep}", "") if where else f"{type(error).__name__}: {error}"
+    if isinstance(error, ConfigError) and error.key.endswith((".path", ".file")):
+        text += " Flower carries code and TOML, never data: name each member's own table in [data]."
+    return text
 
 
 def read_registry(path: Path) -> dict[bytes, int]:
@@ -166,7 +189,7 @@ class _Fetch(threading.Thread):
         if not message.has_error():
             return Reply(self.client, _bytes_in(message, _REPLY))
         if message.error.code in _CLIENT_ERRORS:
-            return Reply(self.client, None, str(message.error.reason))
+            return Reply(self.client, None, _UNWRAPPED.sub(r"\1", str(message.error.reason)))
         return None
 
 

@@ -23,7 +23,7 @@ from performative.live.federation import LIMIT, Federation, Ready, adds_private_
 from performative.live.memory import Answered, MemoryStore, own_version, recall, secret_keys_of
 from performative.live.secure.stages import Stages
 from performative.live.sources.deployment import Deployed
-from performative.live.sources.population import observe
+from performative.live.sources.tables import open_source
 from performative.live.telling import RequestRefused, Sayable, log_failure
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
 from performative.types import Broadcast, ClientMemory, Theta, squared_norm
@@ -43,18 +43,24 @@ def first_memory(setup: Setup, theta: Theta, row: Any) -> ClientMemory:
 
 
 class Member:
-    """Client number `client`, with its memory in `folder`.
+    """Client number `client`, with its memory in `folder` and, where the federation has a [data], its table in `data`.
 
     `answer` may be called twice with the same request: the second time it returns the bytes of the first. The memory
     moves on only once the server says that it used an answer.
     """
 
-    def __init__(self, federation: Federation, client: int, folder: str | os.PathLike[str]):
+    def __init__(
+        self,
+        federation: Federation,
+        client: int,
+        folder: str | os.PathLike[str],
+        data: str | os.PathLike[str] | None = None,
+    ):
         if not 0 <= client < federation.clients:
             raise ValueError(f"client must lie in 0..{federation.clients - 1}; got {client}.")
         self.federation, self.client = federation, client
         self.store = MemoryStore(folder)
-        self.source = None if federation.source is None else federation.source(client)
+        self.source = open_source(federation.source, client, data)
         self.private = adds_private_noise(federation.algorithm)
         self.stages = None if federation.secure_settings is None else Stages(federation, client, self.store.folder)
         self.ledger: OwnLedger | None = None
@@ -173,10 +179,7 @@ class Member:
         setup, row = ready.setup, jnp.asarray(self.client, jnp.int32)
         if self.source is not None:
             deployed = self._deployed(ready, asked, broadcast, memory)
-            self.source.deploy(deployed)
-            arrived = self.source.sample(deployed.version)
-            rows = observe(arrived, classes=setup.problem.population.group_count)
-            placed = on_device(rows, setup.weights.dtype)
+            placed = on_device(self.source.people(deployed, self.federation.problem), setup.weights.dtype)
             problem = dataclasses.replace(setup.problem, population=placed, weights=None)
             setup, row = dataclasses.replace(setup, problem=problem), jnp.zeros((), jnp.int32)
         steps = asked.get("steps")

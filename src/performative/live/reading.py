@@ -9,6 +9,7 @@ from performative.config.build import Builder
 from performative.config.document import load_experiment, parse
 from performative.config.errors import ConfigError, blame
 from performative.live.federation import Federation
+from performative.live.sources.tables import TableSource
 
 # Of [run], what a federation shares with a simulation.
 _SHARED = ("rounds", "theta", "seed", "dtype", "privacy")
@@ -23,12 +24,20 @@ def load(
 ) -> Federation:
     """The federation that a file describes. `performative run` simulates the same file.
 
+    Where it has a [data], rows stay in the members' own tables and zeros stand for them here; relative paths are
+    looked up in the member's folder of data, or else beside the file.
+
     Entries of [run] that only a simulation has (repeats, risk, ...) are left to it. Where the file has a [federation],
     deploy = "round" is the default.
     """
     file = Path(path)
-    experiment = load_experiment(file, {"callbacks": []})  # those of the file are called by a simulation
+    # Callbacks of the file are called by a simulation.
+    experiment = load_experiment(file, {"callbacks": []}, read_tables=False)
     try:
+        if experiment.data is not None:
+            if source is not None:
+                raise ConfigError("[data] says where rows come from, and so does source=; keep one of them.", "data")
+            source = TableSource(experiment.data, file.parent)
         table = parse(file).get("federation", {})
         keywords = Builder(file.parent).keywords(Federation, table, "federation", leave_out=_NOT_IN_TABLE)
         shared = {name: experiment.options[name] for name in _SHARED if name in experiment.options}

@@ -118,6 +118,16 @@ def first_version(folder: str | os.PathLike[str], version: int) -> None:
     write_whole(Path(folder) / _RUN, json.dumps({"version": version}).encode())
 
 
+def tell_no_start(folder: str | os.PathLike[str], why: str) -> None:
+    """Write down that a run could not begin, for those who wait for it."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    last = read_status(folder) or {"run": "", "rounds": 0, "round": 0}
+    kept = {name: last[name] for name in ("run", "rounds", "round")}
+    write_whole(
+        Path(folder) / _STATUS, json.dumps({"time": round_time(), **kept, "state": "failed", "why": why}).encode()
+    )
+
+
 def round_time() -> float:
     return round(time.time(), 3)
 

@@ -32,11 +32,21 @@ class RequestRefused(Sayable, ValueError):
         self.sentence = sentence
 
 
+class TableFailed(Sayable, ValueError):
+    """A client's table cannot be used. Its sentence is made of what the shared file says; `text` may quote rows."""
+
+    def __init__(self, sentence: str, text: str):
+        super().__init__(text)
+        self.sentence = sentence
+
+
 def tell_failure(error: BaseException) -> str:
     """What may leave the client of an error."""
     kind = type(error).__name__
     if isinstance(error, RequestRefused):
         return error.sentence
+    if isinstance(error, TableFailed):
+        return f"{error.sentence}; {_WHERE}."
     if isinstance(error, Sayable) and type(error).sentence:
         return f"{kind}: {type(error).sentence}; {_WHERE}."
     if isinstance(error, TimeoutError):

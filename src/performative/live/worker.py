@@ -21,12 +21,12 @@ from performative.live.wire import decode, encode
 
 
 class Worker:
-    """Members by client number and folder, made from one app's `federation()`."""
+    """Members by client number, folder and folder of data, made from one app's `federation()`."""
 
     def __init__(self) -> None:
         self.app: str | None = None
         self.federation: Any = None
-        self.members: dict[tuple[int, str], Member] = {}
+        self.members: dict[tuple[int, str, str | None], Member] = {}
 
     def do(self, dispatch: bytes) -> bytes:
         """The answer to a request, or what went wrong."""
@@ -34,7 +34,7 @@ class Worker:
         try:
             if self.federation is None:
                 self.app, self.federation = told["app"], load_federation(Path(told["app"]))
-            place = (told["client"], told["folder"])
+            place = (told["client"], told["folder"], told["data"])
             if place not in self.members:
                 self.members[place] = Member(self.federation, *place)
             reply = self.members[place].answer(arrays["request"].tobytes())

@@ -81,6 +81,7 @@ def start(
     warm: Sequence[str] = ("performative",),
     forks: bool = True,
     deadline: float | None = None,
+    data: str | os.PathLike[str] | None = None,
     timeout: float = 90.0,
 ) -> None:
     """Start what does not run yet of a SuperLink and `clients` nodes, and wait until all are online.
@@ -88,6 +89,7 @@ def start(
     - `worker`: a command that each node keeps running beside it (PERFORMATIVE_CLIENT says for whom).
     - `warm`: modules that are imported once, before client processes are forked.
     - `forks=False`: every message starts a fresh process, as Flower does it.
+    - `data`: the folder of the members' tables, which each node is told.
     - `deadline`: seconds after which a client process that still works on a message is killed.
 
     Nodes that run already keep the settings that they were started with.
@@ -96,8 +98,11 @@ def start(
         raise ValueError(f"clients must be a whole number >= 1; got {clients!r}.")
     if deadline is not None and not 0 < deadline < math.inf:
         raise ValueError(f"deadline must be a positive number of seconds or None; got {deadline!r}.")
+    folder = None if data is None else str(Path(data).absolute())
+    if folder is not None and any(character in folder for character in "\"'\\\n"):
+        raise ValueError(f"data: the path must hold no quotes or backslashes; got {folder}.")
     site.prepare()
-    settings = {"worker": list(worker), "warm": list(warm), "forks": forks, "deadline": deadline}
+    settings = {"worker": list(worker), "warm": list(warm), "forks": forks, "deadline": deadline, "data": folder}
     with in_turn(site.folder):  # one `start` or `stop` at a time
         if site.prepare(clients):  # what runs knows the old certificates
             _stop(site)

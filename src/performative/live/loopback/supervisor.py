@@ -247,12 +247,14 @@ class Supervisor:
     def start_supernode(self) -> int:
         """A SuperNode with this client's key; its own port for its own processes is free at this moment."""
         self.log_from = self.site.log(self.name).stat().st_size
+        data = self.settings.get("data")
+        told = f'client={self.client} state="{self.site.state(self.client)}"' + (f' data="{data}"' if data else "")
         arguments = [
             *("flower-supernode", "--superlink", f"127.0.0.1:{self.site.port()}"),
             *("--root-certificates", str(self.site.authority)),
             *("--auth-supernode-private-key", str(self.site.key(self.client))),
             *("--host", "127.0.0.1", "--port", str(free_port())),
-            *("--node-config", f'client={self.client} state="{self.site.state(self.client)}"'),
+            *("--node-config", told),
         ]
         return self.fork("supernode", arguments, self.environment())
 

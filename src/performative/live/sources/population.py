@@ -19,6 +19,7 @@ from performative.live.sources.rows import NEWER, OLDER, Rows
 from performative.live.telling import Sayable
 from performative.populations.base import AbstractRows
 from performative.populations.rows import as_counts, as_labels, check_tables, labels_in
+from performative.problem import Problem
 from performative.types import Counts, Noise, Numbers, Sample, Theta, as_whole, per_client
 
 
@@ -71,6 +72,11 @@ class Live:
             if not 0 <= value < math.inf or (positive and value == 0):
                 rule = "above 0" if positive else "from 0 on"
                 raise ValueError(f"Live: {name} must be a finite number of seconds {rule}; got {value!r}.")
+
+    def people(self, deployed: Deployed, problem: Problem) -> "Observed":
+        """Those who answer to a model, as a population of one client."""
+        self.deploy(deployed)
+        return observe(self.sample(deployed.version), classes=problem.population.group_count)
 
     def deploy(self, deployed: Deployed) -> None:
         """Put the model into the world's hands. What is there already stays there."""
