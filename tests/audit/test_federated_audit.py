@@ -50,8 +50,7 @@ def check_same(report, central):
         assert report.prospect.outlook.contraction == pytest.approx(central.prospect.outlook.contraction, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["json", "npz"])
-@pytest.mark.parametrize("cut", ["clients", "rows"])
+@pytest.mark.parametrize(("kind", "cut"), [("json", "clients"), ("npz", "rows")])
 def test_merged_sums_say_what_all_rows_say(tmp_path, kind, cut):
     folder = tmp_path / "all"
     folders.squared_folder(folder, T=10, rows=150)
@@ -63,9 +62,15 @@ def test_merged_sums_say_what_all_rows_say(tmp_path, kind, cut):
     check_same(audit_summaries(files), audit_logs(folder))
 
 
-@pytest.mark.parametrize(("toml", "chance", "drop"), [
-    (RULE, 0.2, ("propensity",)), ("", 0.2, ()), (RULE, None, ("score", "propensity")), ("", None, ("propensity",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("toml", "chance", "drop"),
+    [
+        pytest.param(RULE, 0.2, ("propensity",), marks=pytest.mark.slow),
+        ("", 0.2, ()),
+        (RULE, None, ("score", "propensity")),
+        pytest.param("", None, ("propensity",), marks=pytest.mark.slow),
+    ],
+)
 def test_labels_of_the_accepted_are_judged_over_all_banks(tmp_path, toml, chance, drop):
     """Weights by decision, by a logged chance, people whom every model accepts, and labels that cannot be used."""
     folder = tmp_path / "all"

@@ -52,12 +52,18 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 
 def embedded() -> Any:
-    """A DuckDB of this process, with bounded memory."""
+    """A DuckDB of this process."""
     import ibis
 
-    made = ibis.duckdb.connect()
-    made.raw_sql(f"SET memory_limit='{_MEMORY}'; SET temp_directory={_quoted(_scratch().name)}")
-    return made
+    return settled(ibis.duckdb.connect())
+
+
+def settled(connection: Any) -> Any:
+    """The DuckDB with bounded memory, and without a bar of progress on standard output, which programs may read."""
+    connection.raw_sql(
+        f"SET memory_limit='{_MEMORY}'; SET temp_directory={_quoted(_scratch().name)}; SET enable_progress_bar=false"
+    )
+    return connection
 
 
 def open_table(path: Path, folder: Path, delimiter: str = ",", decimal: str = ".") -> Table:

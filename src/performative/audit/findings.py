@@ -110,7 +110,7 @@ def _assumed(report: AuditReport) -> dict[str, Any]:
     chosen = report.logs.selection
     assert chosen is not None
     factors = {one.name: one.contraction for one in report.prospect.fillings}
-    return {"share": chosen.share, "factors": factors}
+    return {"share": chosen.share, "factors": factors, "complete": len(factors) == len(report.logs.fillings)}
 
 
 def _settling(report: AuditReport) -> dict[str, Any] | None:

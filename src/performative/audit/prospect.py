@@ -180,9 +180,8 @@ def _filled(
         for name, one in zip(logs.fillings, found, strict=True)
         if one.outlook is not None
     )  # fmt: skip
-    # Where an end could not be computed, nothing bounds the factor.
     limits = (min(one.limits[0] for one in told), max(one.limits[1] for one in told))
-    if len(told) < len(found):
+    if len(told) < len(found) or len(found) == 1:  # where an end has no outlook, nothing bounds the factor
         limits = (0.0, np.inf)
     return replace(first, outlook=replace(first.outlook, contraction_limits=limits), fillings=told)
 

@@ -9,7 +9,7 @@ import ibis
 
 from performative._base.checks import nearest
 from performative.audit.deployments import Deployments, listed_deployments, read_deployments, read_small
-from performative.audit.files import FILE, KINDS, ROW, ROWS_OF_A_FILE, Table, embedded, load, open_table
+from performative.audit.files import FILE, KINDS, ROW, ROWS_OF_A_FILE, Table, embedded, load, open_table, settled
 from performative.audit.models import models_of
 from performative.audit.people import People
 from performative.audit.periods import find_periods
@@ -213,7 +213,7 @@ def _connect(where: str | Path) -> tuple[Any, str]:
     if isinstance(where, Path):
         if where.read_bytes()[:15] == b"SQLite format 3":
             return ibis.sqlite.connect(where), str(where)
-        return ibis.duckdb.connect(where, read_only=True), str(where)
+        return settled(ibis.duckdb.connect(where, read_only=True)), str(where)
     parts = urlsplit(where)
     shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
     url = where.replace("postgresql://", "postgres://", 1)

@@ -94,13 +94,14 @@ def _ahead(hedged: bool, outlook: dict[str, Any] | None) -> str:
     return f"If they do react: {said[0].lower()}{said[1:]}" if hedged else said
 
 
-def _assumes(share: float, factors: dict[str, float]) -> str:
+def _assumes(share: float, factors: dict[str, float], complete: bool) -> str:
     (first, factor), *ends = factors.items()
     told = f"{percent(share)} of the people have no label, and this takes theirs to be {first} (missing at random)"
-    if not ends:
-        return f"{told}; nothing bounds what they are."
-    others = " and ".join(f"{number(value)} were they {name}" for name, value in ends)
-    return f"{told}: the factor is {number(factor)} then, {others}. The limits span these three and no more."
+    others = "".join(f", {number(value)} were they {name}" for name, value in ends)
+    rest = "The limits span these cases and no others"
+    if not ends or not complete:
+        rest = "At an end of what they can be there is no outlook, so that nothing bounds the factor"
+    return f"{told}: the factor is {number(factor)} then{others}. {rest}."
 
 
 def _p(p_value: float, adjusted: float) -> str:
