@@ -36,7 +36,7 @@ def watch_alarms() -> str:
     lines = [
         f"Streams of {rows[0]['looks']} looks:",
         "",
-        '| drift of the data | models | rows | watch allows | watch | `"any"` | test repeated | ADWIN |',
+        '| drift of the data | models | rows | streams | watch allows | watch | `"any"` | test repeated | ADWIN |',
         "| --- | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
