@@ -34,17 +34,18 @@ def watch_alarms() -> str:
     """No reaction: percent of streams in which each monitor ever raised an alarm."""
     rows = _measured()["false_alarms"]
     lines = [
-        f"{rows[0]['streams']:,} streams of {rows[0]['looks']} looks for each line:",
+        f"Streams of {rows[0]['looks']} looks:",
         "",
-        '| drift of the data | models | rows | watch allows | watch | `"any"` | test repeated | ADWIN |',
-        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: |",
+        '| drift of the data | models | rows | streams | watch allows | watch | `"any"` | test repeated | ADWIN |',
+        "| --- | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         models = "retrained, explored" if row["explore"] else "retrained"
         rows_ = "5, skewed" if row["skewed"] else "normal"
         numbers = (_percent(row.get(name)) for name in ("watch", "any", "repeated", "adwin"))
         allowed = f'`"{row["allowed"]}"`'
-        lines.append(f"| {_LAWS[row['law']]} | {models} | {rows_} | {allowed} | {' | '.join(numbers)} |")
+        about = f"{_LAWS[row['law']]} | {models} | {rows_} | {row['streams']:,} | {allowed}"
+        lines.append(f"| {about} | {' | '.join(numbers)} |")
     return "\n".join(lines)
 
 
@@ -53,8 +54,8 @@ def watch_power() -> str:
     rows = _measured()["power"]
     sizes = sorted({row["explore"] for row in rows})
     lines = [
-        f"A reaction of {rows[0]['effect']}; {rows[0]['streams']:,} streams of {rows[0]['looks']} looks; how many show it, in "
-        "percent (and the median look at which):",
+        f"A reaction of {rows[0]['effect']}; {rows[0]['streams']:,} streams of {rows[0]['looks']} looks; how many show "
+        "it, in percent (and the median look at which):",
         "",
         "| | " + " | ".join("retrained only" if not size else f"chance {size:g}" for size in sizes) + " |",
         "| --- |" + " ---: |" * len(sizes),
@@ -77,6 +78,6 @@ def watch_load() -> str:
     used = [f"{size / 2**20:.0f}" for size in row["resident_bytes"]]
     each = 1000 * row["ours_s"] / row["looks"]
     return (
-        f"{row['benchmark']}, {each:.1f} ms each: the state has {early} KiB after a quarter of them, {middle} KiB half way "
-        f"and {late} KiB at the end; the process {used[0]}, {used[1]} and {used[2]} MiB of memory."
+        f"{row['benchmark']}, {each:.1f} ms each: the state has {early} KiB after a quarter of them, {middle} KiB "
+        f"half way and {late} KiB at the end; the process {used[0]}, {used[1]} and {used[2]} MiB of memory."
     )

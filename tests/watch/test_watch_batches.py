@@ -115,9 +115,9 @@ def test_memory_does_not_grow(tmp_path, monkeypatch):
     monkeypatch.setattr(tally, "POINTS", 20)
     watch = pf.watch(drift="none", window=50)
     sizes = []
-    for t in range(400):
+    for t in range(200):
         watch.update({"x": [1.0, 2.0, t % 7]}, theta={"x": float(t % 5)}, time=t, deployment=f"d{t}", id=f"b{t}")
-        if t in (199, 399):
+        if t in (99, 199):
             watch.save(tmp_path / "state")
             sizes.append((tmp_path / "state").stat().st_size)
     assert len(watch.seen.batches) == len(watch.seen.deployments) == 50

@@ -93,7 +93,7 @@ def test_evidence_is_below_the_least_over_levels(effect):
     assert found >= student - np.log(2 * len(crossing._EFFECTS)) - 0.5
 
 
-@pytest.mark.parametrize("law", ["none", "linear", *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS[2:])])
+@pytest.mark.parametrize("law", ["none", *(pytest.param(law, marks=pytest.mark.slow) for law in LAWS[1:])])
 def test_a_compiled_look_is_the_same(law):
     with jax.enable_x64(True):
         y = np.random.default_rng(0).normal(size=(3, 30))
@@ -123,8 +123,7 @@ def test_units_do_not_matter():
     ("law", "skewed"),
     [
         ("none", False),
-        ("linear", True),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("none", True), ("linear", False), ("walk", True))),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("none", True), ("linear", True), ("walk", True))),
     ],
 )
 def test_false_alarms_are_rare(law, skewed, optimized_programs):

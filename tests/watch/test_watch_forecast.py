@@ -28,6 +28,7 @@ def test_an_expansion_runs_away():
     assert found.verdict == "runs away" and 1 < found.low <= 1.3 <= found.high
 
 
+@pytest.mark.slow
 def test_a_turn_of_two_parameters_is_bounded():
     found = models(np.array([[0.2, -0.3], [0.3, 0.2]]), looks=400, d=2)
     assert found.low <= np.hypot(0.2, 0.3) <= found.high < 1 and found.verdict == "settles"
