@@ -28,7 +28,7 @@ def torch_fit(theta, rows, steps=10, rate=0.3, penalty=0.04):
     import torch
 
     x, y = torch.as_tensor(rows["x"]).flatten(0, 1), torch.as_tensor(rows["y"]).flatten().double()
-    model = torch.nn.Parameter(torch.as_tensor(theta))
+    model = torch.nn.Parameter(torch.tensor(theta))  # a copy: the steps below are in place
     optimizer = torch.optim.SGD([model], lr=rate)
     for _ in range(steps):
         optimizer.zero_grad()
