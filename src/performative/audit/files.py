@@ -1,5 +1,6 @@
 """CSV and Parquet files as tables of the embedded engine, and where in them a fault stands."""
 
+import contextlib
 import csv
 import dataclasses
 import functools
@@ -60,9 +61,12 @@ def embedded() -> Any:
 
 def settled(connection: Any) -> Any:
     """The DuckDB with bounded memory, and without a bar of progress on standard output, which programs may read."""
-    connection.raw_sql(
-        f"SET memory_limit='{_MEMORY}'; SET temp_directory={_quoted(_scratch().name)}; SET enable_progress_bar=false"
-    )
+    import duckdb
+
+    connection.raw_sql(f"SET memory_limit='{_MEMORY}'; SET temp_directory={_quoted(_scratch().name)}")
+    # A notebook without ipywidgets can neither show a bar nor be told not to.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.raw_sql("SET enable_progress_bar=false")
     return connection
 
 
