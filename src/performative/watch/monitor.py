@@ -131,7 +131,8 @@ class Watch:
 
     def _is_late(self, part: Rows) -> bool:
         """Rows of a deployment that another one has followed, or from before the last look."""
-        earlier = list(self.seen.deployments)[-1:] != [part.deployment] and part.deployment in self.seen.deployments
+        newest = next(reversed(self.seen.deployments), None)
+        earlier = part.deployment != newest and part.deployment in self.seen.deployments
         back = part.time is not None and self.last_time is not None and part.time < self.last_time
         if back and not (part.deployment and part.deployment in self.seen.deployments):
             raise Fault("clock", f"time goes back, from {self.last_time:g} to {part.time:g}, for a new deployment.")
