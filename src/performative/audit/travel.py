@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.files import write_by, write_whole
 from performative.audit.deployments import Deployments
 from performative.audit.missing import Sums
 from performative.audit.moments import Moments
@@ -31,12 +32,15 @@ def write_summaries(seen: Summaries, file: str | Path) -> Path:
     file = Path(file)
     if file.suffix not in KINDS:
         raise LogError(f"moments are written as {' or '.join(KINDS)}; got {file.suffix or 'no ending'!r}.", file)
+    if not file.absolute().parent.is_dir():
+        raise LogError(f"there is no folder {file.absolute().parent} to write to.", file)
     header, arrays = _packed(seen)
     if file.suffix == ".json":
         whole = {**header, "arrays": {name: value.tolist() for name, value in arrays.items()}}
-        file.write_text(json.dumps(whole, allow_nan=False))
+        write_whole(file, json.dumps(whole, allow_nan=False).encode())
     else:
-        np.savez_compressed(file, header=np.array(json.dumps(header, allow_nan=False)), **arrays)  # type: ignore[arg-type]  # names are ours
+        told: dict[str, Any] = {"header": np.array(json.dumps(header, allow_nan=False)), **arrays}
+        write_by(file, lambda open_file: np.savez_compressed(open_file, **told))
     return file
 
 

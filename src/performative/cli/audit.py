@@ -90,6 +90,7 @@ def audit(
 
 def _explain(reporter: Reporter, source: str, mapping: Path | None, quiet: bool) -> None:
     """Draft audit.toml; on a terminal each role is asked for, with the guess as the default."""
+    from performative._base.files import write_whole
     from performative.audit.draft import draft, guess, look
     from performative.audit.source import open_for_look
 
@@ -114,7 +115,7 @@ def _explain(reporter: Reporter, source: str, mapping: Path | None, quiet: bool)
     path = mapping or (found.folder or Path()) / "audit.toml"
     if path.exists():
         raise Failure(f"{path} is there already; say --map FILE for another place.", Exit.BAD_INPUT)
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text.encode())
     reporter.show(text)
     reporter.path("map", path)
     reporter.result({"status": "completed", "roles": roles, "file": str(path), "text": text})
