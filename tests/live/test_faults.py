@@ -17,7 +17,7 @@ from federations import Killed, OneThread, federation, gaussian, members, simula
 
 import performative as pf
 from performative._base import files
-from performative.live import AbstractTransport, model_versions, read_events, serve
+from performative.live import AbstractTransport, model_versions, read_events, serve, verify_journal
 
 
 @pytest.fixture
@@ -78,6 +78,7 @@ def test_killed_servers_and_clients_leave_the_same_bits(tmp_path, trap, survived
     assert all(np.array_equal(a, b) for a, b in zip(wild_memories, calm_memories, strict=True))
     assert (place / "server" / "ledger.json").read_bytes() == (calm_place / "server" / "ledger.json").read_bytes()
     assert model_versions(place / "server") == model_versions(calm_place / "server")
+    assert verify_journal(place / "server").sound
 
 
 def _round(place):

@@ -1,7 +1,7 @@
 """The server's steps over a transport: who answers each of them goes on to the next.
 
-The first step, in which clients train, may take half of a round's time, each of the four others an eighth: whoever is
-silent for so long has dropped out.
+The first step, in which clients train, may take half of a round's time, each of the others an equal part of what is
+left: whoever is silent for so long has dropped out.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ from performative.live.secure.stages import pack_advert, pack_all, unpack, unpac
 from performative.live.transport import AbstractTransport
 from performative.live.wire import Malformed, decode, digest, encode
 
-# Parts of a round's time.
-_FIRST, _LATER = 0.5, 0.125
+# Of a round's time, what the first step may take.
+_FIRST = 0.5
 # Room for keys and shares of one client, beside the vector.
 _HEAD = 1 << 20
 
@@ -60,7 +60,7 @@ class Collector:
         """All five steps, or as many as enough clients answer."""
         assembly = self.assembly
         try:
-            adverts = self._ask("keys", self.requests, self._take_keys, _FIRST)
+            adverts = self._ask("keys", self.requests, self._take_keys)
             assembly.adverts = adverts
             keys = [pack_advert(advert) for _, advert in sorted(adverts.items())]
             sealed = self._ask("shares", {i: {"keys": keys} for i in adverts}, self._take_shares)
@@ -84,7 +84,7 @@ class Collector:
             return Collected(self.found, None, [])
         return Collected(self.found, total, survivors)
 
-    def _ask(self, step: str, asked: Mapping[int, Any], take: Take, part: float = _LATER) -> dict[int, Any]:
+    def _ask(self, step: str, asked: Mapping[int, Any], take: Take) -> dict[int, Any]:
         """What each client answered to a step; those who did not are written down. Fewer than t end the session."""
         requests = {
             client: about if isinstance(about, bytes) else encode(self._say(client, step) | about, {})
@@ -95,9 +95,9 @@ class Collector:
         def read(reply: bytes, client: int) -> tuple[Any, dict[str, Any]]:
             return self._read(reply, client, step, marks[client], take)
 
-        found = gather(
-            self.transport, requests, read, timeout=part * self.timeout, resend=min(self.resend, part * self.timeout)
-        )
+        left, steps = self.timeout - self.found.seconds, len(STEPS) - STEPS.index(step)
+        seconds = _FIRST * self.timeout if step == STEPS[0] else max(0.0, left) / steps
+        found = gather(self.transport, requests, read, timeout=seconds, resend=min(self.resend, seconds))
         self.found.seconds += found.seconds
         self.found.worked = max(self.found.worked, found.worked)
         self.found.lost_memory += found.lost_memory
