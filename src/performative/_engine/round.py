@@ -153,13 +153,14 @@ def close_round(
     algorithm, problem = setup.algorithm, setup.problem
     asked, cohort = cohort, reject_broken(cohort, upload)
     chosen = algorithm.participation.observe(cohort, upload, chosen)
-    sent, sharing, rule = upload.to_aggregate(), algorithm.sharing, algorithm.aggregator
+    sent, sharing, aggregator = upload.to_aggregate(), algorithm.sharing, algorithm.aggregator
     if total is None:
         balanced = sharing.balance(sent.delta, state.theta, cohort, state.round, state.server.sharing)
         sent = eqx.tree_at(lambda one: one.delta, sent, balanced)
-        move, aggregated = rule.aggregate(state.theta, sent, cohort, setup.weights, state.server.aggregator)
+        move, aggregated = aggregator.aggregate(state.theta, sent, cohort, setup.weights, state.server.aggregator)
     else:
-        move, aggregated = rule.aggregate_sum(state.theta, total, sent, cohort, setup.weights, state.server.aggregator)
+        before = state.server.aggregator
+        move, aggregated = aggregator.aggregate_sum(state.theta, total, sent, cohort, setup.weights, before)
     check_like(f"the move of {type(algorithm.aggregator).__name__}", move, state.theta)
     theta = jax.tree.map(jnp.add, state.theta, move)
     if problem.domain is not None:
