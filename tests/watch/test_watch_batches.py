@@ -186,3 +186,27 @@ def test_findings_have_sentences_and_a_schema():
 def test_settings_are_checked(wrong, match):
     with pytest.raises(ValueError, match=match):
         pf.watch(**wrong)
+
+
+def test_chance_moves_count_from_the_first_batch_on_or_never():
+    """A second kind of evidence that begins later would be a second try at the same alpha."""
+    late = pf.watch(drift="none")
+    for t, (columns, told) in enumerate(batches(20)):
+        late.update(columns, **(told if t > 5 else {**told, "explored": None}))
+    both, plain = pf.watch(drift="none"), pf.watch(drift="none")
+    for columns, told in batches(20):
+        both.update(columns, **told)
+        plain.update(columns, **{**told, "explored": None})
+    assert late.log_evidence() == plain.log_evidence() != both.log_evidence()
+
+
+def test_a_group_that_joins_takes_nothing_from_the_others():
+    watch = pf.watch(drift="none")
+    for t in range(5):
+        rows = {"x": np.ones(20), "group": ["a", "b"] * 10, "accepted": [1, 0] * 10}
+        watch.update(rows, theta={"x": float(t)}, time=t)
+    before = watch.report().gap
+    watch.update({"x": [1.0], "group": ["c"], "accepted": [0]}, theta={"x": 9.0}, time=9)
+    assert watch.people.groups["a"].interval(0.025)[1] == pytest.approx(
+        before["low"] + watch.people.groups["b"].interval(0.05 / 6)[2]
+    )

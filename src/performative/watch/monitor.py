@@ -69,7 +69,8 @@ class Watch:
                 `label`, `score`, `accepted`, `group`, `loss`, `row` (an id), `deployment`, `time`, `theta_<name>`,
                 `explore_<name>`
             theta: the model that these people met, where no column tells it
-            explored: the part of it that was drawn by chance, symmetric about 0
+            explored: the part of it that was drawn by chance, symmetric about 0; counts where it is told from the
+                first batch on
             time: a number or an ISO date; a batch from before the last look is late
             id: by which it is known when it comes again; None takes a digest of its content
         """

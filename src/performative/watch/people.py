@@ -49,11 +49,12 @@ class People:
     def widest_gap(self, alpha: float) -> dict[str, Any] | None:
         """The two groups farthest apart: rates of acceptance with sequences that hold for all groups at once.
 
-        The interval of a difference is that of the ends, so that it holds for every pair.
+        The j-th group to come has a share of alpha / (j (j + 1)), whatever comes after it. The interval of a difference
+        is that of the ends, so that it holds for every pair.
         """
         if len(self.groups) < 2:
             return None
-        rates = {name: one.interval(alpha / len(self.groups)) for name, one in self.groups.items()}
+        rates = {name: one.interval(alpha / (j * (j + 1))) for j, (name, one) in enumerate(self.groups.items(), 1)}
         high = max(rates, key=lambda name: rates[name][0])
         low = min(rates, key=lambda name: rates[name][0])
         value = rates[high][0] - rates[low][0]

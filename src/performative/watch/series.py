@@ -40,6 +40,7 @@ class Series:
         """A look: the number of the batch, rows in it, their means, and the model that they met."""
         if not self.first:
             self.first = {"mean": mean.tolist(), "theta": theta.tolist(), "count": count, "at": at}
+            self.first["explored"] = explored is not None
         origin = self.first
         y, move = mean - np.asarray(origin["mean"]), theta - np.asarray(origin["theta"])
         if self.sums is not None:
@@ -52,7 +53,10 @@ class Series:
         self._known = None
 
     def log_evidence(self) -> np.ndarray:
-        """[d, q] log of E, the mean of both kinds of evidence where models were moved by chance too."""
+        """[d, q] log of E: the mean of both kinds of evidence where the first look tells of chance moves too.
+
+        Both kinds from the first look on, or one for ever: a kind that joined later would be a second try.
+        """
         if self._known is None:
             self._known = self._evidence(0.0)
         return self._known
@@ -61,7 +65,7 @@ class Series:
         kinds = []
         if self.sums is not None:
             kinds.append(evidence.log_evidence(self.sums, strength))
-        if self.signs.looks or self.sums is None:
+        if self.sums is None or self.first.get("explored"):
             kinds.append(randomized.log_evidence(self.signs, strength))
         return np.asarray(np.logaddexp.reduce(np.stack(kinds), axis=0) - np.log(len(kinds)))
 
