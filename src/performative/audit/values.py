@@ -1,5 +1,7 @@
 """Columns as what they are: numbers, answers to yes or no, words, dates; what is empty is NULL on every engine."""
 
+import functools
+import operator
 from typing import Any
 
 import ibis
@@ -38,19 +40,21 @@ def number(column: Any, engine: str = "duckdb", decimal: str = ".", nan: bool = 
     if kind.is_boolean():
         return truth(column)
     if kind.is_string():
-        return _parsed(stripped(column), engine, decimal)
+        return _parsed(column, engine, decimal)
     value = column.cast("float64")
     return value if nan or kind.is_integer() else _without_nan(value, engine)
 
 
 def _parsed(text: Any, engine: str, decimal: str) -> Any:
     # An underscore is a digit separator to some engines and an error to others.
-    odd = text.isin(EMPTY) | text.contains("_")
+    odd = text.contains("_")
     if decimal != ".":
         odd, text = odd | text.contains("."), text.replace(decimal, ".")
     if engine in _TRY:
+        # Space around a number is no fault to these, and words for what is empty are no numbers.
         return _without_nan(ibis.ifelse(odd, ibis.null("string"), text).try_cast("float64"), engine)
-    clean = ibis.ifelse(odd | ~text.re_search(_NUMBER), ibis.null("string"), text)
+    text = stripped(text)
+    clean = ibis.ifelse(odd | text.isin(EMPTY) | ~text.re_search(_NUMBER), ibis.null("string"), text)
     return clean.cast("float64")
 
 
@@ -71,7 +75,11 @@ def stripped(column: Any) -> Any:
     except ibis.IbisError:
         spark = False
     # Spark reads the backslashes of the characters that Ibis trims as letters, and would take v and f off words.
-    return column.re_replace(r"^[ \t\r\n]+|[ \t\r\n]+$", "") if spark else column.strip()
+    if spark:
+        return column.re_replace(r"^[ \t\r\n]+|[ \t\r\n]+$", "")
+    # To trim is slow, to look at the ends is not.
+    spaced = [end for space in " \t\r\n" for end in (column.startswith(space), column.endswith(space))]
+    return ibis.ifelse(functools.reduce(operator.or_, spaced), column.strip(), column)
 
 
 def is_empty(column: Any) -> Any:
