@@ -175,7 +175,7 @@ def test_the_page_renews_itself_in_a_browser(served):
         follower.pass_over(once=True)
         tab.wait_for_selector(".verdict.warning")
         assert "The data react" in tab.text_content(".verdict") and tab.query_selector("svg polyline")
-        tab.wait_for_function("document.getElementById('content').textContent.includes('broken.csv')")
+        tab.wait_for_selector("#content:has-text('broken.csv')")
         # Browsers ask for an icon by themselves.
         assert not [text for text in wrong if "404" not in text and "favicon" not in text]
         browser.close()

@@ -112,11 +112,13 @@ def serve(
                 seconds += time.monotonic() - began
                 notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
                 notes |= {} if ledger is None else {"ledger": ledger.told}
-                store.checkpoint.save(live, chunks, notes)
                 told = outcome.told | {"seconds": round(time.monotonic() - began, 3)}
                 if ledger is not None:
                     told["epsilon"] = ledger.spent(at + 1).epsilon
-                store.tell_round(**facts, state="running", **told)
+                round_facts = facts | {"state": "running"} | told
+                store.journal.write("round", **round_facts)  # first: the signed log knows every round that counts
+                store.checkpoint.save(live, chunks, notes)
+                store.tell_round(**round_facts)
                 if on_round is not None:
                     on_round(told)
                 stopped, known = tell(live, known), len(chunks)

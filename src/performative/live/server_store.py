@@ -71,7 +71,6 @@ class ServerStore:
 
     def tell_round(self, **facts: Any) -> None:
         """The same, and a line among the rounds; a round that a kill cut off may stand there twice."""
-        self.journal.write("round", **facts)
         self.tell(**facts)
         _add_line(self.folder / _ROUNDS, facts)
 

@@ -5,6 +5,7 @@ structure: other numbers do not compile anew.
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -229,7 +230,8 @@ class View:
             with jax.enable_x64(True):  # of each thread's own
                 self.slope(x)
 
-        with ThreadPoolExecutor(1) as pool:
+        # Which warnings are heard is of the process: tracing changes it for a moment, two threads may leave it changed.
+        with warnings.catch_warnings(), ThreadPoolExecutor(1) as pool:
             later = pool.submit(slope)
             self.value(x)
             later.result()
