@@ -38,15 +38,16 @@ def summarize(
         if seen.columns.propensity:
             seen = dataclasses.replace(seen, weighted=asks.weighted(seen.labeled.by_cell()[1]))
     if client is not None:
-        seen = _named(seen, client)
+        if seen.clients != (ONLY_CLIENT,):
+            raise LogError(f"client = {client!r}: the rows name their clients already; leave it out.")
+        seen = name_client(seen, client)
     if epsilon is not None and delta is not None:
         return noisy(seen, epsilon, delta, least)
     return suppressed(seen, least) if least > 1 else seen
 
 
-def _named(seen: Summaries, client: str) -> Summaries:
-    if seen.clients != (ONLY_CLIENT,):
-        raise LogError(f"client = {client!r}: the rows name their clients already; leave it out.")
+def name_client(seen: Summaries, client: str) -> Summaries:
+    """The same sums of the only client, under a name."""
     who = (client,)
 
     def own(part: Any) -> Any:

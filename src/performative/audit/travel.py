@@ -19,6 +19,7 @@ from performative.audit.summaries import Summaries
 from performative.audit.weighted import Weighted
 
 FORMAT = 1
+_NO_SUMS = "is no file of moments that `performative audit --moments` wrote"
 KINDS = (".json", ".npz")
 _KINDS: dict[str, Any] = {"moments": Moments, "sums": Sums, "weighted": Weighted}
 _COUNTERS = ("dropped", "empty", "unknown")
@@ -34,7 +35,7 @@ def write_summaries(seen: Summaries, file: str | Path) -> Path:
         raise LogError(f"moments are written as {' or '.join(KINDS)}; got {file.suffix or 'no ending'!r}.", file)
     if not file.absolute().parent.is_dir():
         raise LogError(f"there is no folder {file.absolute().parent} to write to.", file)
-    header, arrays = _packed(seen)
+    header, arrays = pack_summaries(seen)
     if file.suffix == ".json":
         whole = {**header, "arrays": {name: value.tolist() for name, value in arrays.items()}}
         write_whole(file, json.dumps(whole, allow_nan=False).encode())
@@ -57,13 +58,28 @@ def read_summaries(file: str | Path) -> Summaries:
             with np.load(file, allow_pickle=False) as found:
                 arrays = {name: found[name] for name in found.files}
             header = json.loads(str(arrays.pop("header")))
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise LogError(f"{_NO_SUMS}: {error}", file) from error
+    return unpack_summaries(header, arrays, file)
+
+
+def unpack_summaries(header: dict[str, Any], arrays: dict[str, np.ndarray], file: str | Path = "sums") -> Summaries:
+    """What `pack_summaries` gave, from whoever sends it: other facts, or numbers that no rows have, are refused."""
+    try:
         if header["format"] != FORMAT:
             raise LogError(f"has format {header['format']}; this version reads {FORMAT}.", file)
-        return _unpacked(header, arrays)
+        seen = _unpacked(header, arrays)
     except LogError:
         raise
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise LogError(f"is no file of moments that `performative audit --moments` wrote: {error}", file) from error
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise LogError(f"{_NO_SUMS}: {error}", file) from error
+    for name, value in arrays.items():
+        if value.dtype.kind == "f" and not np.all(np.isfinite(value)):
+            raise LogError(f"{_NO_SUMS}: {name} holds numbers that are not finite.", file)
+        # Noise may take a count below zero, and rows may not.
+        if not seen.noise and name.endswith((".count", ".rows", ".n")) and np.any(value < 0):
+            raise LogError(f"{_NO_SUMS}: {name} counts fewer than no rows.", file)
+    return seen
 
 
 def _parts(seen: Summaries) -> dict[str, tuple[str, Any]]:
@@ -79,7 +95,8 @@ def _parts(seen: Summaries) -> dict[str, tuple[str, Any]]:
     return parts
 
 
-def _packed(seen: Summaries) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def pack_summaries(seen: Summaries) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Sums as facts that JSON can hold and as arrays; nothing in them is a row."""
     arrays: dict[str, np.ndarray] = {}
     names: dict[str, Any] = {}
     for part, (kind, value) in _parts(seen).items():

@@ -81,11 +81,17 @@ def audit(
                 )
         except LogError as error:
             raise Failure(str(error), Exit.BAD_INPUT, file=error.file, row=error.row, column=error.column) from error
-        _tell(reporter, report)
-        paths = write_audit(report, out)
-        for kind, path in paths.items():
-            reporter.path(kind, path)
-        reporter.result({"status": "completed", **report.to_dict(), "files": {k: str(p) for k, p in paths.items()}})
+        show_audit(reporter, report, out)
+
+
+def show_audit(reporter: Reporter, report: "AuditReport", out: Path, more: dict[str, Any] | None = None) -> None:
+    """Say what an audit found, and write it down."""
+    _tell(reporter, report)
+    paths = write_audit(report, out)
+    for kind, path in paths.items():
+        reporter.path(kind, path)
+    files = {kind: str(path) for kind, path in paths.items()}
+    reporter.result({"status": "completed", **report.to_dict(), **(more or {}), "files": files})
 
 
 def _explain(reporter: Reporter, source: str, mapping: Path | None, quiet: bool) -> None:

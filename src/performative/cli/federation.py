@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from performative.cli.audit import Drift, show_audit
 from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, check_folder, failing, reporting
 
 federation = typer.Typer(
@@ -112,6 +113,41 @@ def status(app: App = _HERE, logs: Logs = False, as_json: Json = False) -> None:
             why = found["run"].get("why") or f"the run {state}."
             raise Failure(f"the last run {state}: {why}", Exit.FAILED, {**found, "status": state})
         reporter.result({"status": "completed", **found})
+
+
+@federation.command(epilog=EXIT_CODES)
+def audit(
+    app: App = _HERE,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
+        "performative-audit"
+    ),
+    drift: Annotated[Drift, typer.Option("--drift", help="Drift to allow for that is not the model's.")] = Drift.SMOOTH,
+    cost: Annotated[float | None, typer.Option(min=0.0, help="What a mistaken decision costs, in money.")] = None,
+    here: Annotated[bool, typer.Option("--here", help="Without a network: all logs are on this machine.")] = False,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Do the members' data react to the model? Each sums its own logs, as [audit] in federation.toml says; rows stay.
+
+    The verdict is that of all rows together. Prints a summary, and writes a page and a JSON file.
+    """
+    with _using(as_json) as (reporter, _):
+        from performative.audit.report import audit_summaries
+        from performative.live import app_audit
+
+        check_folder(out)
+        if data is not None and not here:
+            raise Failure("--data goes with --here; otherwise members say it in `up` or `join`.", Exit.BAD_INPUT)
+        with reporter.errors.status("members are summing their logs"):
+            sums, told = app_audit.rehearse_audit(app, data) if here else app_audit.audit_app(app)
+        lost = [f"{name} is left out: {why}" for name, why in told["missing"].items()]
+        if not sums:
+            raise Failure(f"no member's sums can be used: {lost[0]}", Exit.FAILED, {"missing": told["missing"]})
+        report = audit_summaries(sums, drift=drift.value, cost=cost)
+        for line in lost:
+            reporter.show(line)
+        told = {"heard": list(told["files"]), "missing": told["missing"]}
+        show_audit(reporter, report, out, told)
 
 
 @federation.command(epilog=EXIT_CODES)

@@ -4,11 +4,14 @@ import contextlib
 import threading
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from performative.cli.output import Exit, Failure, Json, failing, reporting
+
+if TYPE_CHECKING:
+    from performative.watch.source import AbstractBatches
 
 
 class Law(StrEnum):
@@ -21,8 +24,11 @@ class Law(StrEnum):
     ANY = "any"
 
 
+_PLACE = "Folder of CSV or Parquet files, a batch each; one file; a .duckdb or .sqlite file, or a database's URL."
+
+
 def watch(
-    place: Annotated[Path, typer.Argument(help="Folder of CSV or Parquet files, a batch each; or one file.")],
+    place: Annotated[str, typer.Argument(help=_PLACE)],
     state: Annotated[Path, typer.Option("--state", help="File of the state; where it exists the watch goes on.")],
     once: Annotated[bool, typer.Option("--once", help="Read what is there, report, and end.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.05, help="Seconds between two looks at the folder.")] = 5.0,
@@ -34,6 +40,8 @@ def watch(
     ] = "127.0.0.1",
     webhook: Annotated[str | None, typer.Option("--webhook", help="URL that is told of each alarm, once.")] = None,
     drift: Annotated[Law, typer.Option("--drift", help="Drift to allow for that is not the models'.")] = Law.SMOOTH,
+    mapping: Annotated[Path | None, typer.Option("--map", help="audit.toml of a table: which column is what.")] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Unpickle models, which runs code in their files.")] = False,
     alpha: Annotated[float, typer.Option("--alpha", help="Chance of a false alarm over all looks.")] = 0.05,
     columns: Annotated[str, typer.Option("--columns", help="Columns that may react, with commas between.")] = "",
     loss_limit: Annotated[float | None, typer.Option("--loss-limit", help="Alarm above this mean loss.")] = None,
@@ -43,7 +51,8 @@ def watch(
     """A running deployment: do the data react to the models? Valid however often one looks.
 
     Reads batches of FOLDER (or FOLDER/data) as they appear: features, and theta_<name> of the deployed model in columns
-    or in FOLDER/deployments.csv. Faulty batches go into quarantine and never stop the watch.
+    or in FOLDER/deployments.csv. Of a table, each deployment is a batch, read once a later one has rows; audit.toml
+    says which column is what, as for `performative audit`. Faulty batches go into quarantine and never stop the watch.
     """
     with reporting(as_json) as reporter:
         from performative.watch.following import Follower
@@ -51,8 +60,6 @@ def watch(
         from performative.watch.starting import watch as begin
         from performative.watch.webhook import Webhook
 
-        if not place.exists():
-            raise Failure(f"{place}: there is no such folder or file.", Exit.BAD_INPUT)
         if state.is_dir() or not state.absolute().parent.is_dir():
             raise Failure(f"--state {state}: give the name of a file in a folder that exists.", Exit.BAD_INPUT)
         if once and port is not None:
@@ -61,8 +68,9 @@ def watch(
         if columns:
             asked["columns"] = [name.strip() for name in columns.split(",")]
         with failing():
+            batches = _open(place, mapping, trust)
             hook = None if webhook is None else Webhook(webhook)
-            follower = Follower(begin(state, **asked), place, state, hook)
+            follower = Follower(begin(state, **asked), batches, state, hook)
 
         def told(id: str, outcome: Outcome) -> None:
             if outcome.status == "quarantined":
@@ -71,13 +79,14 @@ def watch(
                 reporter.complain("alarm", "bold red", f"{alarm['kind']} at look {alarm['look']} ({id})")
 
         if once:
-            follower.pass_over(once=True, told=told)
+            with failing():
+                follower.pass_over(once=True, told=told)
         elif port is not None:
             from performative.watch.serving import serve
 
             reporter.path("page", f"http://{host}:{port}/")
             with failing():
-                serve(follower, host, port, every, f"Watching {place.name}")
+                serve(follower, host, port, every, f"Watching {batches.name}")
         else:
             with contextlib.suppress(KeyboardInterrupt):
                 follower.follow(every, threading.Event(), told)
@@ -86,3 +95,18 @@ def watch(
         reporter.show(str(report))
         reporter.path("file", state)
         reporter.result({"status": "completed", **report.to_dict(), "state": str(state)})
+
+
+def _open(place: str, mapping: Path | None, trust: bool) -> "AbstractBatches":
+    """Files of a folder, or, where it is a database or columns are mapped, a table."""
+    from performative.audit.source import DATABASES
+    from performative.watch.source import FileBatches
+
+    path = Path(place)
+    if mapping is not None or "://" in place or path.suffix in DATABASES:
+        from performative.watch.tables import TableBatches
+
+        return TableBatches(place, mapping, trust)
+    if not path.exists():
+        raise Failure(f"{place}: there is no such folder or file.", Exit.BAD_INPUT)
+    return FileBatches(path)

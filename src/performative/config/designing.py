@@ -11,7 +11,7 @@ from performative.design import design
 from performative.problem import Problem
 
 # A file for `performative run` or `plan` may have a [design] too: its other tables are left alone.
-_TABLES = ("title", "problem", "design", "plan", "privacy", "algorithm", "run", "federation")
+_TABLES = ("title", "problem", "design", "plan", "privacy", "algorithm", "run", "federation", "audit")
 
 
 def load_design(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:

@@ -113,6 +113,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
         design: dict[str, Any] | None = None  # for `performative design`
         federation: dict[str, Any] | None = None  # for `performative federation`
         data: dict[str, Any] | None = None  # tables that stay with the members of a federation
+        audit: dict[str, Any] | None = None  # logs that stay there, for `performative federation audit`
 
     try:
         return Document.model_validate(raw).model_dump()

@@ -12,7 +12,7 @@ from performative.privacy.promise import Privacy
 from performative.problem import Problem
 
 # A file for `performative run` may have a [plan] too: its other tables are left alone.
-_TABLES = ("title", "problem", "plan", "design", "privacy", "algorithm", "run", "federation")
+_TABLES = ("title", "problem", "plan", "design", "privacy", "algorithm", "run", "federation", "audit")
 
 
 def load_plan(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:

@@ -5,10 +5,12 @@
 imports Flower.
 """
 
+from performative.live.auditing import ask_for_sums
 from performative.live.coordinator import rollback, serve
 from performative.live.federation import Federation
 from performative.live.journal import Verification, read_journal, verify_journal
 from performative.live.member import Member
+from performative.live.member_logs import MemberLogs
 from performative.live.reading import load
 from performative.live.rehearsal import rehearse
 from performative.live.secure.settings import Secure
@@ -31,6 +33,7 @@ __all__ = [
     "InProcess",
     "Live",
     "Member",
+    "MemberLogs",
     "ModelFile",
     "Observed",
     "Query",
@@ -39,6 +42,7 @@ __all__ = [
     "Secure",
     "TooFewRows",
     "Verification",
+    "ask_for_sums",
     "load",
     "model_versions",
     "read_events",

@@ -1,7 +1,6 @@
 """An app folder and what is done with it: write it, start its federation, run it, look at it, stop it."""
 
 import collections
-import dataclasses
 import shutil
 import sys
 import time
@@ -81,13 +80,14 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
     return {"clients": federation.clients, "port": site.port(), "processes": processes.running(site)}
 
 
-def _check_data(federation: Federation, data: Path) -> TableSource:
+def _check_data(federation: Federation, data: Path) -> None:
     """Refuse a folder of tables that is not there, or that nobody would look into."""
-    if not isinstance(federation.source, TableSource):
-        raise ValueError("--data: the app has no [data] in federation.toml, so that no table is looked up in a folder.")
+    if not isinstance(federation.source, TableSource) and federation.audit is None:
+        raise ValueError(
+            "--data: the app has no [data] and no [audit] in federation.toml, so that nothing is looked up in a folder."
+        )
     if not data.is_dir():
         raise ValueError(f"--data: {data} is no folder; give the one that holds the members' tables.")
-    return federation.source.inside(data)
 
 
 def down(app: Path) -> list[str]:
@@ -195,11 +195,11 @@ def rehearse_app(app: Path, *, rounds: int | None, tell: Tell, data: Path | None
     """The same app without a network."""
     made = load_app(app)
     if data is not None:
-        made = dataclasses.replace(made, source=_check_data(made, data))
+        _check_data(made, data)
     with warnings.catch_warnings():
         # They are how the command ends.
         warnings.filterwarnings("ignore", message=r".*\[(nothing-was-learned|run-diverged)\]")
-        history = rehearse(made, rounds=rounds, on_round=tell)
+        history = rehearse(made, data=data, rounds=rounds, on_round=tell)
     if history.status == "failed":
         return {"status": "failed", "why": history.meta["failed"], "round": int(history.rounds[-1])}
     if history.status != "completed":

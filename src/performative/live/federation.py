@@ -30,7 +30,9 @@ from performative._engine.setup import Setup, init_state
 from performative._engine.steps import one_client
 from performative.algorithm import Algorithm
 from performative.facts import declared, said_bound
+from performative.live.member_logs import MemberLogs
 from performative.live.secure.settings import UNSEEN, Secure, check_secure, read_secure, threshold_of
+from performative.live.sources.tables import TableSource
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
@@ -59,6 +61,7 @@ class Federation:
             where clients have models of their own, which the server does not see
         secure: True, or pf.live.Secure(...): the server sees sums of updates only; see there. Single updates can then
             not be screened: `norm` holds for their mean, and one client that lies can spoil a round
+        audit: pf.live.MemberLogs(...): where the members' logs lie, for `performative federation audit`
         record: pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model; no
             risks are measured: the server has no data
     """
@@ -78,6 +81,7 @@ class Federation:
     source: Callable[[int], Any] | None = None
     before_deploy: Callable[[Any, dict[str, Any]], Any] | None = None
     secure: bool | Secure = False
+    audit: MemberLogs | None = None
     record: Record = dataclasses.field(default_factory=Record)
 
     def __post_init__(self) -> None:
@@ -152,6 +156,10 @@ class Federation:
     def clients(self) -> int:
         """N."""
         return self.problem.clients
+
+    def member_name(self, client: int) -> str:
+        """What stands for {client} in paths: its name in [data], or its number."""
+        return self.source.tables.name(client) if isinstance(self.source, TableSource) else str(client)
 
     @functools.cached_property
     def ready(self) -> "Ready":

@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError('Flower is missing: pip install "performative[flower]"', name=error.name) from error
 
 from performative.config.errors import ConfigError
+from performative.live.auditing import ask_for_sums
 from performative.live.coordinator import serve
 from performative.live.dispatch import DATA, Failed, dispatch_request
 from performative.live.federation import Federation
@@ -86,6 +87,9 @@ def server_app(make: Callable[[], Federation]) -> ServerApp:
         except Exception as error:  # before there is a run whose records could say so
             tell_no_start(folder, f"the server cannot load the app: {_in_bundle(error)}")
             raise
+        if config.get("task") == "audit":
+            ask_for_sums(made, transport, folder)
+            return
         serve(made, transport, folder, resume=bool(config.get("resume", False)), rounds=rounds)
 
     return app

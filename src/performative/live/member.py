@@ -60,6 +60,7 @@ class Member:
             raise ValueError(f"client must lie in 0..{federation.clients - 1}; got {client}.")
         self.federation, self.client = federation, client
         self.store = MemoryStore(folder)
+        self.data = data
         self.source = open_source(federation.source, client, data)
         self.private = adds_private_noise(federation.algorithm)
         self.stages = None if federation.secure_settings is None else Stages(federation, client, self.store.folder)
@@ -84,6 +85,8 @@ class Member:
             asked, _ = self._head(ready, request)
             if asked.get("step") == "deploy":
                 return self._redeploy(ready, request)
+            if asked.get("step") == "audit":
+                return self._sum_logs(asked, request)
             if self.stages is None:
                 return self._train(ready, request)
             return self.stages.answer(ready, asked, request, lambda first: self._train(ready, first))
@@ -98,6 +101,15 @@ class Member:
             self.source.deploy(self._deployed(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory)))
         about = {"run": asked["run"], "round": asked["round"], "client": self.client, "step": "deploy"}
         return encode(about | {"request": digest(request)}, {})
+
+    def _sum_logs(self, asked: dict[str, Any], request: bytes) -> bytes:
+        """For a federated audit: sums of this client's logs, as its own copy of [audit] says, and no row."""
+        if self.federation.audit is None:
+            raise RequestRefused("this client's federation.toml has no [audit]; give both the same app folder.")
+        name, memory = self.federation.member_name(self.client), self.store.folder
+        about, arrays = self.federation.audit.answer(name, self.data, memory, asked)
+        about |= {"run": asked["run"], "client": self.client, "step": "audit", "request": digest(request)}
+        return encode(about, arrays)
 
     def _train(self, ready: Ready, request: bytes) -> bytes:
         """The round's work, written down as an answer; the second time it is what the first time gave."""

@@ -9,11 +9,12 @@ from performative.config.build import Builder
 from performative.config.document import load_experiment, parse
 from performative.config.errors import ConfigError, blame
 from performative.live.federation import Federation
+from performative.live.member_logs import MemberLogs
 from performative.live.sources.tables import TableSource
 
 # Of [run], what a federation shares with a simulation.
 _SHARED = ("rounds", "theta", "seed", "dtype", "privacy")
-_NOT_IN_TABLE = ("problem", "algorithm", *_SHARED, "source", "before_deploy")
+_NOT_IN_TABLE = ("problem", "algorithm", *_SHARED, "source", "before_deploy", "audit")
 
 
 def load(
@@ -27,8 +28,8 @@ def load(
     Where it has a [data], rows stay in the members' own tables and zeros stand for them here; relative paths are
     looked up in the member's folder of data, or else beside the file.
 
-    Entries of [run] that only a simulation has (repeats, risk, ...) are left to it. Where the file has a [federation],
-    deploy = "round" is the default.
+    An [audit] says where members' logs lie: see `MemberLogs`. Entries of [run] that only a simulation has (repeats,
+    risk, ...) are left to it. Where the file has a [federation], deploy = "round" is the default.
     """
     file = Path(path)
     # Callbacks of the file are called by a simulation.
@@ -40,6 +41,9 @@ def load(
             source = TableSource(experiment.data, file.parent)
         table = parse(file).get("federation", {})
         keywords = Builder(file.parent).keywords(Federation, table, "federation", leave_out=_NOT_IN_TABLE)
+        audit = None
+        if (logs := parse(file).get("audit")) is not None:
+            audit = _read_logs(logs, file.parent)
         shared = {name: experiment.options[name] for name in _SHARED if name in experiment.options}
         with blame("federation", {**keywords, **shared}):
             return Federation(
@@ -47,8 +51,15 @@ def load(
                 experiment.algorithm,
                 source=source,
                 before_deploy=before_deploy,
+                audit=audit,
                 **shared,
                 **keywords,
             )
     except ConfigError as error:
         raise ConfigError(error.message, error.key, file) from error.__cause__
+
+
+def _read_logs(table: dict[str, Any], folder: Path) -> MemberLogs:
+    keywords = Builder(folder).keywords(MemberLogs, table, "audit", leave_out=("beside",))
+    with blame("audit", keywords):
+        return MemberLogs(**keywords, beside=str(folder))

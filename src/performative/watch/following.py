@@ -1,4 +1,4 @@
-"""A watch that follows a folder: reads what is new, saves, tells."""
+"""A watch that follows a place: reads what is new, saves, tells."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from performative.watch.monitor import Watch
-from performative.watch.source import Found, Models, in_order, list_batches, read_rows, split_table
+from performative.watch.source import AbstractBatches, FileBatches, Found, Given, in_order
 from performative.watch.webhook import Webhook
 
 # Files whose size and time are remembered, so that they are not read again; the watch itself knows more of them.
@@ -16,41 +16,48 @@ _REMEMBERED = 4096
 class Follower:
     """Reads batches of a place into a watch, one after another.
 
-    A file is read once its size is the same at two listings, or at once with `once`. After a kill the state is that of
+    A batch is read once it is complete, as `place` sees that, or at once with `once`. After a kill the state is that of
     the last save; what came after it is read again, with the same result.
 
     Args:
-        place: a folder of CSV and Parquet files, or one file whose column `deployment` tells batches apart
+        place: where batches appear: a folder or file (`FileBatches`), or a table (`TableBatches`)
         state: the file of the watch's state; None keeps none
         save_every: batches between two saves; the last one is always saved
     """
 
     def __init__(
-        self, watch: Watch, place: Path, state: Path | None = None, webhook: Webhook | None = None, save_every: int = 1
+        self,
+        watch: Watch,
+        place: Path | AbstractBatches,
+        state: Path | None = None,
+        webhook: Webhook | None = None,
+        save_every: int = 1,
     ):
-        self.watch, self.place, self.state, self.webhook, self.save_every = watch, place, state, webhook, save_every
-        self.models = Models(place if place.is_dir() else place.parent)
+        self.watch, self.state, self.webhook, self.save_every = watch, state, webhook, save_every
+        self.place = FileBatches(place) if isinstance(place, Path) else place
         self.read: dict[str, tuple[int, int]] = {}
-        self.growing: dict[str, tuple[int, int]] = {}
         self.lock = threading.Lock()
 
     def pass_over(self, once: bool = False, told: Callable[[str, Any], None] | None = None) -> int:
         """Read all that is new; returns how many batches were. Errors of a file put it into quarantine."""
         taken = 0
         try:
-            self.models.refresh()
+            self.place.refresh()
         except Exception as error:
             with self.lock:
                 self.watch.refuse("deployments", f"{type(error).__name__}: {error}")
-        for found in list_batches(self.place):
+        for found in self.place.found():
             if not self._is_due(found, once):
                 continue
-            for id, rows in self._rows(found):
+            for given in self._rows(found):
                 with self.lock:
-                    outcome = self.watch.refuse(id, rows) if isinstance(rows, str) else self.watch.update(rows, id=id)
+                    if isinstance(given.rows, str):
+                        outcome = self.watch.refuse(given.id, given.rows)
+                    else:
+                        outcome = self.watch.update(given.rows, id=given.id, **given.about)
                 taken += 1
                 if told is not None:
-                    told(id, outcome)
+                    told(given.id, outcome)
                 if taken % self.save_every == 0 or outcome.alarms:
                     self.save()
                 self._tell()
@@ -66,19 +73,13 @@ class Follower:
         forgotten = self.watch.seen.forgotten_id
         if forgotten is not None and in_order(found.id) <= in_order(forgotten):  # read long ago, or too late
             return False
-        if once or self.growing.get(found.id) == found.signature:
-            self.growing.pop(found.id, None)
-            return True
-        self.growing[found.id] = found.signature
-        return False
+        return once or self.place.settled(found)
 
-    def _rows(self, found: Found) -> list[tuple[str, Any]]:
+    def _rows(self, found: Found) -> list[Given]:
         try:
-            if self.place.is_file():
-                return [(id, self.models.complete(rows)) for id, rows in split_table(found.path)]
-            return [(found.id, self.models.complete(read_rows(found.path)))]
-        except Exception as error:  # whatever a file does when it is read
-            return [(found.id, f"{type(error).__name__}: {error}")]
+            return self.place.read(found)
+        except Exception as error:  # whatever a file or a database does when it is read
+            return [Given(found.id, f"{type(error).__name__}: {error}")]
 
     def _remember(self, found: Found) -> None:
         self.read.pop(found.id, None)

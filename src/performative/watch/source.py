@@ -1,7 +1,8 @@
-"""Batches from a folder of files, one after another as they appear."""
+"""Where batches come from: files of a folder, one after another as they appear."""
 
 import dataclasses
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,45 @@ _DEPLOYMENTS = "deployments"
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A file that may be a batch: its id is its name inside the folder."""
+    """What may be a batch: its id, a signature that changes when it does, and the file where it is one."""
 
     id: str
-    path: Path
     signature: tuple[int, int]
+    path: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Given:
+    """A batch to take in: rows, and what `Watch.update` is told beside them."""
+
+    id: str
+    rows: Any
+    about: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class AbstractBatches(ABC):
+    """A place where batches appear."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What it is called, without a password."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Before a pass: look again at what all batches share."""
+
+    @abstractmethod
+    def found(self) -> list[Found]:
+        """All that is there, in order."""
+
+    @abstractmethod
+    def settled(self, found: Found) -> bool:
+        """Whether a batch that was not read yet is complete."""
+
+    @abstractmethod
+    def read(self, found: Found) -> list[Given]:
+        """The batch, or batches, of it."""
 
 
 def in_order(name: str) -> tuple[Any, ...]:
@@ -42,7 +77,7 @@ def list_batches(place: Path) -> list[Found]:
             status = path.stat()
         except OSError:  # gone since it was listed
             continue
-        found.append(Found(path.name, path, (status.st_size, status.st_mtime_ns)))
+        found.append(Found(path.name, (status.st_size, status.st_mtime_ns), path))
     return found
 
 
@@ -109,3 +144,38 @@ def split_table(path: Path) -> Iterator[tuple[str, Any]]:
         return
     for name in dict.fromkeys(frame["deployment"].astype(str)):
         yield f"{path.name}/{name}", frame[frame["deployment"].astype(str) == name]
+
+
+class FileBatches(AbstractBatches):
+    """A folder of CSV and Parquet files, a batch each; or one file whose column `deployment` tells batches apart.
+
+    A file is due once its size is the same at two listings.
+    """
+
+    def __init__(self, place: Path):
+        self.place = place
+        self.models = Models(place if place.is_dir() else place.parent)
+        self.growing: dict[str, tuple[int, int]] = {}
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+    def refresh(self) -> None:
+        self.models.refresh()
+
+    def found(self) -> list[Found]:
+        return list_batches(self.place)
+
+    def settled(self, found: Found) -> bool:
+        if self.growing.get(found.id) == found.signature:
+            self.growing.pop(found.id, None)
+            return True
+        self.growing[found.id] = found.signature
+        return False
+
+    def read(self, found: Found) -> list[Given]:
+        assert found.path is not None
+        if self.place.is_file():
+            return [Given(id, self.models.complete(rows)) for id, rows in split_table(found.path)]
+        return [Given(found.id, self.models.complete(read_rows(found.path)))]
