@@ -27,9 +27,11 @@ from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
 from performative.history import History
 from performative.live.federation import Federation, Ready
+from performative.live.flight import Flight
 from performative.live.round import Outcome, live_round
 from performative.live.server_store import ServerStore, read_model, read_rounds, same_model
 from performative.live.transport import AbstractTransport
+from performative.participation import Asynchronous
 from performative.types import State
 
 _WATCH = RecordConfig(1, True)
@@ -99,6 +101,8 @@ def serve(
         published = None if ledger is None else published_names(ready.setup)
         try:
             calls.begin(about, most)
+            rule = federation.algorithm.participation
+            flight = Flight(rule) if isinstance(rule, Asynchronous) else None
             known = 0
             if chunks:
                 stopped, known = tell(live, known), len(chunks)
@@ -106,8 +110,10 @@ def serve(
                 at, began = int(live.state.round), time.monotonic()
                 if ledger is not None:
                     ledger.write(at + 1)
-                outcome = live_round(federation, transport, store, run, live.state, live.accepted, int(live.version))
-                live, diverged = _advance(live, outcome, at), outcome.told.get("diverged")
+                outcome = live_round(
+                    federation, transport, store, run, live.state, live.accepted, int(live.version), flight
+                )
+                live, diverged = _advance(live, outcome), outcome.told.get("diverged")
                 chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], outcome.row)))
                 seconds += time.monotonic() - began
                 notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
@@ -217,10 +223,11 @@ def _load(ready: Ready, store: ServerStore, version: int) -> tuple[LiveState, li
     return live, chunks, notes["seconds"]
 
 
-def _advance(live: LiveState, outcome: Outcome, at: int) -> LiveState:
+def _advance(live: LiveState, outcome: Outcome) -> LiveState:
     accepted = live.accepted
     if outcome.used:
-        accepted = accepted.at[jnp.asarray(outcome.used, jnp.int32)].set(at)
+        clients, rounds = (jnp.asarray(list(one), jnp.int32) for one in (outcome.used, outcome.used.values()))
+        accepted = accepted.at[clients].set(rounds)
     return LiveState(outcome.state, accepted, jnp.asarray(outcome.version, jnp.int32))
 
 

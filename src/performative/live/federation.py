@@ -33,6 +33,7 @@ from performative.facts import declared, said_bound
 from performative.live.member_logs import MemberLogs
 from performative.live.secure.settings import UNSEEN, Secure, check_secure, read_secure, threshold_of
 from performative.live.sources.tables import TableSource
+from performative.participation import Asynchronous
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
@@ -110,10 +111,15 @@ class Federation:
                 f"participation: {type(participation).__name__} asks for losses before clients take part, and a live "
                 'server has no data to measure them on; use estimate="last".'
             )
-        if participation.keeps_time:
+        if participation.live().keeps_time:
             raise ValueError(
                 f"participation: {type(participation).__name__} simulates when clients finish, and a live federation "
-                "finds out; use pf.FirstK or pf.SchemeTwo, or pf.run for a simulation."
+                "finds out; use pf.Asynchronous, pf.FirstK or pf.SchemeTwo, or pf.run for a simulation."
+            )
+        if isinstance(participation, Asynchronous) and self.privacy is not None:
+            raise ValueError(
+                "privacy with pf.Asynchronous: who fills a buffer follows from who is fast, which no accounting of "
+                "this library knows; use pf.SchemeTwo, or leave privacy out."
             )
         if self.algorithm.deploy.lag:
             raise ValueError("deploy=pf.Late(rounds): a live federation deploys models as they are made; use pf.run.")
@@ -179,6 +185,7 @@ class Ready:
 
     def __init__(self, federation: Federation):
         problem, algorithm = federation.problem, federation.algorithm
+        algorithm = dataclasses.replace(algorithm, participation=algorithm.participation.live())
         precision = read_dtype(federation.dtype)
         with warnings.catch_warnings():
             if federation.source is not None:  # the rows here only stand for those of clients
@@ -209,7 +216,7 @@ class Ready:
         facts = {
             "numerics": NUMERICS,
             "problem": describe(problem),
-            "algorithm": describe(algorithm),
+            "algorithm": describe(federation.algorithm),
             "start": describe(self.start),
             "seed": federation.seed,
             "dtype": str(self.setup.weights.dtype),

@@ -42,19 +42,23 @@ def gather(
     timeout: float,
     resend: float,
     enough: int | None = None,
+    asked_at: dict[int, float] | None = None,
+    arrived: dict[int, Any] | None = None,
 ) -> Gathered:
     """Ask every client, again after `resend` seconds of silence, until all are settled or the time is up.
 
     Args:
         read: what stands in an answer, such as an update, or `Refused`
         enough: stop once so many were heard
+        asked_at: when (monotonic seconds) clients were asked before this call; written to
+        arrived: what was heard before this call
 
     A client is asked when it comes online within the round, so one that was restarted is heard all the same: asking
     twice is harmless, since it answers with the same bytes.
     """
-    found, began = Gathered(), time.monotonic()
-    asked_at: dict[int, float] = {}
-    left, online, looked = set(requests), set[int](), -_LOOK
+    found, began = Gathered(dict(arrived or {})), time.monotonic()
+    asked_at = {} if asked_at is None else asked_at
+    left, online, looked = set(requests) - found.heard.keys(), set[int](), -_LOOK
     trouble: Exception | None = None
 
     while left and (now := time.monotonic() - began) < timeout:
@@ -63,9 +67,9 @@ def gather(
         try:
             if now - looked >= _LOOK:
                 online, looked = transport.online(), now
-            due = {c for c in left & online if c not in asked_at or now - asked_at[c] >= resend}
+            due = {c for c in left & online if c not in asked_at or began + now - asked_at[c] >= resend}
             if due:
-                asked_at |= dict.fromkeys(due, now)
+                asked_at |= dict.fromkeys(due, began + now)
                 transport.send({client: requests[client] for client in sorted(due)}, timeout - now)
             replies = transport.receive(min(_WAIT, timeout - now))
         except Exception as error:  # the network may come back within the round
@@ -77,8 +81,6 @@ def gather(
                 continue  # an answer that comes twice, or from somebody who was not asked
             if _settle(found, reply, read):
                 left.discard(reply.client)
-            if enough is not None and len(found.heard) >= enough:
-                break
     found.seconds = time.monotonic() - began
     if trouble is not None and not found.heard and not found.rejected and not found.failed:
         raise trouble

@@ -16,6 +16,7 @@ from performative._engine.steps import close_one, open_one, row_one
 from performative._engine.totals import as_total
 from performative._engine.training import effective_step
 from performative.live.federation import LIMIT, NOTHING, Federation, Ready, adds_private_noise, shares_noise
+from performative.live.flight import Flight
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
 from performative.live.redeploy import redeploy
@@ -34,11 +35,12 @@ _NORM, _OUT_OF_LINE = 1e6, 1e3
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The state after a round, its row of records, the clients whose answers were used, the version deployed in it."""
+    """The state after a round, its row of records, the clients whose answers were used with the rounds in which they
+    were asked, and the version deployed in it."""
 
     state: State
     row: dict[str, Any]
-    used: list[int]
+    used: dict[int, int]
     version: int
     told: dict[str, Any]
 
@@ -51,8 +53,13 @@ def live_round(
     state: State,
     accepted: Any,
     version: int,
+    flight: Flight | None = None,
 ) -> Outcome:
-    """One round from `state`. Whatever clients do, it ends, and the model stays finite."""
+    """One round from `state`. Whatever clients do, it ends, and the model stays finite.
+
+    Where the server is asynchronous, `flight` holds those that are still at work on earlier models: a round is one move
+    of the server, once a buffer is full.
+    """
     ready, at = federation.ready, int(state.round)
     cohort, broadcast, chosen = _open(federation, store, run, state)
     before = version
@@ -63,18 +70,22 @@ def live_round(
         store.log_deployed(version, at)
     weights = _told_weights(ready, state, cohort, broadcast)
     redeploy(federation, transport, store, run, cohort, broadcast, version)
-    requests, expected = _requests(ready, run, cohort, broadcast, accepted, version, weights)
+    starting = None if flight is None else _starting(federation, store, flight, at)
+    requests, expected = _requests(ready, run, cohort, broadcast, accepted, version, weights, starting)
+    if flight is not None:
+        flight.start(requests, expected, at, float(federation.timeout))
+        requests, expected = flight.requests, flight.expected
     norm = _NORM if federation.norm is None else float(federation.norm)
     longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
-    first_k, total = federation.algorithm.participation.first_k, None
+    first_k, total = ready.setup.algorithm.participation.first_k, None
     if weights is None:
-        gathered = _gather(federation, transport, requests, expected, longest)
+        gathered = _gather(federation, transport, requests, expected, longest, flight)
     else:
         uploads = {client: _blank(ready, expected[client]["steps"]) for client in requests}
         gathered, total = collect_sum(federation, transport, run, at, requests, weights, uploads)
         _refuse_long_sum(gathered, total, weights, longest)
     awaited = len(requests) if first_k is None else min(first_k, len(requests))
-    missing = awaited - len(gathered.heard) - (len(gathered.rejected) if first_k is None else 0)
+    missing = max(0, awaited - len(gathered.heard) - (len(gathered.rejected) if first_k is None else 0))
     told: dict[str, Any] = {
         "round": at + 1,
         "version": version,
@@ -85,11 +96,15 @@ def live_round(
         "waited": round(gathered.seconds, 3),
         "worked": round(gathered.worked, 3),
     }
-    _write_down(store, at, gathered, requests, silent=missing > 0)
+    _write_down(store, at, gathered, requests, silent=missing > 0 and flight is None)
     if first_k is not None:
-        cohort = _first(ready, gathered, cohort, first_k)
+        cohort = _first(ready, gathered, cohort, first_k, at, flight)
+    rounds = {client: at if flight is None else flight.began[client] for client in gathered.heard}
+    if flight is not None:
+        told |= {"at_work": len(flight.requests) - len(gathered.heard), "oldest": at - min(rounds.values(), default=at)}
+        flight.end([*gathered.heard, *gathered.rejected, *gathered.failed])
     no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
-    after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered, total)
+    after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered, rounds, total)
     if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays
         store.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
         after, told["idle"] = _stay(state, broadcast, state.theta), _why_idle(gathered, federation.quorum)
@@ -106,12 +121,20 @@ def live_round(
     row, dtype = row_one(ready.setup, after, report, True, no_limit), ready.setup.weights.dtype
     counts = {name: as_total(jnp.asarray(told[name], jnp.int32), dtype) for name in ("rejected", "missing")}
     row["totals"] |= counts | {"time": as_total(jnp.asarray(gathered.seconds, dtype), dtype)}
-    return Outcome(after, row, used, version, told)
+    return Outcome(after, row, {client: rounds[client] for client in used}, version, told)
+
+
+def _starting(federation: Federation, store: ServerStore, flight: Flight, at: int) -> set[int]:
+    """Who takes the newest model now; whoever was at work for too long is noted, and idle again."""
+    for client in flight.give_up():
+        store.note("silent", at, client=client, reason=f"no answer within {federation.timeout:g} s")
+    words = jax.random.key_data(federation.ready.keys.of_server(jnp.asarray(at, jnp.int32)))
+    return set(flight.starting(federation.clients, np.random.default_rng(np.asarray(words).tolist())))
 
 
 def _gather(
     federation: Federation, transport: AbstractTransport, requests: dict[int, bytes], expected: dict[int, Any],
-    longest: float,
+    longest: float, flight: Flight | None,
 ) -> Gathered:  # fmt: skip
     """Single updates, each screened."""
     screen, timeout = Screen(federation.ready.upload_like, longest, federation.size), float(federation.timeout)
@@ -121,8 +144,12 @@ def _gather(
         lambda reply, client: screen.read(reply, client, expected[client]),
         timeout=timeout,
         resend=timeout / 4 if federation.resend is None else float(federation.resend),
-        enough=federation.algorithm.participation.first_k,
+        enough=federation.ready.setup.algorithm.participation.first_k,
+        asked_at=None if flight is None else flight.asked,
+        arrived=None if flight is None else flight.arrived,
     )
+    if flight is not None:
+        flight.take(gathered)
     if federation.norm is None:
         _refuse_out_of_line(gathered)
     return gathered
@@ -134,7 +161,8 @@ def _told_weights(ready: Ready, state: State, cohort: Cohort, broadcast: Broadca
         return None
     ids = np.asarray(cohort.ids).tolist()
     steps = np.full(len(ids), broadcast.steps) if cohort.steps is None else np.asarray(cohort.steps)
-    upload = _stacked(ready, broadcast, [_blank(ready, count) for count in steps.tolist()])
+    blanks = [_blank(ready, count) for count in steps.tolist()]
+    upload = _stacked(ready, broadcast, blanks, [int(broadcast.round)] * len(ids))
     weights = np.asarray(sum_weights(ready.setup, state, cohort, upload), np.float64).tolist()
     return dict(zip(ids, weights, strict=True))
 
@@ -145,10 +173,10 @@ def _blank(ready: Ready, steps: int) -> Upload:
     return eqx.tree_at(lambda u: u.steps, blank, np.asarray(steps, ready.upload_like.steps.dtype))
 
 
-def _stacked(ready: Ready, broadcast: Broadcast, rows: list[Upload]) -> Upload:
-    """Uploads as rows of a cohort, with how far their steps reach."""
+def _stacked(ready: Ready, broadcast: Broadcast, rows: list[Upload], rounds: list[int]) -> Upload:
+    """Uploads as rows of a cohort, with how far the steps reach that they took in those rounds."""
     upload: Upload = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
-    reached = _reaches(ready.setup.algorithm, broadcast, upload.steps)
+    reached = _reaches(ready.setup.algorithm, broadcast, upload.steps, jnp.asarray(rounds, broadcast.round.dtype))
     return eqx.tree_at(lambda u: u.effective_step, upload, reached)
 
 
@@ -185,10 +213,12 @@ def _requests(
     accepted: Any,
     version: int,
     weights: dict[int, float] | None = None,
+    only: set[int] | None = None,
 ) -> tuple[dict[int, bytes], dict[int, dict[str, Any]]]:
-    """What each client is asked, and what its answer must say."""
+    """What each client is asked, and what its answer must say; of the cohort `only` these, None for all."""
     ids = np.asarray(cohort.ids)
     active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
+    active = active if only is None else active & np.isin(ids, list(only))
     steps = np.full(len(ids), broadcast.steps) if cohort.steps is None else np.asarray(cohort.steps)
     arrays, known, at = flatten(broadcast, "broadcast"), np.asarray(accepted), int(broadcast.round)
     requests, expected = {}, {}
@@ -222,8 +252,13 @@ def _open(federation: Federation, store: ServerStore, run: str, state: State) ->
     return cohort, dataclasses.replace(broadcast, clients=participation.first_k), chosen
 
 
-def _first(ready: Ready, gathered: Gathered, cohort: Cohort, k: int) -> Cohort:
-    """The first k that answered, with the weights of the participation part; fewer where the time was up before."""
+def _first(
+    ready: Ready, gathered: Gathered, cohort: Cohort, k: int, at: int = 0, flight: Flight | None = None
+) -> Cohort:
+    """The first k that answered, with the weights of the participation part; fewer where the time was up before.
+
+    An asynchronous server weighs them by their age too, and drops those that are too old.
+    """
     order = list(gathered.heard)[:k]
     clients = ready.setup.weights.shape[0]
     ids = jnp.asarray(order + [clients] * (k - len(order)), cohort.ids.dtype)
@@ -231,14 +266,20 @@ def _first(ready: Ready, gathered: Gathered, cohort: Cohort, k: int) -> Cohort:
     weigh = ready.setup.algorithm.participation.first_weights
     weight = jnp.where(real, weigh(ready.setup.weights, ids, len(order)), 0)
     steps = None if cohort.steps is None else jnp.take(cohort.steps, ids, mode="clip")
-    return Cohort(ids, weight, real, steps, gathered.seconds)
+    if flight is None:
+        return Cohort(ids, weight, real, steps, gathered.seconds)
+    age = jnp.asarray(flight.ages(order, at) + [0] * (k - len(order)), jnp.int32)
+    real &= age <= flight.rule.oldest(clients)
+    weight = jnp.where(real, weight * flight.rule.discount(age).astype(weight.dtype), 0)
+    return Cohort(jnp.where(real, ids, clients), weight, real, steps, gathered.seconds, age)
 
 
 def _close(
     federation: Federation, ready: Ready, state: State, cohort: Cohort, broadcast: Broadcast, chosen: Any,
-    gathered: Gathered, total: Theta | None = None,
+    gathered: Gathered, rounds: dict[int, int], total: Theta | None = None,
 ) -> tuple[State, Report, list[int]]:  # fmt: skip
-    """The uploads as rows of the cohort, and the move that the aggregator makes of them, or of their sum."""
+    """The uploads as rows of the cohort, and the move that the aggregator makes of them, or of their sum; `rounds` says
+    when each was asked."""
     ids = np.asarray(cohort.ids).tolist()
     active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
     blank = _blank(ready, 0)
@@ -247,7 +288,7 @@ def _close(
         used = set()
     gone = np.asarray([bool(here) and client not in used for client, here in zip(ids, active, strict=True)])
     rows = [gathered.heard[client] if client in used else blank for client in ids]
-    upload = _stacked(ready, broadcast, rows)
+    upload = _stacked(ready, broadcast, rows, [rounds.get(client, int(broadcast.round)) for client in ids])
     total = total if used else None
     if total is not None:
         factor = left_factor(ready.setup, state, cohort, gone, upload)
@@ -268,9 +309,13 @@ def _close(
 
 
 @eqx.filter_jit
-def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any) -> Any:
+def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any, rounds: Any) -> Any:
     """How far each client's steps reach: worked out here, since it decides how much an update counts for."""
-    return jax.vmap(lambda done: effective_step(algorithm, broadcast, done))(steps)
+
+    def one(done: Any, round: Any) -> Any:
+        return effective_step(algorithm, dataclasses.replace(broadcast, round=round), done)
+
+    return jax.vmap(one)(steps, rounds)
 
 
 def _missing_noise(federation: Federation, cohort: Cohort, share: float) -> tuple[int, Theta]:

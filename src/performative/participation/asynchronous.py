@@ -13,7 +13,7 @@ from performative.facts import declared
 from performative.participation.base import AbstractParticipation, Selection
 from performative.participation.first_k import FirstK
 from performative.participation.in_flight import InFlight, nobody_yet, replaced
-from performative.participation.latency import AbstractLatency
+from performative.participation.latency import AbstractLatency, Exponential
 from performative.participation.schemes import Full
 from performative.types import Cohort, Numbers, Unchecked, as_whole, is_concrete, number
 
@@ -114,6 +114,10 @@ class Asynchronous(AbstractParticipation[InFlight]):
         if np.any(work != 0.0) or self.latency is None or declared(self.latency, "arrival_rates", clients) is None:
             return None
         return FirstK(self.buffer, self.latency), discount
+
+    def live(self) -> FirstK:
+        """The first B that answer, whichever model they took; how long they take is found out."""
+        return FirstK(self.buffer, Exponential(1.0))
 
     def init(self, clients: int) -> InFlight:
         # Where some finish before others ties must fall to no id, so that places are dealt out at random.

@@ -131,6 +131,10 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """K where a live server asks everyone and takes the first K that answer; None where the cohort is chosen."""
         return None
 
+    def live(self) -> "AbstractParticipation":
+        """What a live server goes by: where a part simulates when clients finish, the one that finds out."""
+        return self
+
     def invited(self) -> "AbstractParticipation":
         """Who is asked, before the answers come."""
         return self

@@ -117,7 +117,7 @@ def check_secure(secure: Secure, problem: Problem, algorithm: Algorithm, record:
                 f"secure: {type(part).__name__} chooses by losses or updates of single clients, and {only}; use "
                 "Full(), SchemeOne(k) or SchemeTwo(k)."
             )
-    if scheme.first_k is not None:
+    if scheme.live().first_k is not None:
         raise ValueError(
             f"secure: with {type(scheme).__name__} weights follow from who answered first, and they must be agreed on "
             "before; use SchemeTwo(k)."
