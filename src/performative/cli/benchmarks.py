@@ -8,10 +8,20 @@ from typing import Any
 
 NAMES = (
     "core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds", "moments",
-    "points", "peers", "watching", "secure",
+    "points", "peers", "watching", "secure", "federation_load",
 )  # fmt: skip
 # These take minutes, start processes or need a GPU, so they run only when they are named.
-LONG = ("audit", "audit_rows", "federation", "networks", "networks_gpu", "secure", "watch_alarms", "watch_load")
+LONG = (
+    "audit",
+    "audit_rows",
+    "federation",
+    "federation_load",
+    "networks",
+    "networks_gpu",
+    "secure",
+    "watch_alarms",
+    "watch_load",
+)
 
 
 def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
