@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from performative._base.checks import check_counts, check_fields, is_one_of
-from performative._base.describe import shown
+from performative._base.describe import short, shown
+from performative._base.notebook import card
 from performative._deprecated import new_value
 from performative.aggregators import AbstractAggregator, Mean
 from performative.batches import AbstractBatch, Fixed
@@ -65,6 +66,10 @@ class Algorithm(eqx.Module):
 
     def __repr__(self) -> str:
         return shown(self)
+
+    def _repr_html_(self) -> str:
+        facts = [(slot, short(getattr(self, slot))) for slot in ("rate", "local_steps", *_SLOTS, "deploy")]
+        return card(f"Algorithm: {self.name}", facts)
 
     def __check_init__(self) -> None:
         check_counts(local_steps=self.local_steps)

@@ -13,6 +13,7 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative._base.files import read_target, write_whole
+from performative._base.notebook import card, picture_of
 from performative._deprecated import new_record
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ class History:
             f"{len(self.rounds)} records, {fate}, executor {self.meta.get('executor', '?')!r}, "
             f"{self.meta.get('seconds', 0.0):.2f} s)"
         )
+
+    def _repr_html_(self) -> str:
+        names = [name for name in ("distance_to_stable", "distance_to_optimal", "performative_risk") if name in self]
+        finals = [(f"final {name.replace('_', ' ')}", f"{np.nanmean(self[name][:, -1]):.4g}") for name in names]
+        facts = [("rounds", int(self.rounds[-1])), ("repeats", self.repeats), ("status", self.status), *finals]
+        picture = picture_of(self.plot(), "a recorded quantity against rounds") if [*self.records, *self.risks] else ""
+        return card(f"History: {self.meta.get('algorithm', '?')}", facts, self.meta.get("notes", ()), picture)
 
     def to_xarray(self) -> "xarray.Dataset":
         """All of it as one data set with named dimensions."""

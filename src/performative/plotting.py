@@ -1,4 +1,5 @@
-"""Pictures of histories and partitions, made without pyplot: no display is needed and nothing global changes."""
+"""Pictures of histories and partitions. Outside of notebooks they are made without pyplot: no display is needed and
+nothing global changes. In a notebook a figure is pyplot's, which shows it at the end of the cell."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -7,6 +8,7 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative._base.checks import nearest
+from performative._base.notebook import in_notebook
 from performative.partition import counts_of
 
 __all__ = ["plot_history", "plot_partition"]
@@ -39,6 +41,8 @@ LABELS = {
 }
 # Known not to be running totals, whatever their values look like.
 _LEVELS = (*_FIRST_CHOICE, "distance_to_optimal", "decoupled_risk", "risk_spread", "epsilon")
+# Below so many decades a logarithmic axis has ticks within each.
+_FEW_DECADES = 3
 # Running totals that others can be drawn against.
 COSTS = ("time", "uploads", "samples", "communications")
 
@@ -94,6 +98,7 @@ def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None,
         ax.fill_between(rounds, low, high, color=line.get_color(), alpha=0.2, linewidth=0, zorder=2)
     if wants_log(name, values, history):
         ax.set_yscale("log")
+        whole_numbers(ax.yaxis)
     ax.set_xlabel("round")
     ax.set_ylabel(label_of(name, history))
     if len(ax.get_lines()) > 1:
@@ -101,9 +106,24 @@ def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None,
     return ax
 
 
+def whole_numbers(axis: Any) -> None:
+    """Ticks of a logarithmic axis in full, 20 and 0.05, at 1, 2 and 5 of each decade where there are few decades."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    low, high = axis.get_data_interval()
+    few = 0 < low < high and np.log10(high / low) < _FEW_DECADES
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def axes_of(owner: str, ax: Any, size: tuple[float, float] = (6.4, 4.0)) -> Any:
     """Axes that were handed in, or those of a new figure."""
     if ax is None:
+        if in_notebook():
+            from matplotlib import pyplot
+
+            return pyplot.subplots(figsize=size, layout="constrained")[1]
         from matplotlib.figure import Figure
 
         return Figure(figsize=size, layout="constrained").subplots()

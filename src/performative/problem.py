@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from performative._base.checks import check_fields, check_finite
-from performative._base.describe import shown
+from performative._base.describe import short, shown
+from performative._base.notebook import card
 from performative._deprecated import old_keywords
 from performative.domains import AbstractDomain
 from performative.losses import Logistic
@@ -51,6 +52,12 @@ class Problem(eqx.Module):
 
     def __repr__(self) -> str:
         return shown(self)
+
+    def _repr_html_(self) -> str:
+        facts = [("loss", short(self.loss)), ("population", short(self.population)), ("clients", self.clients)]
+        facts += [] if self.columns is None else [("parameters", ", ".join(self.columns.names))]
+        facts += [] if self.domain is None else [("domain", short(self.domain))]
+        return card("Problem: data that respond to the deployed model", facts)
 
     def __check_init__(self) -> None:
         if not callable(self.loss):

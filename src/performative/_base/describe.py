@@ -47,6 +47,13 @@ def shown(module: eqx.Module) -> str:
     return eqx.tree_pformat(jax.tree.map(_by_value, module))
 
 
+def short(part: Any, most: int = 160) -> str:
+    """A part in one line, cut where it is long."""
+    named = getattr(part, "__name__", None) if not isinstance(part, eqx.Module) else None
+    text = str(named) if named else " ".join((shown(part) if isinstance(part, eqx.Module) else repr(part)).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 class _Value(str):
     """Text that is shown without quotes."""
 

@@ -96,6 +96,11 @@ class AuditReport:
         """The clients with the largest weights."""
         return tuple(sorted(self.clients, key=lambda one: -one.weight)[:most])
 
+    def _repr_html_(self) -> str:
+        from performative.audit.page import first_page
+
+        return first_page(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it for strict JSON: None for what is not a finite number."""
         told = self.client_verdicts

@@ -2,6 +2,7 @@
 
 from html import escape
 
+from performative._base.notebook import card
 from performative._version import __version__
 from performative.audit.audit_report import AuditReport
 from performative.audit.figures import pictures
@@ -31,6 +32,13 @@ def interactive_page(report: AuditReport, title: str | None = None) -> bytes:
     title = title or f"{_TITLE}: {report.logs.folder.name}"
     footer = f"{_made(report)}; `performative audit` writes all numbers as JSON."
     return interactive.page(title, _lead(report), body, plots, footer)
+
+
+def first_page(report: AuditReport) -> str:
+    """What a notebook shows: the four sentences, the recommendation and the picture."""
+    drawn = pictures(report)
+    image = picture(drawn["short"]) if "short" in drawn else ""
+    return card("Audit", lines=[*report.warnings, *report.said("brief")], picture=image, lead=report.verdict)
 
 
 def _lead(report: AuditReport) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.notebook import card
 from performative.certify import words
 from performative.certify.drift import AbstractDrift
 from performative.findings import Finding, part, plain
@@ -189,6 +190,9 @@ class Certificate(AbstractPoints, AbstractDrift):
 
     def __str__(self) -> str:
         return words.summary(self.findings)
+
+    def _repr_html_(self) -> str:
+        return card("Certificate", lines=self.reasons, lead=self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for JSON: arrays as lists, None for what is not a number."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.notebook import card
 from performative.algorithm import Algorithm
 from performative.plan.cost import Cost
 from performative.plan.settings import Setting
@@ -126,6 +127,10 @@ class Plan:
             "why": list(self.why),
             "ranked": [option.to_dict() for option in self.ranked[:20]],
         }
+
+    def _repr_html_(self) -> str:
+        head, setting, *_ = str(self).splitlines()
+        return card("Plan", [("setting", setting.strip())], self.why, lead=head)
 
     def __str__(self) -> str:
         if self.reached is not None and self.reached > self.accuracy:

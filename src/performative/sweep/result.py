@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 from performative._base.arguments import checked
 from performative._base.describe import describe
 from performative._base.files import write_whole
+from performative._base.notebook import card, picture_of
 from performative.compare import is_random, paired
 from performative.history import History, Measure
 from performative.sweep.names import label_of, name_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import xarray
 
 _BOOK = "sweep.json"
+_MOST_SHOWN = 20  # settings in a notebook
 
 
 class Best(tuple[dict[str, Any], History]):
@@ -165,6 +167,19 @@ class Sweep:
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"folder={str(folder)!r}: {_BOOK} is not what Sweep.save wrote.") from None
         return cls(over, settings, [History.load(file) for file in files], programs)
+
+    def _repr_html_(self) -> str:
+        finals = [
+            (name_of(one), f"{score:.4g}") for one, score in zip(self.settings, self._shown_scores(), strict=True)
+        ]
+        head = f"Sweep over {', '.join(self.over)}: {len(self.settings)} settings, {self.programs} programs"
+        return card(head, finals[:_MOST_SHOWN], picture=picture_of(self.plot(), "a line for each setting"))
+
+    def _shown_scores(self) -> np.ndarray:
+        """Final values of the quantity that is drawn."""
+        from performative.plotting import pick_quantity
+
+        return self.scores(pick_quantity(self.histories[0], None))
 
     def plot(self, quantity: str | None = None, kind: str = "lines", ax: Any = None) -> Any:
         """kind="lines": a line for each setting against rounds. "heatmap": final values over two swept names."""
