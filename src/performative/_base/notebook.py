@@ -28,7 +28,8 @@ def card(
     """
     cell = f'<td style="{_CELL}">'
     rows = "".join(
-        f"<tr>{cell}<b>{escape(name)}</b></td>{cell}<code>{escape(str(value))}</code></td></tr>" for name, value in facts
+        f"<tr>{cell}<b>{escape(name)}</b></td>{cell}<code>{escape(str(value))}</code></td></tr>"
+        for name, value in facts
     )
     told = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return (
