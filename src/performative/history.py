@@ -13,6 +13,7 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative._base.files import read_target, write_whole
+from performative._base.frames_out import final_cell, frame_of, latex_table
 from performative._base.notebook import card, picture_of
 from performative._deprecated import new_record
 
@@ -133,6 +134,31 @@ class History:
         data["stopped_at"] = (("repeat",), self.stopped_at)
         coords = {"round": self.rounds, "risk_round": self.risk_rounds}
         return xr.Dataset(data, coords=coords, attrs={"meta": json.dumps(self.meta), "status": self.status})
+
+    @checked
+    def to_frame(self, kind: str = "pandas") -> Any:
+        """A tidy table: one row for each repeat and record, with `repeat`, `round` and all that was recorded then.
+
+        Risks stand in the rows of the rounds in which they were measured, and are missing in others. kind: "pandas", or
+        "polars" where that is installed.
+        """
+        rows = {
+            "repeat": np.repeat(np.arange(self.repeats), len(self.rounds)),
+            "round": np.tile(self.rounds, self.repeats),
+        }
+        rows |= {name: np.asarray(values).reshape(-1) for name, values in self.records.items()}
+        places = np.searchsorted(self.rounds, self.risk_rounds)
+        for name, values in self.risks.items():
+            wide = np.full((self.repeats, len(self.rounds)), np.nan)
+            wide[:, places] = values
+            rows[name] = wide.reshape(-1)
+        return frame_of(rows, kind)
+
+    def to_latex(self, *names: str) -> str:
+        """A table of final values in LaTeX (booktabs): mean and standard error over repeats of each of these
+        quantities, None for all."""
+        wanted = names or tuple(sorted([*self.records, *self.risks]))
+        return latex_table(["", "final"], [[name, final_cell(self[name][:, -1])] for name in wanted])
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,9 +22,6 @@ from performative.populations.scaled import Scaled, ScaledLoss
 from performative.tables.frames import Columns, read_frame
 from performative.tables.scaling import Standardize
 from performative.types import ArrayLike, Loss, Numbers, Unchecked, as_numbers, as_words, is_concrete
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Problem"]
 
@@ -131,10 +128,10 @@ class Problem(eqx.Module):
     @old_keywords
     def from_frame(
         cls,
-        frame: Unchecked["pd.DataFrame"],
+        frame: Any,
         *,
-        client: str,
         label: str,
+        client: str | None = None,
         positive: Hashable = None,
         strategic: Unchecked[Sequence[str] | None] = None,
         strength: ArrayLike | Mapping[Hashable, float] = 1.0,
@@ -142,11 +139,14 @@ class Problem(eqx.Module):
         standardize: Unchecked[Standardize] = True,
         intercept: bool = True,
     ) -> "Problem":
-        """A strategic logistic problem from a pandas table: one row per person.
+        """A strategic logistic problem from a table: one row per person.
 
         Args:
-            client: column that says whose row it is; the weights are the clients' shares of rows
+            frame: a table of pandas, polars, pyarrow, DuckDB or Ibis, a Hugging Face `Dataset`, or {client: table},
+                such as the partitions of Flower Datasets
             label: column of two classes, 0 and 1
+            client: column that says whose row it is, None where all are of one; the weights are the clients' shares of
+                rows
             positive: which class is 1 where they are called something else; people change features so that theta.x
                 falls, so it is the class that they try not to be (a fitted model's `classes_` are read by it)
             strategic: columns that people can change in response to the model (names), None for all features

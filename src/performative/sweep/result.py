@@ -14,13 +14,13 @@ from jaxtyping import PyTree
 from performative._base.arguments import checked
 from performative._base.describe import describe
 from performative._base.files import write_whole
+from performative._base.frames_out import final_cell, frame_of, latex_table
 from performative._base.notebook import card, picture_of
 from performative.compare import is_random, paired
 from performative.history import History, Measure
 from performative.sweep.names import label_of, name_of
 
 if TYPE_CHECKING:
-    import pandas
     import xarray
 
 _BOOK = "sweep.json"
@@ -124,20 +124,36 @@ class Sweep:
         kept = {name: joined[name] for name in joined.coords if "setting" not in joined[name].dims}
         return xr.Dataset(made, coords=kept | values)
 
-    def to_frame(self) -> "pandas.DataFrame":
-        """One row for each setting, repeat and record: what was swept, `repeat`, `round`, and all that was recorded."""
+    @checked
+    def to_frame(self, kind: str = "pandas") -> Any:
+        """One row for each setting, repeat and record: what was swept, `repeat`, `round`, and all that was recorded.
+
+        kind: "pandas", or "polars" where that is installed.
+        """
         import pandas as pd
 
         frames = []
         for number, (setting, history) in enumerate(zip(self.settings, self.histories, strict=True)):
-            repeats, records = history.repeats, len(history.rounds)
-            columns: dict[str, Any] = {"setting": np.full(repeats * records, number)}
-            columns |= {name: [label_of(setting.get(name, ""))] * (repeats * records) for name in self.over}
-            columns["repeat"] = np.repeat(np.arange(repeats), records)
-            columns["round"] = np.tile(history.rounds, repeats)
-            columns |= {name: np.asarray(values).reshape(-1) for name, values in history.records.items()}
-            frames.append(pd.DataFrame(columns))
-        return pd.concat(frames, ignore_index=True)
+            mine = history.to_frame()
+            labels = {name: label_of(setting.get(name, "")) for name in self.over}
+            for place, (name, label) in enumerate({"setting": number, **labels}.items()):
+                mine.insert(place, name, label)
+            frames.append(mine)
+        whole = pd.concat(frames, ignore_index=True)
+        return frame_of({str(name): whole[name].to_numpy() for name in whole.columns}, kind)
+
+    def to_latex(self, *names: str) -> str:
+        """A table in LaTeX (booktabs), a line for each setting: mean and standard error over repeats of the final
+        values of these quantities, "distance_to_stable" or what is drawn where none is named."""
+        from performative.plotting import pick_quantity
+
+        wanted = names or (pick_quantity(self.histories[0], None),)
+        lines = [
+            [*(str(label_of(setting.get(name, ""))) for name in self.over),
+             *(final_cell(np.asarray(history[name][:, -1])) for name in wanted)]
+            for setting, history in zip(self.settings, self.histories, strict=True)
+        ]  # fmt: skip
+        return latex_table([*self.over, *wanted], lines)
 
     @checked
     def save(self, folder: str | os.PathLike[str]) -> Path:

@@ -9,12 +9,16 @@ import numpy as np
 from performative._base.checks import check_finite, check_flags, nearest
 from performative._base.messages import refused
 from performative.partition import pad_tables
+from performative.tables.any_table import as_pandas
 from performative.tables.fitted import linear_scores
 from performative.tables.scaling import Standardize, scale_columns
 from performative.types import ArrayLike, Unchecked, as_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_ONLY_CLIENT = "all"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +66,8 @@ def _among(name: object, names: Container[object]) -> bool:
 
 
 def read_frame(
-    frame: Unchecked["pd.DataFrame"],
-    client: str,
+    frame: Any,
+    client: str | None,
     label: str,
     strategic: Unchecked[Sequence[str] | None],
     strength: ArrayLike | Mapping[Hashable, float],
@@ -72,24 +76,26 @@ def read_frame(
     positive: Hashable = None,
 ) -> ClientTables:
     """Split a table by client, pad to one length, check every column that is used."""
-    if not hasattr(frame, "columns") or not hasattr(frame, "groupby"):
-        raise ValueError(f"frame must be a pandas DataFrame, one row per person; got {type(frame).__name__}.")
+    frame = as_pandas(frame, "frame", client)
     if len(frame) == 0:
         raise ValueError("frame has no rows.")
     check_flags("from_frame", intercept=intercept)
     for role, name in (("client", client), ("label", label)):
+        if name is None and role == "client":
+            continue
         if not _among(name, frame.columns):
             near = nearest(str(name), map(str, frame.columns))
             raise ValueError(f"{role}={name!r} is not a column of the table.{near}")
     twice = [str(c) for c in frame.columns[frame.columns.duplicated()].unique()]
     if twice:
         raise ValueError(f"frame has columns of the same name: {twice} occur more than once.")
-    empty = int(frame[client].isna().sum())
+    empty = 0 if client is None else int(frame[client].isna().sum())
     if empty:
         raise ValueError(f"client={client!r} says nothing in {empty} of {len(frame)} rows; drop or fill them first.")
     features = [c for c in frame.columns if c not in (client, label)]
     if not features:
-        raise ValueError(f"frame has no features: its only columns are client={client!r} and label={label!r}.")
+        has = f"label={label!r}" if client is None else f"client={client!r} and label={label!r}"
+        raise ValueError(f"frame has no features: it has {has}, and nothing else.")
     if strategic is not None and not isinstance(strategic, (str, list, tuple)):
         raise ValueError(f"strategic must be a list of column names, or None for all; got {strategic!r}.")
     wanted = features if strategic is None else [strategic] if isinstance(strategic, str) else list(strategic)
@@ -100,7 +106,9 @@ def read_frame(
             )
     texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
     if texts:
-        raise ValueError(f"from_frame needs numeric features; encode or drop the columns {texts}.")
+        raise ValueError(
+            f"from_frame needs numeric features; encode or drop the columns {texts}, such as by pandas.get_dummies."
+        )
     raw = np.column_stack([frame[c].to_numpy(np.float64, na_value=np.nan) for c in features])
     for i, name in enumerate(features):
         check_finite("from_frame", **{f"column {name!r}": raw[:, i]})
@@ -110,7 +118,8 @@ def read_frame(
     names = [str(f) for f in features]
     if intercept:
         x, names = np.column_stack([x, np.ones(len(x))]), [*names, "intercept"]
-    groups = frame.groupby(client, sort=True).indices
+    everybody = {_ONLY_CLIENT: np.arange(len(frame))}
+    groups = everybody if client is None else frame.groupby(client, sort=True).indices
     who = [str(g) for g in groups]
     tables, count = pad_tables([x[rows] for rows in groups.values()])
     answers, _ = pad_tables([labels[rows] for rows in groups.values()], labels=True)
