@@ -42,15 +42,19 @@ def federation_load() -> dict[str, Any]:
         reached = int(min(MEMBERS, _SHARE * _memory() / each))
         many = _run(place / "many", reached, 3)
     first, last = long["looks"][len(long["looks"]) // 2], long["looks"][-1]
-    note = (
-        f"{long['rounds']} rounds: server {_mb(first['server'])} MB half way and {_mb(last['server'])} at the end, members "
-        f"{_mb(first['members'])} and {_mb(last['members'])}, {first['handles']} and {last['handles']} handles, folder "
-        f"{_mb(first['disk'])} and {_mb(last['disk'])} MB. {NUMBERS * 4 / 1e6:.0f} MB a model: {large['seconds']:.1f} s a "
-        f"round, {_mb(large['looks'][-1]['server'])} MB at the server. {reached} of {MEMBERS} members, {_mb(each)} MB each: "
-        f"{many['heard']} heard, {many['seconds']:.1f} s a round."
-    )
-    return {"benchmark": "federation_load", "ours_s": time.perf_counter() - began, "ratio": last["server"] / first["server"],
-            "members": reached, "long": long, "large": large, "many": many, "note": note}  # fmt: skip
+    told = [
+        f"{long['rounds']} rounds, half way and at the end: server {_mb(first['server'])} and {_mb(last['server'])} MB",
+        f"members {_mb(first['members'])} and {_mb(last['members'])} MB",
+        f"{first['handles']} and {last['handles']} handles",
+        f"folder {_mb(first['disk'])} and {_mb(last['disk'])} MB",
+        f"a model of {NUMBERS * 4 / 1e6:.0f} MB: {large['seconds']:.1f} s a round",
+        f"{_mb(large['looks'][-1]['server'])} MB at the server",
+        f"{reached} of {MEMBERS} members, {_mb(each)} MB each: {many['heard']} heard, {many['seconds']:.1f} s a round",
+    ]
+    ratio = last["server"] / first["server"]
+    parts = {"members": reached, "long": long, "large": large, "many": many}
+    ours = time.perf_counter() - began
+    return {"benchmark": "federation_load", "ours_s": ours, "ratio": ratio, **parts, "note": "; ".join(told)}
 
 
 def _run(app: Path, clients: int, rounds: int, text: str | None = None) -> dict[str, Any]:
