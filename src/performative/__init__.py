@@ -240,7 +240,7 @@ __all__ = [
 ]
 
 
-_LATER = ("audit", "data", "live", "papers", "plotting", "report", "suite", "testing")
+_LATER = ("audit", "data", "live", "papers", "plotting", "report", "sklearn", "suite", "testing")
 
 
 def __getattr__(name: str) -> object:
