@@ -1,4 +1,4 @@
-"""What classifier and regressor share: people respond to the deployed linear model, which learns from what they show."""
+"""What classifier and regressor share: people respond to the deployed linear model, which learns from what it sees."""
 
 import abc
 import warnings
@@ -137,8 +137,9 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]
         columns = column_numbers(owner, self.strategic, None if names is None else list(names), X.shape[1])
         who, client = client_numbers(owner, clients, len(X))
         strength = strengths_of(owner, self.strength, who, self._for_classes)
+        strength = np.asarray(strength * (0.0 if responded else self._direction()))
         return problem_of(
-            X, targets, strength=strength * (0.0 if responded else self._direction()), features=columns, client=client,
+            X, targets, strength=strength, features=columns, client=client,
             penalty=1.0 / len(X) if self.penalty is None else float(self.penalty),
             intercept=bool(self.fit_intercept), classes=self._for_classes,
         )  # fmt: skip
