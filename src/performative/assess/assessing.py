@@ -8,7 +8,7 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative._base.bars import progress_bar
-from performative._base.checks import check_counts, check_finite, check_rule, is_one_of
+from performative._base.checks import check_finite, check_rule, is_one_of
 from performative.assess.outcome import Assessment
 from performative.facts import cites
 from performative.types import ArrayLike, Unchecked
@@ -63,43 +63,17 @@ def assess(
     what follows if they do, for a linear model of the logistic loss, measured on the people that it is trained on.
     Verdicts on retraining are those of `pf.certify`, and so is what they do not know.
     """
-    from performative.assess.preparing import prepare
-    from performative.assess.reading import read_people
-
-    listed = [strategic] if isinstance(strategic, str) else strategic
-    _check(listed, who, share, scale, rows, ignore)
-    frame, name = read_people(people)
-    if not len(frame):
-        raise ValueError(f"{name}: there are no rows.")
-    made = prepare(
-        frame, label=label, positive=positive, client=client, strategic=listed, group=group,
-        ignore=[ignore] if isinstance(ignore, str) else list(ignore), rows=rows, scale=scale, seed=seed,
-    )  # fmt: skip
-    return _assess(made, name, strength, who, share, scale, penalty, progress)
-
-
-def _assess(
-    made: Any, name: str, strength: Any, who: str, share: float | None, scale: str, penalty: float | None,
-    progress: bool | None,
-) -> Assessment:  # fmt: skip
-    import warnings
-
-    from performative._base.messages import PerformativeWarning
     from performative.assess.features import features_of
-    from performative.assess.measuring import People, flat, measure
-    from performative.problem import Problem
+    from performative.assess.measuring import MODELS, People, flat, measure
+    from performative.assess.problems import problem_of_people
 
-    standardize = "robust" if scale == "robust" else True
-    with warnings.catch_warnings():
-        # What "auto" could mend is mended, and "standard" was asked for.
-        warnings.simplefilter("ignore", PerformativeWarning)
-        problem = Problem.from_frame(
-            made.frame, client=made.client, label=made.label, strategic=list(made.strategic), strength=strength,
-            penalty=penalty, standardize=standardize,
-        )  # fmt: skip
+    _check(who, share)
+    problem, made, name = problem_of_people(
+        people, label=label, positive=positive, client=client, strategic=strategic, strength=strength, group=group,
+        ignore=ignore, scale=scale, penalty=penalty, rows=rows, seed=seed,
+    )  # fmt: skip
     base: Any = problem.population
     first = np.asarray(base.strength, np.float64)
-    check_rule("assess", "must not be negative", strength=first)
     order = np.concatenate(list(made.frame.groupby(made.client, sort=True).indices.values()))
     bad = made.frame[made.label].to_numpy()[order] == 1
     told = People(
@@ -111,37 +85,31 @@ def _assess(
     with progress_bar("assess", len(RANGE), progress, "strengths") as update:
         for number, part in enumerate(RANGE):
             update(number, lambda part=part: f"strength {part * size:g}")  # type: ignore[misc]  # bound here
-            asked = dataclasses.replace(problem, population=_stronger(base, first * part, who))
+            asked = dataclasses.replace(problem, population=stronger(base, first * part, who))
             scenario, found = measure(told, asked, part * size)
             scenarios.append(scenario)
             certificates.append(found)
-    middle = RANGE.index(1.0)
+    asked_for = certificates[RANGE.index(1.0)]
     return Assessment(
         name=name, rows=len(bad), clients=problem.clients, positive=made.positive, label=made.label, who=who,
         strategic=made.strategic, share=told.share, strength=size, scenarios=tuple(scenarios),
-        features=features_of(problem, certificates[middle], size), certificate=certificates[middle],
+        features=features_of(problem, {name: getattr(asked_for, name) for name in MODELS}, size),
+        certificate=asked_for,
         notes=made.notes,
     )  # fmt: skip
 
 
-def _stronger(population: Any, strength: np.ndarray, who: str) -> Any:
+def stronger(population: Any, strength: ArrayLike, who: str) -> Any:
     """The same people with another strength; of class 1 alone where only they respond."""
     if who == "positive":
-        strength = np.broadcast_to(strength, (population.clients,))
-        strength = np.stack([np.zeros_like(strength), strength], axis=1)
-    return dataclasses.replace(population, strength=strength)
+        own = np.broadcast_to(np.asarray(strength, np.float64), (population.clients,))
+        strength = np.stack([np.zeros_like(own), own], axis=1)
+    return dataclasses.replace(population, strength=np.asarray(strength, np.float64))
 
 
-def _check(strategic: Any, who: str, share: float | None, scale: str, rows: int, ignore: Any) -> None:
-    if strategic is not None and not isinstance(strategic, (list, tuple)):
-        raise ValueError(f"assess: strategic must be a list of column names, or None for all; got {strategic!r}.")
-    if not isinstance(ignore, (str, list, tuple)):
-        raise ValueError(f"assess: ignore must be a list of column names; got {ignore!r}.")
+def _check(who: str, share: float | None) -> None:
     if not is_one_of(who, "everyone", "positive"):
         raise ValueError(f'assess: who must be "everyone" or "positive"; got {who!r}.')
-    if not is_one_of(scale, "auto", "standard", "robust"):
-        raise ValueError(f'assess: scale must be "auto", "standard" or "robust"; got {scale!r}.')
     if share is not None:
         check_finite("assess", share=share)
         check_rule("assess", "must lie between 0 and 1", share=share)
-    check_counts(**{"assess: rows": rows})

@@ -1,11 +1,11 @@
 """Which columns carry a response, and models by column in the units of the table."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from performative.certify.certificate import Certificate
 from performative.findings import Plain
 from performative.problem import Problem
 
@@ -32,15 +32,15 @@ class Feature(Plain):
     optimal: float | None
 
 
-def features_of(problem: Problem, found: Certificate, strength: float) -> tuple[Feature, ...]:
-    """All columns, and the intercept last; those that carry most come first."""
+def features_of(problem: Problem, models: Mapping[str, Any], strength: float) -> tuple[Feature, ...]:
+    """All columns, and the intercept last; those that carry most come first. `models` has the "static" one."""
     columns: Any = problem.columns
     population: Any = problem.population
     spread, center = np.asarray(columns.spread), np.asarray(columns.center)
     movable = np.isin(np.arange(len(spread)), population.features)
-    static = np.asarray(found.static)
+    static = np.asarray(models["static"])
     fall = np.where(movable, np.square(static[: len(spread)]), 0.0)
-    raw = {name: _in_units(getattr(found, name), center, spread) for name in ("static", "stable", "optimal")}
+    raw = {name: _in_units(models.get(name), center, spread) for name in ("static", "stable", "optimal")}
     made = []
     for j, name in enumerate(columns.names[: len(spread)]):
         values = {kind: None if theta is None else float(theta[j]) for kind, theta in raw.items()}

@@ -23,7 +23,7 @@ def change_view(found: "Assessment") -> View:
     share = digits(100 * one.changed for one in found.scenarios)
     return View(
         "change", _STRENGTH, "decisions that flip (%)", [Series("decisions that flip", share, strengths, dotted=True)],
-        log="x", marks=[Mark("asked for", found.strength, upright=True)],
+        marks=[Mark("asked for", found.strength, upright=True)],
         description="Share of decisions of the model trained once that flip, by strength of the response.",
     )  # fmt: skip
 
@@ -35,7 +35,7 @@ def loss_view(found: "Assessment") -> View:
         values = digits(one.models[name].risk for one in there)
         series.append(Series(shown, values, [one.strength for one in there], dotted=True))
     return View(
-        "cost", _STRENGTH, "mean loss once deployed", [one for one in series if len(one.y)], log="x",
+        "cost", _STRENGTH, "mean loss once deployed", [one for one in series if len(one.y)],
         marks=[Mark("asked for", found.strength, upright=True)],
         description="Mean loss once deployed of the model trained once, the stable and the optimal one, by strength.",
     )  # fmt: skip

@@ -14,6 +14,8 @@ from performative.problem import Problem
 from performative.sklearn.people import shown
 
 MODELS = ("static", "stable", "optimal")
+# Verdicts of a certificate that answer the question; by all others it does not know.
+SETTLES = {"proved": True, "settles": True, "settles-nearby": True, "not-contracting": False}
 # Retrainings that are tried, and how far off, in units of the first way, one has run away.
 _RETRAININGS, _FAR = 20, 10.0
 
@@ -154,9 +156,9 @@ def measure(people: People, problem: Problem, strength: float) -> tuple[Scenario
 
 
 def _settles(found: Certificate) -> bool | None:
-    """Yes or no where the certificate says so; all its other verdicts are that it does not know."""
+    """Yes or no where the certificate says so."""
     code = part(found.findings, "verdict")[0].code.removeprefix("verdict.")
-    return {"proved": True, "settles": True, "settles-nearby": True, "not-contracting": False}.get(code)
+    return SETTLES.get(code)
 
 
 def _reached(problem: Problem, thetas: dict[str, Any]) -> int | None:

@@ -37,11 +37,10 @@ def _read_file(path: Path) -> Any:
     try:
         if path.suffix.lower() == ".csv":
             check_header(path)
-        found = pd.read_csv(path, encoding="utf-8-sig", sep="\t" if path.suffix.lower() == ".tsv" else ",")
-        if found.shape[1] == 1 and any(mark in str(found.columns[0]) for mark in ";\t|"):
-            mark = next(mark for mark in ";\t|" if mark in str(found.columns[0]))
-            found = pd.read_csv(path, encoding="utf-8-sig", sep=mark, decimal="," if mark == ";" else ".")
-        return found
+        head = pd.read_csv(path, encoding="utf-8-sig", nrows=0, sep="\t" if path.suffix.lower() == ".tsv" else "\x1f")
+        # Where no column is named with commas, another sign parts them; with semicolons decimals may have commas.
+        mark = next((mark for mark in ",;\t|" if mark in str(head.columns[0])), ",") if head.shape[1] == 1 else "\t"
+        return pd.read_csv(path, encoding="utf-8-sig", sep=mark, decimal="," if mark == ";" else ".")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8.") from error
     except pd.errors.EmptyDataError as error:
@@ -52,11 +51,12 @@ def _read_file(path: Path) -> Any:
 
 def _from_engine(where: str) -> Any:
     from performative.audit.files import FILE, ROW
+    from performative.audit.queries import arrow
     from performative.audit.source import open_for_look
 
     found = open_for_look(where)
     try:
         table = found.table
-        return table.drop(*[name for name in (FILE, ROW) if name in table.columns]).to_pandas()
+        return arrow(table.drop(*[name for name in (FILE, ROW) if name in table.columns])).to_pandas()
     finally:
         found.close()

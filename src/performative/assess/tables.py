@@ -25,13 +25,13 @@ def strengths_table(found: "Assessment") -> Table:
         rows.append(
             [f"{one.strength:g}{here}", _percent(one.changed), said[one.settles],
              "-" if one.factor is None else "0" if one.factor < 1e-9 else f"{one.factor:.2g}",
-             *(f"{share}, {risk}" for share, risk in zip(map(_percent, caught), risks, strict=True))]
+             *zip(map(_percent, caught), risks, strict=True)]
         )  # fmt: skip
     head = ("strength", "decisions that flip", "retraining settles", "error left", *NAMES.values())
     note = (
         "Strength: how far people move a column (in spreads) per unit of the model's slope; * is the one asked for. "
         "Error left: what one retraining near the stable point leaves of an error. The last three: share of label 1 "
-        "that is caught, and mean loss, once deployed."
+        "that is caught, and the mean loss (small or in brackets), once deployed."
     )
     return Table(head, rows, [note])
 
@@ -91,10 +91,11 @@ def text(found: "Assessment") -> str:
 
 def plain_table(table: Table) -> str:
     """Aligned columns, the first to the left."""
-    cells = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in (table.head, *table.rows)]
+    rows = (table.head, *table.rows)
+    cells = [[cell if isinstance(cell, str) else f"{cell[0]} ({cell[1]})" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    rows = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells]
-    return "\n".join([*rows, *table.notes])
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells]
+    return "\n".join([*lines, *table.notes])
 
 
 def _some(names: tuple[str, ...]) -> str:

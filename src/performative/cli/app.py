@@ -12,7 +12,10 @@ from performative.cli.output import EXIT_CODES, JSON_HELP, Exit, before
 COMMANDS = (
     "demo",
     "assess",
+    "stress",
+    "certify",
     "run",
+    "scoreboard",
     "audit",
     "watch",
     "plan",

@@ -23,9 +23,10 @@ _SEEN = 32
 # quantiles of the gain.
 _NEIGHBORS, _PART_WAY, _BETTER = 8, (0.5, 0.75, 1.0), (0.5, 0.9)
 # Refinement: from how many moves of the pool, sweeps over the columns, steps in parts of the present move, how far the
-# direction is turned in each sweep and how often, lengths that are tried then, and halvings at an edge.
+# direction is turned in each sweep and how often, lengths that are tried then; an edge is found by so many cuts, in so
+# many zooms: few calls of the model, since each has a price of its own.
 _STARTS, _STEPS, _TURNED, _TURNS = 3, (-0.5, -0.2, -0.05, 0.05, 0.2, 0.5), (0.6, 0.3, 0.15, 0.07), 6
-_LENGTHS, _SHRUNK, _HALVINGS = (0.8, 0.9, 0.97, 1.03), (0.0, 0.4, 0.7, 0.9), 14
+_LENGTHS, _SHRUNK, _CUTS, _ZOOMS = (0.8, 0.9, 0.97, 1.03), (0.0, 0.4, 0.7, 0.9), 8, 4
 # Of the largest gain: agreement with a formula up to this; and how far beyond an edge one stands to be safe.
 _SAME, _BEYOND = 1e-7, 1e-9
 _PROBES = 64
@@ -175,7 +176,7 @@ class _Climb:
         self.rng = np.random.default_rng(search.seed)
 
     def climbed(self) -> tuple[np.ndarray, np.ndarray]:
-        """After sweeps over the columns, turns of the direction, and halvings at the edges."""
+        """After sweeps over the columns, turns of the direction, and a walk back to the edges."""
         k = self.move.shape[1]
         self._to_the_edge(np.arange(k))
         for turned in _TURNED:
@@ -194,14 +195,18 @@ class _Climb:
 
     def _take_best(self, others: np.ndarray) -> None:
         """The best of other moves [n, m, k] where it beats the present one."""
-        n, many, k = others.shape
-        gain = self.search.gains(np.repeat(self.who, many), others.reshape(-1, k)).reshape(n, many)
-        found = gain - self.before[:, None] - np.sum(np.square(others), axis=-1) / (2.0 * self.strength)
+        found = self._worth(others)
         at = np.argmax(found, axis=1)
-        rows = np.arange(n)
+        rows = np.arange(len(found))
         better = found[rows, at] > self.value
         self.move = np.where(better[:, None], others[rows, at], self.move)
         self.value = np.where(better, found[rows, at], self.value)
+
+    def _worth(self, others: np.ndarray) -> np.ndarray:
+        """What moves [n, m, k] are worth beyond staying."""
+        n, many, k = others.shape
+        gain = self.search.gains(np.repeat(self.who, many), others.reshape(-1, k)).reshape(n, many)
+        return gain - self.before[:, None] - np.sum(np.square(others), axis=-1) / (2.0 * self.strength)
 
     def _turn(self, by: float) -> None:
         """Other directions close by, at several lengths."""
@@ -212,15 +217,20 @@ class _Climb:
         self._take_best((turned[:, :, None, :] * np.asarray(_LENGTHS)[:, None]).reshape(n, -1, k))
 
     def _to_the_edge(self, columns: np.ndarray) -> None:
-        """Decisions jump: shrink the move in these columns, by halving, as far as it is worth no less."""
-        low, high = np.zeros(len(self.who)), np.ones(len(self.who))
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            other = self.move.copy()
-            other[:, columns] *= middle[:, None]
-            cost = np.sum(np.square(other), axis=1) / (2.0 * self.strength)
-            better = self.search.gains(self.who, other) - self.before - cost >= self.value
-            high, low = np.where(better, middle, high), np.where(better, low, middle)
+        """Decisions jump: shrink the move in these columns as far as it is worth no less, zooming in on where it is."""
+        rows, parts = np.arange(len(self.who)), np.linspace(0.0, 1.0, _CUTS + 2)
+        low, high, top = np.zeros(len(rows)), np.ones(len(rows)), self.value
+        for _ in range(_ZOOMS):
+            factor = low[:, None] + (high - low)[:, None] * parts[1:-1]
+            others = np.repeat(self.move[:, None, :], _CUTS, axis=1)
+            others[:, :, columns] *= factor[:, :, None]
+            found = self._worth(others)
+            at = np.argmax(found, axis=1)
+            # The edge lies below what is worth most, or below the present move where no cut is better.
+            at = np.where(found[rows, at] >= top, at, _CUTS)
+            top = np.maximum(top, found.max(axis=1))
+            ends = np.column_stack([low, factor, high])
+            low, high = ends[rows, at], ends[rows, at + 1]
         other = self.move.copy()
         other[:, columns] *= high[:, None]
         self._take_best(other[:, None, :])

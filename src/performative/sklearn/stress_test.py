@@ -80,17 +80,18 @@ class StressTest:
         return f"StressTest(strengths={self.strengths}, strategic={self.strategic}, {how}; print it for the table)"
 
     def __str__(self) -> str:
-        table = self._shown_table()
+        table = self.rates()
         cells = [[str(cell) for cell in row] for row in (table.head, *table.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in cells]
-        return "\n".join([*lines, "", *self._words()])
+        return "\n".join([*lines, "", *self.sentences()])
 
     def _repr_html_(self) -> str:
-        words = "".join(f"<p>{line}</p>" for line in self._words())
-        return self._shown_table().html() + words
+        words = "".join(f"<p>{line}</p>" for line in self.sentences())
+        return self.rates().html() + words
 
-    def _shown_table(self) -> Table:
+    def rates(self) -> Table:
+        """Rates by strength and group, in percent."""
         named = len(self.table.group.unique()) > 1
         rows: list[list[Cell]] = []
         for row in self.table.to_dict("records"):
@@ -98,7 +99,8 @@ class StressTest:
             rows.append([*cells, *("-" if np.isnan(row[c]) else f"{100 * row[c]:.1f} %" for c in _COLUMNS)])
         return Table(["strength", *(["group"] if named else []), *_COLUMNS.values()], rows)
 
-    def _words(self) -> list[str]:
+    def sentences(self) -> list[str]:
+        """What was asked, thresholds, and notes."""
         how = "by a formula" if self.exact else "by search"
         what = "a higher score" if self.gain == "score" else "being accepted"
         said = [f"People change {', '.join(self.strategic)} for {what} (told {self.desired!r}); responses {how}."]
