@@ -1,24 +1,20 @@
 """Pictures of an assessment."""
 
-from typing import TYPE_CHECKING
-
+from performative.assess.assessed import AbstractAssessment
 from performative.assess.tables import NAMES
 from performative.report.curves import digits
 from performative.report.figure import Mark, Series, View
 
-if TYPE_CHECKING:
-    from performative.assess.outcome import Assessment
-
 _STRENGTH = "strength of the response"
 
 
-def pictures(found: "Assessment") -> dict[str, View]:
+def pictures(found: AbstractAssessment) -> dict[str, View]:
     """By name: decisions that flip, losses, columns, and groups where there are some."""
     views = {"change": change_view(found), "cost": loss_view(found), "features": features_view(found)}
     return views | ({"groups": groups_view(found)} if found.scenario.groups else {})
 
 
-def change_view(found: "Assessment") -> View:
+def change_view(found: AbstractAssessment) -> View:
     strengths = [one.strength for one in found.scenarios]
     share = digits(100 * one.changed for one in found.scenarios)
     return View(
@@ -28,7 +24,7 @@ def change_view(found: "Assessment") -> View:
     )  # fmt: skip
 
 
-def loss_view(found: "Assessment") -> View:
+def loss_view(found: AbstractAssessment) -> View:
     series = []
     for name, shown in NAMES.items():
         there = [one for one in found.scenarios if name in one.models]
@@ -41,7 +37,7 @@ def loss_view(found: "Assessment") -> View:
     )  # fmt: skip
 
 
-def features_view(found: "Assessment") -> View:
+def features_view(found: AbstractAssessment) -> View:
     carried = [one for one in found.features if one.movable][:10]
     places = list(range(len(carried)))
     return View(
@@ -52,7 +48,7 @@ def features_view(found: "Assessment") -> View:
     )  # fmt: skip
 
 
-def groups_view(found: "Assessment") -> View:
+def groups_view(found: AbstractAssessment) -> View:
     groups = found.scenario.groups
     names = list(dict.fromkeys(one.group for one in groups))
     series = []

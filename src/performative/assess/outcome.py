@@ -5,15 +5,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from performative.assess.features import Feature
-from performative.assess.measuring import Scenario
-from performative.assess.words import QUESTIONS, SHORT, WORDS, findings_of
-from performative.certify.certificate import Certificate
+from performative.assess.assessed import AbstractAssessment
+from performative.assess.words import WORDS, answers_of, findings_of
 from performative.findings import Finding, plain
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Assessment:
+class Assessment(AbstractAssessment):
     """Made by `pf.assess`; `print` it, write its `page`, or take `to_dict`.
 
     Attributes:
@@ -26,25 +24,6 @@ class Assessment:
         notes: what was done to the table before anything was computed
     """
 
-    name: str
-    rows: int
-    clients: int
-    label: str
-    positive: Any
-    who: str
-    strategic: tuple[str, ...]
-    share: float
-    strength: float
-    scenarios: tuple[Scenario, ...]
-    features: tuple[Feature, ...]
-    certificate: Certificate
-    notes: tuple[str, ...]
-
-    @property
-    def scenario(self) -> Scenario:
-        """That of `strength` itself."""
-        return next(one for one in self.scenarios if one.strength == self.strength)
-
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The answers as data: change, settle, cost, features, and groups where there are some."""
@@ -53,7 +32,7 @@ class Assessment:
     @property
     def answers(self) -> list[tuple[str, str, str]]:
         """(question, the answer in a few words, why)."""
-        return [(QUESTIONS[one.code], SHORT.say(one), WORDS.say(one)) for one in self.findings]
+        return answers_of(self)
 
     def frame(self) -> Any:
         """A tidy pandas frame: one row for each strength and model."""

@@ -1,27 +1,25 @@
 """The assessment as one HTML file."""
 
 from html import escape
-from typing import TYPE_CHECKING
 
 from performative._version import __version__
+from performative.assess.assessed import AbstractAssessment
 from performative.assess.figures import pictures
 from performative.assess.tables import features_table, groups_table, lead, strengths_table
+from performative.assess.words import answers_of, findings_of
 from performative.report.drawing import picture
 from performative.report.html import document
 from performative.report.section import Section
 
-if TYPE_CHECKING:
-    from performative.assess.outcome import Assessment
-
 _TITLE = "If people respond to the model"
 
 
-def page(found: "Assessment") -> bytes:
+def page(found: AbstractAssessment) -> bytes:
     """Questions with answers and pictures, all strengths, all coefficients, and what was done to the table."""
     drawn = {name: picture(view) for name, view in pictures(found).items()}
     shown = {"answer.change": "change", "answer.cost": "cost", "answer.features": "features", "answer.groups": "groups"}
     sections = []
-    for finding, (question, short, why) in zip(found.findings, found.answers, strict=True):
+    for finding, (question, short, why) in zip(findings_of(found), answers_of(found), strict=True):
         name = shown.get(finding.code)
         sections.append(Section(question, short, [why], pictures=[name] if name else []))
     sections.append(Section("Over a range of strengths", tables=[strengths_table(found)]))

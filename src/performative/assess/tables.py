@@ -1,20 +1,19 @@
 """Tables of an assessment, for terminals and pages."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from performative.assess.assessed import AbstractAssessment
+from performative.assess.words import answers_of
 from performative.report.section import Cell, Table
-
-if TYPE_CHECKING:
-    from performative.assess.outcome import Assessment
 
 NAMES = {"static": "trained once", "stable": "stable point", "optimal": "optimal point"}
 
 
-def answers_table(found: "Assessment") -> Table:
-    return Table(("question", "answer", "because"), found.answers)
+def answers_table(found: AbstractAssessment) -> Table:
+    return Table(("question", "answer", "because"), answers_of(found))
 
 
-def strengths_table(found: "Assessment") -> Table:
+def strengths_table(found: AbstractAssessment) -> Table:
     """One row a strength: decisions, retraining, accuracy of the models once deployed."""
     said = {True: "yes", False: "no", None: "not known"}
     rows: list[list[Cell]] = []
@@ -36,7 +35,7 @@ def strengths_table(found: "Assessment") -> Table:
     return Table(head, rows, [note])
 
 
-def features_table(found: "Assessment") -> Table:
+def features_table(found: AbstractAssessment) -> Table:
     """Coefficients by column, in the units of the table."""
     rows: list[list[Cell]] = [
         [one.name, _percent(one.share) if one.movable else "-", f"{one.moves:+.3g}" if one.movable else "-",
@@ -52,7 +51,7 @@ def features_table(found: "Assessment") -> Table:
     return Table(head, rows, [note])
 
 
-def groups_table(found: "Assessment") -> Table | None:
+def groups_table(found: AbstractAssessment) -> Table | None:
     """Refusals by group and model."""
     if not found.scenario.groups:
         return None
@@ -69,7 +68,7 @@ def groups_table(found: "Assessment") -> Table | None:
     return Table(head, rows, [note])
 
 
-def lead(found: "Assessment") -> str:
+def lead(found: AbstractAssessment) -> str:
     """What was looked at, in two sentences."""
     banks = "one client" if found.clients == 1 else f"{found.clients} clients"
     whom = "everyone" if found.who == "everyone" else f"only people with label {found.positive!r}"
@@ -80,10 +79,10 @@ def lead(found: "Assessment") -> str:
     )
 
 
-def text(found: "Assessment") -> str:
+def text(found: AbstractAssessment) -> str:
     """Answers and tables as plain text."""
     said = [lead(found)]
-    said += [f"{question} {short}.\n  {why}" for question, short, why in found.answers]
+    said += [f"{question} {short}.\n  {why}" for question, short, why in answers_of(found)]
     tables = [strengths_table(found), features_table(found), groups_table(found)]
     said += [plain_table(table) for table in tables if table is not None]
     return "\n\n".join([*said, *(["\n".join(f"Note: {note}" for note in found.notes)] if found.notes else [])])

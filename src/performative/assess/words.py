@@ -1,15 +1,13 @@
 """The answers of an assessment, as findings and in words."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from performative.assess.assessed import AbstractAssessment
 from performative.findings import Finding, Words
-
-if TYPE_CHECKING:
-    from performative.assess.outcome import Assessment
 
 QUESTIONS = {
     "answer.change": "Would the model change my data?",
@@ -24,12 +22,17 @@ _FEW = 30
 _WORTH = 0.01
 
 
-def findings_of(found: "Assessment") -> tuple[Finding, ...]:
+def findings_of(found: AbstractAssessment) -> tuple[Finding, ...]:
     """Change, settle, cost, features, and groups where there are some."""
     return (_change(found), _settle(found), _cost(found), _features(found), *_groups(found))
 
 
-def _change(found: "Assessment") -> Finding:
+def answers_of(found: AbstractAssessment) -> list[tuple[str, str, str]]:
+    """(question, the answer in a few words, why)."""
+    return [(QUESTIONS[one.code], SHORT.say(one), WORDS.say(one)) for one in findings_of(found)]
+
+
+def _change(found: AbstractAssessment) -> Finding:
     now = found.scenario
     first = next((one.strength for one in found.scenarios if one.changed > _WORTH), None)
     data = {
@@ -40,7 +43,7 @@ def _change(found: "Assessment") -> Finding:
     return Finding("answer.change", "warning" if now.changed > _WORTH else "info", data)
 
 
-def _settle(found: "Assessment") -> Finding:
+def _settle(found: AbstractAssessment) -> Finding:
     now = found.scenario
     data = {
         "strength": found.strength, "settles": now.settles, "verdict": now.verdict, "reached": now.reached,
@@ -50,13 +53,13 @@ def _settle(found: "Assessment") -> Finding:
     return Finding("answer.settle", {True: "info", False: "warning", None: "caution"}[now.settles], data)  # type: ignore[arg-type]  # they are severities
 
 
-def _is_alike(found: "Assessment") -> bool:
+def _is_alike(found: AbstractAssessment) -> bool:
     """Whether the response is the same for everybody, so that an intercept undoes it."""
     here = found.certificate
     return here.stable is not None and bool(np.ptp(np.asarray(here.sensitivity)) == 0)
 
 
-def _cost(found: "Assessment") -> Finding:
+def _cost(found: AbstractAssessment) -> Finding:
     now = found.scenario
     static, stable, optimal = (now.models.get(name) for name in ("static", "stable", "optimal"))
     data = {
@@ -69,13 +72,13 @@ def _cost(found: "Assessment") -> Finding:
     return Finding("answer.cost", "warning" if worth else "info", data)
 
 
-def _features(found: "Assessment") -> Finding:
+def _features(found: AbstractAssessment) -> Finding:
     carried = [one for one in found.features if one.share > 0][:3]
     shown = [{"name": one.name, "share": one.share, "moves": one.moves} for one in carried]
     return Finding("answer.features", "info", {"carried": shown, "strength": found.strength})
 
 
-def _groups(found: "Assessment") -> list[Finding]:
+def _groups(found: AbstractAssessment) -> list[Finding]:
     """Where wrongful refusals rise most under the stable model, and whether that is more than chance."""
     now = found.scenario
     model = "stable" if "stable" in now.models else "static"
