@@ -1,10 +1,12 @@
 """An assessment of one's own table: answers that come from the solvers, tables that people have, refusals by name."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import performative as pf
 from performative.assess.measuring import SETTLES
@@ -12,6 +14,7 @@ from performative.assess.preparing import prepare, read_label
 from performative.assess.problems import problem_of_people
 from performative.assess.reading import read_people
 from performative.assess.words import SHORT, WORDS
+from performative.cli import app
 from performative.findings import Finding
 
 RNG = np.random.default_rng(0)
@@ -95,6 +98,21 @@ def test_text_html_json_page_frame_and_picture(found, tmp_path):
     assert found._repr_html_().count("<table>") == 2
     assert len(found.frame()) == 15 and found.plot().get_ylabel() == "mean loss once deployed"
     assert isinstance(found, pf.Assessment) and "strength=0.4" in repr(found)
+
+
+def test_the_command_hands_on_what_was_asked(found, tmp_path, monkeypatch):
+    """`tests/cli/test_people_commands.py` runs it whole."""
+    heard = {}
+    package = sys.modules["performative.assess"]  # the attribute of pf is the function
+    monkeypatch.setattr(package, "assess", lambda people, **options: heard.update(options, people=people) or found)
+    words = ["assess", "people.csv", "--label", "default", "--client", "bank", "--strategic", "debt, usage",
+             "--strength", "0.4", "--group", "old", "--who", "positive", "--page", str(tmp_path / "p.html"),
+             "--json"]  # fmt: skip
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert heard["strategic"] == ["debt", "usage"] and heard["strength"] == 0.4 and heard["who"] == "positive"
+    assert json.loads(done.stdout)["files"]["page"] == str(tmp_path / "p.html") and (tmp_path / "p.html").exists()
+    assert "Who would be" in done.stderr and "caught" in done.stderr
 
 
 @pytest.mark.slow

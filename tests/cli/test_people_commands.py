@@ -40,6 +40,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 def test_assess_as_text_page_and_json(folder, tmp_path, monkeypatch):
     # Each strength is a certificate; `performative.assess` is the function, so that modules go by their full name.
     monkeypatch.setattr(sys.modules["performative.assess.assessing"], "RANGE", (1.0, 2.0))

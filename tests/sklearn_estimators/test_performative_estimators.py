@@ -42,7 +42,7 @@ def checks_of(*estimators):
                 yield pytest.param(made, check, id=f"{type(made).__name__}-{name}")
 
 
-@pytest.mark.parametrize(("estimator", "check"), checks_of(PerformativeClassifier(), PerformativeRegressor()))
+@pytest.mark.parametrize(("estimator", "check"), list(checks_of(PerformativeClassifier(), PerformativeRegressor())))
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
@@ -69,7 +69,7 @@ def test_static_is_scikit_learns_own():
     np.testing.assert_allclose(line.intercept_, Ridge(1.0).fit(X, TARGET).intercept_, atol=1e-8)
 
 
-@pytest.mark.parametrize("strength", [0.3, (0.0, 0.3), (0.4, 0.1)])
+@pytest.mark.parametrize("strength", [0.3, (0.0, 0.3), pytest.param((0.4, 0.1), marks=pytest.mark.slow)])
 def test_stable_and_optimal_are_the_solvers_points(strength):
     """The stable model is a root of the decoupled gradient, the optimal one has the least performative risk."""
     made = PerformativeClassifier(strategic=[0, 2], strength=strength, penalty=0.1)
