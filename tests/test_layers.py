@@ -32,7 +32,7 @@ LAYERS = [
     },
     {"recipes", "sweep", "compare", "scoreboard", "solve", "diagnostics", "testing", "cases", "privacy.attack"},
     {"certify", "report", "moments"},
-    {"plan", "audit", "suite", "design", "watch"},
+    {"plan", "audit", "suite", "design", "watch", "sklearn", "assess"},
     {"inference"},
     {"config", "papers"},
     {"live"},

@@ -30,6 +30,7 @@ from performative._deprecated import old_name
 from performative._engine import Checkpoint, Clock, estimate_memory, run
 from performative._version import __version__ as __version__
 from performative.algorithm import Algorithm
+from performative.assess import Assessment, assess
 from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
 from performative.certify import Certificate, certify
 from performative.compare import compare
@@ -112,6 +113,7 @@ from performative.watch import Watch, WatchReport, watch
 
 __all__ = [
     "Algorithm",
+    "Assessment",
     "Asynchronous",
     "Available",
     "Ball",
@@ -161,6 +163,7 @@ __all__ = [
     "Whole",
     "afl",
     "aggregators",
+    "assess",
     "average_drift",
     "batches",
     "callbacks",
@@ -240,7 +243,7 @@ __all__ = [
 ]
 
 
-_LATER = ("audit", "data", "live", "papers", "plotting", "report", "suite", "testing")
+_LATER = ("audit", "data", "live", "papers", "plotting", "report", "sklearn", "suite", "testing")
 
 
 def __getattr__(name: str) -> object:

@@ -117,6 +117,16 @@ def _check_penalty(owner: str, penalty: Numbers) -> None:
     check_rule(owner, "must not be negative", penalty=penalty)
 
 
+def _check_intercept(owner: str, intercept: object) -> None:
+    if not (intercept is None or (type(intercept) is int and intercept >= 0)):
+        raise ValueError(f"{owner}: intercept must be a column number of x, or None; got {intercept!r}.")
+
+
+def _penalized(theta: Array, intercept: int | None) -> Array:
+    """theta without its intercept, which no penalty holds."""
+    return theta if intercept is None else theta.at[intercept].set(0)
+
+
 class Quadratic(AbstractLoss):
     """|theta + scale z|^2 / 2: the squared loss on data -scale z. Li, Yemini and Wai 2024, Eq. (24)."""
 
@@ -138,14 +148,19 @@ class Quadratic(AbstractLoss):
 
 
 class Ridge(AbstractLoss):
-    """((theta . x - y)^2 + penalty |theta|^2) / 2."""
+    """((theta . x - y)^2 + penalty |theta|^2) / 2.
+
+    `intercept` is the column that the penalty leaves alone, None to penalize all.
+    """
 
     hessian_by_x = True
 
     penalty: Numbers = number(default=0.0)
+    intercept: int | None = whole(default=None)
 
     def __check_init__(self) -> None:
         _check_penalty("ridge", self.penalty)
+        _check_intercept("ridge", self.intercept)
 
     def convex(self) -> bool:
         return bool(np.all(np.asarray(self.penalty) >= 0))
@@ -153,7 +168,7 @@ class Ridge(AbstractLoss):
     def __call__(self, theta: Theta, z: Sample) -> Float[Array, ""]:
         x, y = z
         miss = inner(theta, x) - jnp.asarray(y).astype(x.dtype)
-        return 0.5 * (jnp.square(miss) + self.penalty * jnp.sum(jnp.square(theta)))
+        return 0.5 * (jnp.square(miss) + self.penalty * jnp.sum(jnp.square(_penalized(theta, self.intercept))))
 
 
 class Logistic(AbstractLoss):
@@ -173,8 +188,7 @@ class Logistic(AbstractLoss):
         if self.class_weight is not None and np.shape(self.class_weight) != (2,):
             raise ValueError(f"logistic: class_weight must be (w_0, w_1); got shape {np.shape(self.class_weight)}.")
         check_rule("logistic", "must not be negative", class_weight=self.class_weight)
-        if not (self.intercept is None or (type(self.intercept) is int and self.intercept >= 0)):
-            raise ValueError(f"logistic: intercept must be a column number of x, or None; got {self.intercept!r}.")
+        _check_intercept("logistic", self.intercept)
 
     def convex(self) -> bool:
         return True
@@ -186,8 +200,7 @@ class Logistic(AbstractLoss):
         value = jax.nn.softplus(score) - label * score
         if self.class_weight is not None:
             value = value * jnp.where(label > 0.5, self.class_weight[1], self.class_weight[0])
-        free = theta if self.intercept is None else theta.at[self.intercept].set(0)
-        return value + 0.5 * self.penalty * jnp.sum(jnp.square(free))
+        return value + 0.5 * self.penalty * jnp.sum(jnp.square(_penalized(theta, self.intercept)))
 
 
 class CrossEntropy(AbstractLoss):
@@ -217,9 +230,9 @@ def quadratic(scale: ArrayLike) -> Quadratic:
     return Quadratic(scale)
 
 
-def ridge(penalty: ArrayLike = 0.0) -> Ridge:
-    """((theta . x - y)^2 + penalty |theta|^2) / 2."""
-    return Ridge(penalty)
+def ridge(penalty: ArrayLike = 0.0, intercept: int | None = None) -> Ridge:
+    """((theta . x - y)^2 + penalty |theta|^2) / 2; see `Ridge`."""
+    return Ridge(penalty, intercept)
 
 
 def logistic(penalty: ArrayLike = 0.0, class_weight: ArrayLike | None = None, intercept: int | None = None) -> Logistic:

@@ -268,6 +268,7 @@ ANALYSES = {
     "pf.repeated_gradient_descent": "problem=P, rate=0.1, deployments=2",
     "pf.certify": "problem=P, samples=16",
     "pf.plan": "problem=P, cost=pf.Cost(), accuracy=0.5, local_steps=(1, 2), batches=(4,), pilots=False",
+    "pf.assess": "people=FRAME, label='default', ignore=(), rows=20, progress=False",
     "pf.design": "source=P, effect=0.5, rows=20, deployments=8, theta=0.0",
     "pf.scoreboard": "problem=TABLE, algorithms={'a': A}, rounds=2, repeats=2, theta=np.zeros(2)",
     "pf.average_drift": "problem=P, algorithm=A, theta=0.0",

@@ -30,7 +30,7 @@ MADE_BY_US = {
     "number", "per_client", "whole", "cite",
     "Beside", "Bound", "Contraction", "DriftError", "Extremes", "Floor", "GaussianPoints",
     "LocalSteps", "Moments", "Numbered", "Radii", "RetentionPoint", "Stability", "Stationary", "Theorem",
-    "Tuned", "Design", "Watch", "WatchReport",
+    "Tuned", "Design", "Assessment", "Watch", "WatchReport",
     "News", *pf.types.__all__,
 }  # fmt: skip
 # Losses of one sample, which problems are made of, cases that need data sets, and what writes where it is told to.

@@ -11,7 +11,11 @@ from performative.cli.output import EXIT_CODES, JSON_HELP, Exit, before
 # A command is a file: a function of its name, or a Typer where it is a group of commands. In the order of --help.
 COMMANDS = (
     "demo",
+    "assess",
+    "stress",
+    "certify",
     "run",
+    "scoreboard",
     "audit",
     "watch",
     "plan",

@@ -91,7 +91,7 @@ class Regression(AbstractPopulation[None]):
 
     def _solve(self, loss: Loss, weights: ArrayLike, follow: bool) -> np.ndarray | None:
         """theta_PO where the data follow theta, else theta_PS; None but for the ridge loss."""
-        if not isinstance(loss, Ridge) or np.ndim(loss.penalty) > 0:
+        if not isinstance(loss, Ridge) or np.ndim(loss.penalty) > 0 or loss.intercept is not None:
             return None
         shape, clients = self.model_shape(), self.clients
         d = int(np.prod(shape))

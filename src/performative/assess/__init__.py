@@ -1,0 +1,6 @@
+"""What would follow for a table of people if they responded to the model, over a range of strengths."""
+
+from performative.assess.assessing import assess
+from performative.assess.outcome import Assessment
+
+__all__ = ["Assessment", "assess"]

@@ -1,0 +1,105 @@
+"""Tables of an assessment, for terminals and pages."""
+
+from typing import Any
+
+from performative.assess.assessed import AbstractAssessment
+from performative.assess.words import answers_of
+from performative.report.section import Cell, Table
+
+NAMES = {"static": "trained once", "stable": "stable point", "optimal": "optimal point"}
+
+
+def answers_table(found: AbstractAssessment) -> Table:
+    return Table(("question", "answer", "because"), answers_of(found))
+
+
+def strengths_table(found: AbstractAssessment) -> Table:
+    """One row a strength: decisions, retraining, accuracy of the models once deployed."""
+    said = {True: "yes", False: "no", None: "not known"}
+    rows: list[list[Cell]] = []
+    for one in found.scenarios:
+        caught = [one.models[name].caught if name in one.models else None for name in NAMES]
+        risks = [f"{one.models[name].risk:.4f}" if name in one.models else "-" for name in NAMES]
+        here = "*" if one.strength == found.strength else ""
+        rows.append(
+            [f"{one.strength:g}{here}", _percent(one.changed), said[one.settles],
+             "-" if one.factor is None else "0" if one.factor < 1e-9 else f"{one.factor:.2g}",
+             *zip(map(_percent, caught), risks, strict=True)]
+        )  # fmt: skip
+    head = ("strength", "decisions that flip", "retraining settles", "error left", *NAMES.values())
+    note = (
+        "Strength: how far people move a column (in spreads) per unit of the model's slope; * is the one asked for. "
+        "Error left: what one retraining near the stable point leaves of an error. The last three: share of label 1 "
+        "that is caught, and the mean loss (small or in brackets), once deployed."
+    )
+    return Table(head, rows, [note])
+
+
+def features_table(found: AbstractAssessment) -> Table:
+    """Coefficients by column, in the units of the table."""
+    rows: list[list[Cell]] = [
+        [one.name, _percent(one.share) if one.movable else "-", f"{one.moves:+.3g}" if one.movable else "-",
+         f"{one.per_spread:+.3g}", *("-" if value is None else f"{value:+.4g}"
+                                     for value in (one.static, one.stable, one.optimal))]
+        for one in found.features
+    ]  # fmt: skip
+    head = ("column", "share of the response", "moved by", "per spread", *NAMES.values())
+    note = (
+        "Log-odds of label 1. Per spread: the model trained once, per spread of the column; the last three: per unit "
+        "of the column. Moved by: what people who respond to the model trained once do to it, in its own unit."
+    )
+    return Table(head, rows, [note])
+
+
+def groups_table(found: AbstractAssessment) -> Table | None:
+    """Refusals by group and model."""
+    if not found.scenario.groups:
+        return None
+    rows: list[list[Cell]] = [
+        [one.group, NAMES[one.model], f"{one.people:,}", _percent(one.refused), _percent(one.wrongly),
+         f"{100 * one.rise:+.1f} ± {100 * one.error:.1f}"]
+        for one in found.scenario.groups
+    ]  # fmt: skip
+    head = ("group", "model", "people", "refused", "wrongly refused", "change, points")
+    note = (
+        "Wrongly: of people with label 0. Change: against the model trained once before anybody responds, with its "
+        "standard error over people."
+    )
+    return Table(head, rows, [note])
+
+
+def lead(found: AbstractAssessment) -> str:
+    """What was looked at, in two sentences."""
+    banks = "one client" if found.clients == 1 else f"{found.clients} clients"
+    whom = "everyone" if found.who == "everyone" else f"only people with label {found.positive!r}"
+    return (
+        f"{found.rows:,} people of {banks} in {found.name}; {found.label} = {found.positive!r} is what they try not to "
+        f"be, and {_percent(found.share)} are refused. Assumed: {whom} can change {_some(found.strategic)}, with "
+        f"strength {found.strength:g}; the range around it stands below, since nobody knows it."
+    )
+
+
+def text(found: AbstractAssessment) -> str:
+    """Answers and tables as plain text."""
+    said = [lead(found)]
+    said += [f"{question} {short}.\n  {why}" for question, short, why in answers_of(found)]
+    tables = [strengths_table(found), features_table(found), groups_table(found)]
+    said += [plain_table(table) for table in tables if table is not None]
+    return "\n\n".join([*said, *(["\n".join(f"Note: {note}" for note in found.notes)] if found.notes else [])])
+
+
+def plain_table(table: Table) -> str:
+    """Aligned columns, the first to the left."""
+    rows = (table.head, *table.rows)
+    cells = [[cell if isinstance(cell, str) else f"{cell[0]} ({cell[1]})" for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells]
+    return "\n".join([*lines, *table.notes])
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _percent(value: Any) -> str:
+    return "-" if value is None or value != value else f"{100 * value:.1f} %"

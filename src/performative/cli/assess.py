@@ -1,0 +1,101 @@
+"""`performative assess`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from performative.cli.output import Json, Reporter, check_out, failing, reporting
+
+
+class Who(StrEnum):
+    """Whose data respond."""
+
+    EVERYONE = "everyone"
+    POSITIVE = "positive"
+
+
+class Scale(StrEnum):
+    """How columns are brought to one scale."""
+
+    AUTO = "auto"
+    STANDARD = "standard"
+    ROBUST = "robust"
+
+
+PEOPLE = "Table of people, one row each: .csv, .parquet, or a database (FILE.duckdb#TABLE, a URL)."
+LABEL = "Column of the label; yes, true and 1 are 1."
+POSITIVE = "Value of the label that is 1, the class that people try not to be."
+STRATEGIC = "Columns that people can change, with commas between; all numeric ones by default."
+
+
+def assess(
+    people: Annotated[str, typer.Argument(help=PEOPLE)],
+    label: Annotated[str, typer.Option("--label", help=LABEL)],
+    positive: Annotated[str | None, typer.Option("--positive", help=POSITIVE)] = None,
+    client: Annotated[str | None, typer.Option("--client", help="Column that says whose row it is (a bank).")] = None,
+    strategic: Annotated[str, typer.Option("--strategic", help=STRATEGIC)] = "",
+    strength: Annotated[float, typer.Option("--strength", min=0.0, help="How far people go; a range is shown.")] = 1.0,
+    group: Annotated[str | None, typer.Option("--group", help="Column of a group, for rates by group.")] = None,
+    who: Annotated[Who, typer.Option("--who", help="Who responds: everyone, or those of class 1.")] = Who.EVERYONE,
+    share: Annotated[float | None, typer.Option("--share", help="Share of people refused (that of label 1).")] = None,
+    ignore: Annotated[str, typer.Option("--ignore", help="Columns to leave out, with commas between.")] = "",
+    scale: Annotated[Scale, typer.Option("--scale", help="auto cuts columns that a few people stretch.")] = Scale.AUTO,
+    rows: Annotated[int, typer.Option("--rows", min=10, help="Most rows to use, drawn at random.")] = 5000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of that draw.")] = 0,
+    page: Annotated[Path | None, typer.Option("--page", help="Write an HTML file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """If people respond to my model: would my data change, would retraining settle, what would ignoring it cost?
+
+    For your own table, over a range of strengths, with the columns that carry it and the groups that are hurt. Whether
+    people do respond, one table cannot show; `performative audit` reads that from logs.
+
+    Example: performative assess people.csv --label default --client bank --strategic utilization,debt
+    """
+    with reporting(as_json) as reporter:
+        if page is not None:
+            check_out(page, "the page is an HTML file", ".html")
+        from performative.assess import assess as ask
+
+        with failing((ValueError, OSError), file=people), reporter.errors.status("assessing"):
+            found = ask(
+                people, label=label, positive=positive, client=client, strategic=listed(strategic) or None,
+                strength=strength, group=group, who=who.value, share=share, ignore=listed(ignore), scale=scale.value,
+                rows=rows, seed=seed, progress=False,
+            )  # fmt: skip
+        _tell(reporter, found)
+        files = {}
+        if page is not None:
+            files["page"] = str(found.page(page))
+            reporter.path("page", page)
+        reporter.result({"status": "completed", "file": people, **found.to_dict(), "files": files})
+
+
+def listed(names: str) -> list[str]:
+    """Names with commas between."""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _tell(reporter: Reporter, found: Any) -> None:
+    from rich import table
+    from rich.text import Text
+
+    from performative.assess.tables import features_table, groups_table, lead, strengths_table
+
+    reporter.show(lead(found))
+    asked = table.Table(show_edge=False, pad_edge=False, show_lines=True)
+    for column, widest in (("question", 17), ("answer", 17), ("because", 76)):
+        asked.add_column(column, max_width=widest)
+    for question, short, why in found.answers:
+        asked.add_row(question, Text(short, style="bold"), why)
+    for thing in (asked, strengths_table(found), features_table(found), groups_table(found)):
+        if thing is not None:
+            reporter.show()
+            reporter.show(thing.terminal() if hasattr(thing, "terminal") else thing)
+            for note in getattr(thing, "notes", ()):
+                reporter.show(Text(note, style="dim"))
+    reporter.show()
+    for note in found.notes:
+        reporter.show(Text(f"- {note}", style="dim"))

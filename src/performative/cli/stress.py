@@ -1,0 +1,73 @@
+"""`performative stress MODEL people.csv`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from performative.cli.assess import LABEL, PEOPLE, POSITIVE, STRATEGIC, listed
+from performative.cli.output import Exit, Failure, Json, failing, reporting
+
+
+class Gain(StrEnum):
+    """What people respond for."""
+
+    SCORE = "score"
+    ACCEPTANCE = "acceptance"
+
+
+def stress(
+    model: Annotated[Path, typer.Argument(help="Fitted classifier: .joblib or .pkl with --trust, or .onnx.")],
+    people: Annotated[str, typer.Argument(help=PEOPLE)],
+    label: Annotated[str, typer.Option("--label", help=LABEL)],
+    positive: Annotated[str | None, typer.Option("--positive", help=POSITIVE)] = None,
+    strategic: Annotated[str, typer.Option("--strategic", help=STRATEGIC)] = "",
+    strengths: Annotated[str, typer.Option("--strengths", help="With commas between.")] = "0.1,0.3,1,3",
+    group: Annotated[str | None, typer.Option("--group", help="Column of a group, for rates by group.")] = None,
+    gain: Annotated[Gain, typer.Option("--gain", help="What people respond for.")] = Gain.SCORE,
+    desired: Annotated[str | None, typer.Option("--desired", help="Class that people want (the first).")] = None,
+    ignore: Annotated[str, typer.Option("--ignore", help="Columns to leave out, with commas between.")] = "",
+    rows: Annotated[int, typer.Option("--people", min=10, help="Most people who respond, drawn at random.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of that draw and of the search.")] = 0,
+    trust: Annotated[bool, typer.Option("--trust", help="Unpickle the model, which runs code in it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What becomes of a fitted classifier, of any kind, when people respond to it: accuracy, groups, thresholds.
+
+    Example: performative stress model.joblib people.csv --label default --strategic utilization --trust
+    """
+    with reporting(as_json) as reporter:
+        from performative.assess.reading import read_people
+        from performative.sklearn.model_files import labels_for, load_classifier, rows_for
+        from performative.sklearn.stressing import stress as ask
+
+        try:
+            sizes = [float(value) for value in listed(strengths)]
+        except ValueError as error:
+            raise Failure(f"--strengths {strengths}: give numbers with commas between.", Exit.BAD_INPUT) from error
+        with failing((ValueError, OSError), file=str(model)):
+            fitted = load_classifier(model, trust)
+            frame, _ = read_people(people)
+            for role, name in (("--label", label), ("--group", group)):
+                if name is not None and name not in frame.columns:
+                    from performative._base.checks import nearest
+
+                    raise Failure(f"{role}: there is no column {name!r}.{nearest(name, frame.columns)}", Exit.BAD_INPUT)
+            X = rows_for(fitted, frame, {label, group or label, *listed(ignore)})
+            y = labels_for(fitted, frame[label], label, positive)
+            wanted = next((one for one in fitted.classes_.tolist() if str(one) == desired), desired)
+            columns: list[str | int] | None = list(listed(strategic)) or None
+            if columns is not None and not hasattr(X, "columns"):
+                named = [name for name in frame.columns if name not in {label, group, *listed(ignore)}]
+                columns = [named.index(name) if name in named else name for name in columns]
+            with reporter.errors.status("stressing"):
+                found = ask(
+                    fitted, X, y, strategic=columns, strengths=sizes, groups=None if group is None else frame[group],
+                    gain=gain.value, desired=wanted, people=rows, seed=seed,
+                )  # fmt: skip
+        reporter.show(found.rates().terminal())
+        reporter.show()
+        for line in found.sentences():
+            reporter.show(line)
+        reporter.result({"status": "completed", "file": people, "model": str(model), **found.to_dict()})

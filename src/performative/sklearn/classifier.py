@@ -1,0 +1,145 @@
+"""A linear classifier of two classes that counts on the response of those it judges."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from performative.sklearn.learner import AbstractPerformative
+from performative.types import ArrayLike
+
+
+# scikit-learn has no types: to mypy its mixin is Any.
+class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ignore[misc]
+    """Logistic regression for people who respond to it.
+
+        P(y = classes_[1]) = 1 / (1 + exp(-theta.x)),      people show x -+ strength theta on `strategic` columns
+
+    Args:
+        strategic: columns that people can change, by name or number; None for all
+        strength: how far they go per unit of theta, in the units of X (scale columns first): a number, (one for each
+            class), or {client: number} with `fit(X, y, clients=...)`. It is the best response to the gain theta.x (or
+            -theta.x) at the cost |x' - x|^2 / (2 strength)
+        method: "stable": the model that its own data would give again, by retraining until it settles; "optimal": the
+            least loss once people have responded; "static": trained once, as if nobody responded
+        desired: the class that people want to be told, None for classes_[0]
+        penalty: L2 in the mean loss, None for 1 / (number of rows), the C = 1 of `LogisticRegression`; the intercept is
+            left alone
+        fit_intercept: whether there is one
+        max_iter, tol: retrainings at most, and the step (over 1 + |theta|) at which retraining has settled
+
+    `predict` judges rows as they are shown. `score` is the accuracy *once people have responded to this model*, so that
+    GridSearchCV chooses by what happens after deployment; give it people as they are before. Where everybody responds
+    alike, a free intercept undoes the response, and the stable point is the optimal one.
+
+    Attributes:
+        classes_, coef_ [1, d], intercept_ [1], n_features_in_, feature_names_in_: as everywhere in scikit-learn
+        n_iter_: deployments that `fit` took; settled_: whether retraining settled, None where it was not asked to
+        deployments_: how many models have been deployed, those of `partial_fit` counted
+
+    Perdomo et al. 2020; Hardt et al. 2016. It is `pf.Problem(pf.losses.logistic, pf.populations.Strategic)` solved by
+    `pf.repeated_risk_minimization` and `pf.optimal_point`; `problem(X, y)` hands it out.
+    """
+
+    _for_classes = True
+
+    def __init__(
+        self,
+        *,
+        strategic: Any = None,
+        strength: Any = 1.0,
+        method: Any = "stable",
+        desired: Any = None,
+        penalty: Any = None,
+        fit_intercept: Any = True,
+        max_iter: Any = 100,
+        tol: Any = 1e-6,
+    ):
+        self.strategic = strategic
+        self.strength = strength
+        self.method = method
+        self.desired = desired
+        self.penalty = penalty
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: ArrayLike | None = None, clients: ArrayLike | None = None,
+        responded: bool = False,
+    ) -> "PerformativeClassifier":  # fmt: skip
+        """Redeploy: people respond to the present model, and it is trained to the minimum on what they then show.
+
+            theta_{k+1} = argmin f(. ; theta_k)
+
+        Args:
+            X, y: people of this deployment as they are without a model; the first call finds nothing deployed yet
+            classes: all classes, where the first batch may lack one
+            clients: as in `fit`
+            responded: X holds what people showed to the deployed model already, as logs do
+        """
+        return self._redeploy(X, y, classes, clients, responded)
+
+    def decision_function(self, X: Any) -> Float[np.ndarray, " n"]:
+        """theta.x: log-odds of classes_[1] for rows as they are shown."""
+        return self._linear(X)
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "n 2"]:
+        """Chances of both classes for rows as they are shown."""
+        one = expit(self._linear(X))
+        return np.column_stack([1.0 - one, one])
+
+    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
+        """The likelier class of rows as they are shown."""
+        scores = self._linear(X)
+        return self.classes_[(scores > 0).astype(int)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, clients: ArrayLike | None = None) -> float:
+        """Accuracy once people, here as they are before, have responded to this model."""
+        return float(accuracy_score(y, self.predict(self.respond(X, y, clients)), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = self._foresees()
+        return tags
+
+    def _direction(self) -> float:
+        if self.desired is None or self.desired == self.classes_[0]:
+            return 1.0
+        if self.desired == self.classes_[1]:
+            return -1.0
+        raise ValueError(
+            f"PerformativeClassifier: desired={self.desired!r} is not a class of y, which holds "
+            f"{self.classes_.tolist()}; give one of them, or None for the first."
+        )
+
+    def _read_targets(self, y: Shaped[np.ndarray, " n"], known: ArrayLike | None) -> Int[np.ndarray, " n"]:
+        check_classification_targets(y)
+        if known is None:
+            kind = type_of_target(y, input_name="y", raise_unknown=True)
+            found = np.unique(y)
+            if kind != "binary":
+                raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        else:
+            found = np.unique(np.asarray(known))
+        if len(found) != 2:
+            raise ValueError(
+                f"PerformativeClassifier needs two classes in y; got {len(found)} class: {found.tolist()}."
+                if len(found) < 2
+                else f"Only binary classification is supported; classes are {found.tolist()}."
+            )
+        strange = np.setdiff1d(y, found)
+        if len(strange):
+            raise ValueError(f"PerformativeClassifier: y holds {strange[:3].tolist()}; classes are {found.tolist()}.")
+        self.classes_ = found
+        return np.searchsorted(found, y).astype(np.int32)
+
+    def _keep(self, theta: Float[np.ndarray, " d"]) -> None:
+        theta = np.asarray(theta, np.float64)
+        coef, rest = (theta[:-1], theta[-1:]) if self.fit_intercept else (theta, np.zeros(1))
+        self.coef_, self.intercept_ = coef[None, :].copy(), rest.copy()

@@ -1,0 +1,114 @@
+"""What `stress` found: a table, words, a picture."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from performative.findings import plain
+from performative.plotting import axes_of
+from performative.report.section import Cell, Table
+from performative.sklearn.measuring import EVERYBODY
+
+_COLUMNS = {
+    "accuracy": "accuracy", "acceptance": "accepted", "acceptance_deserving": "deserving accepted",
+    "acceptance_others": "others accepted", "changed": "decisions changed", "moved": "people who move",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class StressTest:
+    """Made by `stress`; `print` it, or take `table`.
+
+    Attributes:
+        table: one row for each strength and group ("all" first). `accuracy`; `acceptance`: told the desired class,
+            `acceptance_deserving` and `acceptance_others` of those who truly are of it and of those who are not;
+            `changed`: decisions that differ from strength 0; `moved`, `distance`, `utility`: who moves, how far (in
+            units of the cost) and what it is worth on average. For all only, on the score of the desired class:
+            `threshold` in force, `threshold_same_rate` that comes nearest to accepting as many as before
+            (`acceptance_same_rate`), `threshold_best` that is right most often (`accuracy_best`)
+        exact: whether responses are those of a formula; else they were searched for
+        gain, desired, strategic: as asked
+        score: "decision_function" or "predict_proba", by which thresholds are told; None where there is no score
+        threshold: the one in force
+        shown: {strength: values [n, k] of the strategic columns that people show}
+        notes: what was drawn, and what the search cannot promise
+    """
+
+    table: Any
+    exact: bool
+    gain: str
+    desired: Any
+    strategic: tuple[str, ...]
+    score: str | None
+    threshold: float
+    shown: dict[float, np.ndarray]
+    notes: tuple[str, ...]
+
+    @property
+    def strengths(self) -> tuple[float, ...]:
+        """What was tried, 0 first."""
+        return tuple(self.shown)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Accuracy and acceptance by strength, a line for each group's acceptance; returns the axes."""
+        ax = axes_of("plot", ax)
+        everybody = self.table[self.table.group == EVERYBODY]
+        ax.plot(everybody.strength, everybody.accuracy, marker="o", label="accuracy")
+        for name, rows in self.table.groupby("group", sort=False):
+            label = "accepted" if name == EVERYBODY else f"accepted: {name}"
+            ax.plot(rows.strength, rows.acceptance, marker="o", linestyle="--", label=label)
+        # Strengths span decades and begin at 0.
+        positive = [s for s in self.strengths if s > 0]
+        if positive:
+            ax.set_xscale("symlog", linthresh=min(positive))
+            ax.set_xticks(self.strengths, [f"{s:g}" for s in self.strengths])
+            ax.minorticks_off()
+        ax.set_xlabel("strength of the response")
+        ax.set_ylabel("share of people")
+        ax.legend()
+        return ax
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for strict JSON; None for what is not a number."""
+        rows = [plain(dict(row)) for row in self.table.to_dict("records")]
+        facts = ("exact", "gain", "desired", "strategic", "score", "threshold", "notes")
+        return {**{name: plain(getattr(self, name)) for name in facts}, "table": rows}
+
+    def __repr__(self) -> str:
+        how = "exact" if self.exact else "searched"
+        return f"StressTest(strengths={self.strengths}, strategic={self.strategic}, {how}; print it for the table)"
+
+    def __str__(self) -> str:
+        table = self.rates()
+        cells = [[str(cell) for cell in row] for row in (table.head, *table.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in cells]
+        return "\n".join([*lines, "", *self.sentences()])
+
+    def _repr_html_(self) -> str:
+        words = "".join(f"<p>{line}</p>" for line in self.sentences())
+        return self.rates().html() + words
+
+    def rates(self) -> Table:
+        """Rates by strength and group, in percent."""
+        named = len(self.table.group.unique()) > 1
+        rows: list[list[Cell]] = []
+        for row in self.table.to_dict("records"):
+            cells = [f"{row['strength']:g}", *([row["group"]] if named else [])]
+            rows.append([*cells, *("-" if np.isnan(row[c]) else f"{100 * row[c]:.1f} %" for c in _COLUMNS)])
+        return Table(["strength", *(["group"] if named else []), *_COLUMNS.values()], rows)
+
+    def sentences(self) -> list[str]:
+        """What was asked, thresholds, and notes."""
+        how = "by a formula" if self.exact else "by search"
+        what = "a higher score" if self.gain == "score" else "being accepted"
+        said = [f"People change {', '.join(self.strategic)} for {what} (told {self.desired!r}); responses {how}."]
+        last = self.table[self.table.group == EVERYBODY].iloc[-1]
+        if "threshold_best" in last and np.isfinite(last.get("threshold_best", np.nan)):
+            said.append(
+                f"At strength {last.strength:g} the threshold {last.threshold_same_rate:.4g} in place of "
+                f"{last.threshold:.4g} accepts {100 * last.acceptance_same_rate:.1f} %, nearest to as many as before; "
+                f"{last.threshold_best:.4g} is right most often, about {100 * last.accuracy_best:.1f} %."
+            )
+        return [*said, *(f"Note: {note}" for note in self.notes)]
