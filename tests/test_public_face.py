@@ -1,7 +1,11 @@
 """What a user meets: names, signatures and representations that say what there is."""
 
+import ast
 import dataclasses
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,3 +40,19 @@ def test_representations_show_values():
         pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0], 0.5, 1.0))
     )
     assert "mean=f64[100](numpy)" in repr(pf.populations.Gaussian(np.zeros(100), 0.5, 1.0))
+
+
+def test_names_are_loaded_late_and_all_of_them_can_be():
+    """What type checkers see, what is public and where it lies are one list; importing the package loads nothing."""
+    source = Path(pf.__file__).read_text()
+    block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
+    typed = {alias.name: node.module for node in block.body for alias in node.names}
+    assert {name for name, module in typed.items() if module != "performative"} == set(pf._PLACES)
+    assert all(f"performative.{pf._PLACES[name]}" == module for name, module in typed.items() if name in pf._PLACES)
+    assert set(typed) == set(pf.__all__)
+    code = (
+        "import sys, performative as pf; assert not {'jax', 'numpy', 'scipy'} & set(sys.modules); "
+        "import performative.plan.near; assert callable(pf.plan) and callable(pf.watch); "
+        "import performative.privacy; assert pf.privacy.attack.__name__.endswith('attack')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

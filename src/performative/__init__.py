@@ -1,115 +1,121 @@
 """Federated learning when deploying the model changes the data."""
 
-from importlib import import_module
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from performative import (
-    aggregators,
-    batches,
-    callbacks,
-    cases,
-    channels,
-    estimators,
-    executors,
-    families,
-    losses,
-    networks,
-    optimizers,
-    participation,
-    partition,
-    paths,
-    populations,
-    privacy,
-    schedules,
-    sharing,
-    tables,
-    theory,
-    types,
-)
-from performative._base.messages import PerformativeWarning
-from performative._deprecated import old_name
-from performative._engine import Checkpoint, Clock, estimate_memory, run
+from performative._base.lazy import later
 from performative._version import __version__ as __version__
-from performative.algorithm import Algorithm
-from performative.assess import Assessment, assess
-from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
-from performative.certify import Certificate, certify
-from performative.compare import compare
-from performative.deploy import Every, Explore, Growing, Late
-from performative.design import Conditions, Design, design
-from performative.diagnostics import average_drift, selection_skew
-from performative.domains import Ball, Box
-from performative.game import Game
-from performative.history import History
-from performative.inference import Confidence, confidence
-from performative.moments import Forecast, Moments, Stability, forecast, moments, stability
-from performative.moments.tune import tune
-from performative.moments.tuned import Tuned
-from performative.papers.citations import cite
-from performative.participation import (
-    Asynchronous,
-    Available,
-    Cyclic,
-    FirstK,
-    Full,
-    LocalWork,
-    PowerOfChoice,
-    SchemeOne,
-    SchemeTwo,
-)
-from performative.plan import Cost, Plan, Tracking, plan
-from performative.privacy import Privacy
-from performative.privacy import attack as _attack  # noqa: F401  so that pf.privacy.attack is there
-from performative.problem import Problem
-from performative.recipes import (
-    afl,
-    cluster_fedvarp,
-    confidence_bounds,
-    dicesgd,
-    fedadam,
-    fedavg,
-    fedavgm,
-    fedexp,
-    fednova,
-    fedprox,
-    fedvarp,
-    fedyogi,
-    multi_agent_pp,
-    no_regret,
-    one_point,
-    p_fedavg,
-    pcsgd,
-    pg,
-    plug_in,
-    pofl,
-    profl,
-    qffl,
-    robust,
-    scaffold,
-    snapshots,
-    two_point,
-)
-from performative.record import Metric, Record
-from performative.scoreboard import Scoreboard, scoreboard
-from performative.solve import (
-    Outlook,
-    SharedPoint,
-    Solution,
-    Verdict,
-    equilibria,
-    mixed_regret,
-    nash_point,
-    optimal_point,
-    play_outlook,
-    play_verdict,
-    player_risks,
-    repeated_gradient_descent,
-    repeated_risk_minimization,
-    social_point,
-    stable_point,
-)
-from performative.sweep import sweep
-from performative.types import number, per_client, whole
-from performative.watch import Watch, WatchReport, watch
+
+if TYPE_CHECKING:
+    from performative import (
+        aggregators,
+        batches,
+        callbacks,
+        cases,
+        channels,
+        estimators,
+        executors,
+        families,
+        losses,
+        networks,
+        optimizers,
+        participation,
+        partition,
+        paths,
+        populations,
+        privacy,
+        schedules,
+        sharing,
+        tables,
+        theory,
+        types,
+    )
+    from performative._base.messages import PerformativeWarning
+    from performative._engine import Checkpoint, Clock, estimate_memory
+    from performative._engine.run import run
+    from performative.algorithm import Algorithm
+    from performative.assess import Assessment, assess
+    from performative.batches import Fixed, Poisson, Shuffled, Uniform, Whole
+    from performative.certify import Certificate, certify
+    from performative.compare import compare
+    from performative.deploy import Every, Explore, Growing, Late
+    from performative.design import Conditions, Design, design
+    from performative.diagnostics import average_drift
+    from performative.diagnostics.selection_skew import selection_skew
+    from performative.domains import Ball, Box
+    from performative.game import Game
+    from performative.history import History
+    from performative.inference import Confidence, confidence
+    from performative.moments import Forecast, Moments, Stability, forecast, moments
+    from performative.moments.stability import stability
+    from performative.moments.tune import tune
+    from performative.moments.tuned import Tuned
+    from performative.papers.citations import cite
+    from performative.participation import (
+        Asynchronous,
+        Available,
+        Cyclic,
+        FirstK,
+        Full,
+        LocalWork,
+        PowerOfChoice,
+        SchemeOne,
+        SchemeTwo,
+    )
+    from performative.plan import Cost, Plan, Tracking, plan
+    from performative.privacy import Privacy
+    from performative.problem import Problem
+    from performative.recipes import (
+        afl,
+        cluster_fedvarp,
+        confidence_bounds,
+        dicesgd,
+        fedadam,
+        fedavg,
+        fedavgm,
+        fedexp,
+        fednova,
+        fedprox,
+        fedvarp,
+        fedyogi,
+        multi_agent_pp,
+        no_regret,
+        one_point,
+        p_fedavg,
+        pcsgd,
+        pg,
+        plug_in,
+        pofl,
+        profl,
+        qffl,
+        robust,
+        scaffold,
+        snapshots,
+        two_point,
+    )
+    from performative.record import Metric, Record
+    from performative.scoreboard import Scoreboard, scoreboard
+    from performative.solve import (
+        Outlook,
+        SharedPoint,
+        Solution,
+        Verdict,
+        equilibria,
+        mixed_regret,
+        nash_point,
+        optimal_point,
+        play_outlook,
+        play_verdict,
+        player_risks,
+        repeated_gradient_descent,
+        repeated_risk_minimization,
+        social_point,
+        stable_point,
+    )
+    from performative.sweep import sweep
+    from performative.types import number, per_client, whole
+    from performative.watch import Watch, WatchReport, watch
 
 __all__ = [
     "Algorithm",
@@ -242,15 +248,72 @@ __all__ = [
     "whole",
 ]
 
+# Everything is loaded when it is first asked for: modules by their names, and names of modules.
+_MODULES = (
+    "aggregators", "audit", "batches", "callbacks", "cases", "channels", "data", "estimators",
+    "executors", "families", "live", "losses", "networks", "optimizers", "papers", "participation",
+    "partition", "paths", "plotting", "populations", "privacy", "report", "schedules", "sharing",
+    "sklearn", "suite", "tables", "testing", "theory", "types",
+)  # fmt: skip
+_NAMES = {
+    "_base.messages": "PerformativeWarning",
+    "_engine": "Checkpoint Clock estimate_memory",
+    "_engine.run": "run",
+    "algorithm": "Algorithm",
+    "assess": "Assessment assess",
+    "batches": "Fixed Poisson Shuffled Uniform Whole",
+    "certify": "Certificate certify",
+    "compare": "compare",
+    "deploy": "Every Explore Growing Late",
+    "design": "Conditions Design design",
+    "diagnostics": "average_drift",
+    "diagnostics.selection_skew": "selection_skew",
+    "domains": "Ball Box",
+    "game": "Game",
+    "history": "History",
+    "inference": "Confidence confidence",
+    "moments": "Forecast Moments Stability forecast moments",
+    "moments.stability": "stability",
+    "moments.tune": "tune",
+    "moments.tuned": "Tuned",
+    "papers.citations": "cite",
+    "participation": "Asynchronous Available Cyclic FirstK Full LocalWork PowerOfChoice SchemeOne SchemeTwo",
+    "plan": "Cost Plan Tracking plan",
+    "privacy": "Privacy",
+    "problem": "Problem",
+    "recipes": (
+        "afl cluster_fedvarp confidence_bounds dicesgd fedadam fedavg fedavgm fedexp fednova fedprox fedvarp "
+        "fedyogi multi_agent_pp no_regret one_point p_fedavg pcsgd pg plug_in pofl profl qffl robust scaffold "
+        "snapshots two_point"
+    ),
+    "record": "Metric Record",
+    "scoreboard": "Scoreboard scoreboard",
+    "solve": (
+        "Outlook SharedPoint Solution Verdict equilibria mixed_regret nash_point optimal_point play_outlook "
+        "play_verdict player_risks repeated_gradient_descent repeated_risk_minimization social_point "
+        "stable_point"
+    ),
+    "sweep": "sweep",
+    "types": "number per_client whole",
+    "watch": "Watch WatchReport watch",
+}  # fmt: skip
+_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_LATER = ("audit", "data", "live", "papers", "plotting", "report", "sklearn", "suite", "testing")
+
+class _Face(ModuleType):
+    """This package. A module that is loaded does not take the place of the function of its name: `pf.plan(...)`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PLACES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
 
 
-def __getattr__(name: str) -> object:
-    """`pf.audit`, `pf.data` and some others are loaded when they are asked for: not everybody needs them."""
-    return import_module(f"performative.{name}") if name in _LATER else old_name(__name__, name)
+__getattr__ = later(__name__, _PLACES, _MODULES)
 
 
 def __dir__() -> list[str]:
     """What is public, and nothing else."""
-    return sorted([*__all__, *_LATER, "__version__"])
+    return sorted({*__all__, *_MODULES, "__version__"})
+
+
+sys.modules[__name__].__class__ = _Face

@@ -1,18 +1,24 @@
 """Names of a package that are imported when they are first used."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import Any
 
 from performative._deprecated import old_name
 
 
-def later(package: str, places: dict[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__`: `places` says in which of its modules each name lives."""
+def later(package: str, places: dict[str, str], modules: Collection[str] = ()) -> Callable[[str], Any]:
+    """A module's `__getattr__`: `places` says in which of its modules each name lives; `modules` are found by name."""
 
     def get(name: str) -> Any:
-        if name not in places:
+        if name in places:
+            found = getattr(import_module(f"{package}.{places[name]}"), name)
+        elif name in modules:
+            found = import_module(f"{package}.{name}")
+        else:
             return old_name(package, name)
-        return getattr(import_module(f"{package}.{places[name]}"), name)
+        setattr(sys.modules[package], name, found)
+        return found
 
     return get

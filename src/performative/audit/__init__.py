@@ -1,7 +1,6 @@
 """What logs of past deployments say: who reacts, how much, and where retraining leads."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from performative._base.lazy import later
 from performative.audit.distance import Distances, shift_distances
@@ -69,7 +68,7 @@ __all__ = [
 ]
 
 # Only names that no module of this package shares: a module of that name would take the place of the function.
-_named = later(
+__getattr__ = later(
     __name__,
     {
         "Advice": "advice",
@@ -93,9 +92,5 @@ _named = later(
         "summarize": "leaving",
         "write_summaries": "travel",
     },
+    ("causes",),
 )
-
-
-def __getattr__(name: str) -> Any:
-    """`pf.audit.causes` is a package of its own, loaded when it is asked for."""
-    return import_module("performative.audit.causes") if name == "causes" else _named(name)

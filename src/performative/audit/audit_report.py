@@ -1,6 +1,7 @@
 """The answer of an audit, in one record."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from performative.audit.advice import Advice
@@ -97,9 +98,9 @@ class AuditReport:
         return tuple(sorted(self.clients, key=lambda one: -one.weight)[:most])
 
     def _repr_html_(self) -> str:
-        from performative.audit.page import first_page
-
-        return first_page(self)
+        # A page knows what it shows, and not the other way round.
+        shown: str = import_module(f"{__package__}.page").first_page(self)
+        return shown
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for strict JSON: None for what is not a finite number."""

@@ -35,4 +35,5 @@ __getattr__ = later(
         "protection": "releases",
         "spent": "spending",
     },
+    ("attack",),
 )
