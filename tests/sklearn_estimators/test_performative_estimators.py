@@ -211,3 +211,12 @@ def test_what_it_cannot_learn_is_refused():
         model.respond(X)
     with pytest.raises(ValueError, match="y holds"):
         model.partial_fit(X, Y + 5)
+
+
+def test_a_ridge_loss_with_an_intercept_has_no_closed_form_of_others():
+    """The population's formula penalizes all entries; with a free intercept the solver takes its place."""
+    people = pf.populations.Regression([[1.0, 1.0]], 0.5, [[1.0, 3.0]], 0.2, 0.3)
+    assert people.stable_point(pf.losses.ridge(0.5), np.ones(1)) is not None
+    assert people.stable_point(pf.losses.ridge(0.5, intercept=1), np.ones(1)) is None
+    with pytest.raises(ValueError, match="ridge: intercept must be a column number"):
+        pf.losses.ridge(0.5, intercept=-1)

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from performative.assess.assessed import AbstractAssessment
 from performative.findings import Finding, Words
@@ -90,6 +89,8 @@ def _groups(found: AbstractAssessment) -> list[Finding]:
     data: dict[str, Any] = {"model": model, "few": few, "most": None, "least": None, "sure": None, "least_good": _FEW}
     if len(enough) > 1:
         most, least = max(enough, key=lambda one: one.rise), min(enough, key=lambda one: one.rise)
+        from scipy import stats
+
         error = math.hypot(most.error, least.error)
         pairs = len(enough) * (len(enough) - 1) / 2
         # One of all pairs was picked out: the level is shared between them.
