@@ -230,6 +230,13 @@ def deregister_node(address: str, authority: Path, key_file: Path, node: int) ->
         link.DeactivateNode(DeactivateNodeRequest(node_id=node))
 
 
+def is_unreachable(error: Exception) -> bool:
+    """Whether an error says that a server was not reached, and nothing of what it would have said."""
+    import httpx
+
+    return isinstance(error, httpx.TransportError)
+
+
 def _bytes_in(message: Message, name: str) -> bytes:
     """The bytes of a message, none where it holds something else; whoever reads them says whether they are sound."""
     try:

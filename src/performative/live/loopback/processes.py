@@ -24,10 +24,10 @@ from typing import Any
 
 from performative._base.files import in_turn, write_whole
 from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
-from performative.live.loopback.commands import FederationError, command, flwr, spawn, tail
+from performative.live.loopback.commands import FederationError, flwr, guarded, spawn, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.process_table import end, identity, living, members, recorded, send, session, wait_for
-from performative.live.loopback.site import CONNECTION, Site
+from performative.live.loopback.site import CONNECTION, LET_IN, LOOPBACK, Site
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _is_free(port: int) -> bool:
+def _is_free(port: int, host: str = LOOPBACK) -> bool:
     with socket.socket() as probe:
         # What a dead server's connections leave is no hindrance.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True
@@ -63,7 +63,7 @@ def _is_free(port: int) -> bool:
 def answers(site: Site) -> bool:
     """Whether the SuperLink answers over TLS with the certificate that our authority signed."""
     trusted = ssl.create_default_context(cafile=str(site.authority))
-    connection = HTTPSConnection("127.0.0.1", site.port(), timeout=2.0, context=trusted)
+    connection = HTTPSConnection(site.here, timeout=2.0, context=trusted)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200
@@ -163,18 +163,25 @@ def _start_superlink(site: Site) -> bool:
     if living(recorded(site, "superlink")):
         return False
     port = site.port()
-    if port is None or not _is_free(port):
+    if site.address is not None:  # members know it, so no other will do
+        if port is None or not _is_free(port, site.listen):
+            raise FederationError(
+                f"{site.listen}:{port} cannot be listened on: it is another program's, or no address of this machine; "
+                "free it, or name another place: up --address HOST:PORT --listen IP."
+            )
+    elif port is None or not _is_free(port):
         if port is not None:  # nodes know the old port
             for client in site.registry():
                 _end_node(site, client)
         port = free_port()
-    site.connect(port)
+        site.connect(port)
     if not site.database.exists():
         site.write_registry({client: entry | {"node_id": None} for client, entry in site.registry().items()})
     secrets = site.certificates
     child = spawn(
         [
-            *(command("flower-superlink"), "--host", "127.0.0.1", "--port", str(port)),
+            *guarded("flower-superlink"),
+            *("--host", site.listen, "--port", str(port)),
             *("--ssl-ca-certfile", str(site.authority), "--ssl-certfile", str(secrets / SERVER)),
             *("--ssl-keyfile", str(secrets / SERVER_KEY), "--database", str(site.database)),
             *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
@@ -234,7 +241,7 @@ def _connected(site: Site, client: int) -> bool:
         return False
     with open(site.log(f"client-{client}"), "rb") as file:
         file.seek(node["log_from"])
-        return b"SuperNode ID: " in file.read(1_000_000)
+        return LET_IN in file.read(1_000_000)
 
 
 def _wait_online(site: Site, clients: int, until: float, timeout: float) -> None:
