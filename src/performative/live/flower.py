@@ -11,6 +11,7 @@ import queue
 import re
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -228,6 +229,24 @@ def deregister_node(address: str, authority: Path, key_file: Path, node: int) ->
     ]
     with FleetHttpClient.from_server_address(address, False, str(authority), interceptors=signing) as link:
         link.DeactivateNode(DeactivateNodeRequest(node_id=node))
+
+
+def build_app(folder: Path) -> bytes:
+    """An app folder as Flower carries it: the same bytes for the same files, so that a hash can stand for it."""
+    from flwr.cli.build import build_fab_from_disk
+
+    with warnings.catch_warnings():  # of a library that Flower uses
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return build_fab_from_disk(folder)
+
+
+def versions() -> dict[str, str]:
+    """Of Flower and of this library; server and members should have the same."""
+    from flwr import __version__ as flower
+
+    from performative._version import __version__ as ours
+
+    return {"flwr": flower, "performative": ours}
 
 
 def is_unreachable(error: Exception) -> bool:

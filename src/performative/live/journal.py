@@ -104,7 +104,9 @@ class Journal:
             with open(path, "r+b") as file:
                 file.truncate(len(whole))
                 os.fsync(file.fileno())
-            self._add("repaired", {"bytes": cut, "reason": "the last line was cut short, by a crash while it was written"})
+            self._add(
+                "repaired", {"bytes": cut, "reason": "the last line was cut short, by a crash while it was written"}
+            )
         else:
             self._write_head()  # a crash may have come between the last line and its head
 

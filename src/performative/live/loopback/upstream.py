@@ -57,14 +57,15 @@ def pin_app(file: Path) -> None:
     A request for another app is answered with an error, before any of that app's bytes are fetched.
     """
     from flwr.app import Error
-    from flwr.common.config import get_fab_metadata
+    from flwr.common.config import get_fab_config, get_metadata_from_config
     from flwr.common.constant import ErrorCode
     from flwr.supercore.fab import Fab
-    from flwr.supernode import start_client_internal as node
+    from flwr.supernode import start_client_internal
 
+    node: Any = start_client_internal  # what is changed in it is not for others' use
     content = file.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
-    fab_id, version = get_fab_metadata(content)
+    fab_id, version = get_metadata_from_config(get_fab_config(content))
     connect, pull = node.http_request_response, node._pull_and_store_message
 
     @contextlib.contextmanager
@@ -86,11 +87,9 @@ def pin_app(file: Path) -> None:
     def is_pinned(fab: Fab, trusted: dict[str, str]) -> bool:
         return hashlib.sha256(fab.content).hexdigest() == trusted["pinned"] == fab.hash_str
 
-    changed: Any = node
-    changed.http_request_response = connect_pinned
-    changed._pull_and_store_message = pull_pinned
-    changed._verify_fab = is_pinned
-    changed.FAB_VERIFICATION_ERROR = Error(
+    node.http_request_response, node._pull_and_store_message = connect_pinned, pull_pinned
+    node._verify_fab = is_pinned
+    node.FAB_VERIFICATION_ERROR = Error(
         ErrorCode.INVALID_FAB,
         f"this member agreed to run the app {digest[:12]}, and the server sends another; `performative federation "
         "invite` writes a file with the new one for it.",
