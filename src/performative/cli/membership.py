@@ -17,7 +17,7 @@ _HERE = Path(".")
 
 def add_membership(federation: typer.Typer) -> None:
     """Add the commands to their group."""
-    for command in (invite, join, approve, expel, leave, rotate):
+    for command in (invite, join, approve, expel, leave, rotate, doctor):
         federation.command(epilog=EXIT_CODES)(command)
 
 
@@ -172,6 +172,30 @@ def rotate(
             names = [one["member"] for one in server.members(app)]
             reporter.show(f"Send each member a new file, `federation invite NAME`: {', '.join(names) or 'nobody yet'}.")
         reporter.result({"status": "completed", **found})
+
+
+def doctor(
+    app: Annotated[Path, typer.Option("--app", help="The server's app folder, or a member's folder.")] = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Look for what is wrong here: secrets, clocks, versions, reachability, disk, certificates, open ports.
+
+    For the server and for members. Ends with code 1 where something is wrong; each line says the remedy.
+    """
+    with _using(as_json) as reporter:
+        from performative.live.membership.doctor import examine
+
+        found = examine(app)
+        for check in found:
+            reporter.show(f"{'wrong' if check.wrong else 'fine '}  {check.name}: {check.found}{_remedy(check.remedy)}")
+        facts = {"checks": [{"name": c.name, "found": c.found, "remedy": c.remedy} for c in found]}
+        if count := sum(check.wrong for check in found):
+            raise Failure(f"{count} of {len(found)} checks found something wrong.", Exit.FAILED, facts)
+        reporter.result({"status": "completed", **facts})
+
+
+def _remedy(text: str) -> str:
+    return f". Remedy: {text}" if text else ""
 
 
 def set_address(app: Path, address: str, listen: str | None) -> bool:

@@ -110,6 +110,11 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
         raise ValueError("--resume goes on with the last run and --new starts another; give one of them.")
     if "superlink" not in processes.running(site):
         raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
+    if changed := changed_for(app):
+        raise ValueError(
+            f"{', '.join(changed)} agreed to another app than the one in {app} now, and would refuse this one; "
+            "`performative federation invite NAME` writes each a file to agree to it."
+        )
     if (folder / "state.json").exists() and not resume:
         if not new:
             raise ValueError(
@@ -120,11 +125,6 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
         shutil.move(folder, aside)
         first_version(folder, version)
         succeed(aside, folder)
-    if changed := changed_for(app):
-        raise ValueError(
-            f"{', '.join(changed)} agreed to another app than the one in {app} now, and would refuse this one; "
-            "`performative federation invite NAME` writes each a file to agree to it."
-        )
     config = {
         "state": str(folder),
         "registry": str(site.folder / "registry.json"),

@@ -13,6 +13,8 @@ from typing import Any
 
 # The longest body of a request from outside; Flower reads all of it before it looks who sent it.
 LARGEST = 1 << 28
+# Answered to everybody, by the gate itself: it says that there is one.
+SIGN = "/gate"
 _ESTABLISHED = "01"
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
@@ -29,20 +31,22 @@ class Gate:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             return await self.inner(scope, receive, send)
+        if scope["type"] == "http" and scope["path"] == SIGN:
+            return await _answer(send, 204, b"")
         if scope["type"] == "http" and self.passes and scope["path"].startswith(self.passes):
             return await self._pass(scope, receive, send)
         ours = await asyncio.to_thread(is_ours, scope.get("client"), scope.get("server"))
         if ours:
             return await self.inner(scope, receive, send)
         if scope["type"] == "http":
-            return await _refuse(send, 403, b"for the server's own user, on its own machine")
+            return await _answer(send, 403, b"for the server's own user, on its own machine")
         return await send({"type": "websocket.close", "code": 1008})
 
     async def _pass(self, scope: Any, receive: Any, send: Any) -> None:
         """Everybody may ask, but not with a body that fills the memory."""
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if not told.isdigit() or int(told) > LARGEST:
-            return await _refuse(send, 413, b"the body is too long")
+            return await _answer(send, 413, b"the body is too long")
         left = LARGEST
 
         async def counted() -> Any:
@@ -54,7 +58,7 @@ class Gate:
         return await self.inner(scope, counted, send)
 
 
-async def _refuse(send: Any, status: int, words: bytes) -> None:
+async def _answer(send: Any, status: int, words: bytes) -> None:
     headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(words)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": words})

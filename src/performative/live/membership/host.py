@@ -14,7 +14,7 @@ from typing import Any
 from performative._base.files import write_whole
 from performative.live.loopback import processes
 from performative.live.loopback.certificates import AUTHORITY, make_key, private_folder, valid_until, write_private
-from performative.live.loopback.site import LET_IN, REFUSED, Site
+from performative.live.loopback.site import FOLDER, LET_IN, REFUSED, Site
 from performative.live.membership.papers import JOIN, LEAVE, Invitation, fingerprint, make_request, write_paper
 from performative.live.secure.roster import identity_of
 from performative.live.sources.tables import TableSource
@@ -60,10 +60,11 @@ def take(invitation: Invitation, folder: Path, accept: str | None) -> str:
     elif not invitation.token and (invitation.name, invitation.client) != (known["name"], known["client"]):
         raise ValueError(f"the invitation is for {invitation.name}; this is the folder of {known['name']}.")
     elif invitation.app_hash != known["app"] and (accept is None or not _same(accept, invitation.app_hash)):
+        proposed = private_folder(site.folder / "proposed-app")
+        _unpack(invitation.app, proposed)
         raise ValueError(
-            f"the app has changed: {known['app'][:12]} is now {invitation.app_hash[:12]}. Read the new one first: "
-            f"`performative federation join FILE --app ELSEWHERE` unpacks it without running it. Then agree with "
-            f"--accept {invitation.app_hash[:12]}."
+            f"the app has changed: {known['app'][:12]} is now {invitation.app_hash[:12]}. It lies in {proposed}, and "
+            f"nothing of it was run; read it, then agree with --accept {invitation.app_hash[:12]}."
         )
     if time.time() > invitation.expires:
         raise ValueError("the invitation has expired; ask for a new one.")
@@ -86,7 +87,7 @@ def _write_down(site: Site, folder: Path, invitation: Invitation, known: dict[st
     if known is not None:
         processes.stop(site)
     private_folder(folder)
-    _unpack(invitation.app, folder, site.folder.name)
+    _unpack(invitation.app, folder)
     private_folder(site.folder)
     private_folder(site.certificates)
     write_private(site.authority, invitation.authority.encode())
@@ -112,7 +113,7 @@ def _write_down(site: Site, folder: Path, invitation: Invitation, known: dict[st
     write_whole(site.folder / _RECORD, json.dumps(told, indent=1).encode(), private=True)
 
 
-def _unpack(app: bytes, folder: Path, keep: str) -> None:
+def _unpack(app: bytes, folder: Path, keep: str = FOLDER) -> None:
     """The app's files, for its owner to read; what an earlier one left is taken away."""
     for path in folder.iterdir():
         if path.name != keep:
