@@ -112,11 +112,11 @@ def test_a_changed_request_is_refused(app, name):
     assert "approved" not in what(app)
 
 
-def resigned(app, **changes):
+def resigned(folder, **changes):
     """A request with other facts, by somebody who has the key but not the token."""
-    invitation = invited(app)
-    path, _ = requested(app, invitation)
-    site = Site.inside(app.parent / "north")
+    invitation = invited(folder)
+    path, _ = requested(folder, invitation)
+    site = Site.inside(folder.parent / "north")
     facts = {
         k: v for k, v in json.loads(path.read_text()).items() if k not in ("signature", "proof", "public_key", "kind")
     }

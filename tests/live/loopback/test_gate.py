@@ -39,7 +39,9 @@ async def service(scope, receive, send):
 @pytest.fixture
 def port(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")  # as `guard` sets it
-    server = uvicorn.Server(uvicorn.Config(Gate(service, "/v1/fleet/"), host="127.0.0.1", port=0, log_level="warning"))
+    server = uvicorn.Server(
+        uvicorn.Config(Gate(service, "/v1/fleet/"), host="127.0.0.1", port=0, log_level="warning", ws="none")
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     assert wait_for(lambda: server.started, 20.0)

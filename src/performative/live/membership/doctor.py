@@ -21,8 +21,8 @@ from performative.live.loopback.site import Site
 from performative.live.membership.host import read_record
 from performative.live.membership.sockets import listening
 
-# Bytes that must be free, and seconds that clocks may differ: Flower takes a node's signed time if it is at most ten
-# seconds old and one second ahead, and a round's deadline is a time of the server's clock.
+# Bytes that must be free, and seconds that clocks may differ: Flower refuses a node whose signed time is 5 s ahead, or
+# 5 minutes behind, and a request is void at a time of the server's clock.
 _ROOM, _APART = 1 << 30, 5.0
 _SECRET = ("*.key", "member.json", "invitations.json", "seed*", "ledger.json")
 
