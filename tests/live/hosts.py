@@ -136,6 +136,7 @@ class Network:
 
     def begin(self, host, *words):
         """The same, left to run."""
+        words = map(str, words)
         command = self.words(host, sys.executable, "-m", "performative", "federation", *words, "--json")
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
