@@ -24,7 +24,7 @@ from performative.live.membership.sockets import listening
 # Bytes that must be free, and seconds that clocks may differ: Flower refuses a node whose signed time is 5 s ahead, or
 # 5 minutes behind, and a request is void at a time of the server's clock.
 _ROOM, _APART = 1 << 30, 5.0
-_SECRET = ("*.key", "member.json", "invitations.json", "seed*", "ledger.json")
+_SECRET = ("*.key", "*.seed", "member.json", "invitations.json")
 
 
 @dataclasses.dataclass(frozen=True)
