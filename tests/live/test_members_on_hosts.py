@@ -60,6 +60,10 @@ def begin(network, rounds):
         time.sleep(0.1)
 
 
+def read_lines(app, name):
+    return [json.loads(line) for line in (Site.inside(app).folder / "server" / name).read_text().splitlines()]
+
+
 def finish(process, seconds=200):
     out, err = process.communicate(timeout=seconds)
     print(out, err)
@@ -99,6 +103,18 @@ def test_a_partition_that_heals_within_the_round(network):
     network.line(cut=[])
     assert finish(running)["round"] == 4
     assert is_simulated(network.app, 4)
+
+
+def test_after_a_partition_of_minutes_the_member_is_heard_again(network):
+    """Longer than a round waits, and than Flower counts a silent node as there: rounds go on without it."""
+    running = begin(network, 4)
+    network.line(cut=[network.address(3)])
+    time.sleep(150)
+    network.line(cut=[])
+    assert finish(running, 300)["round"] == 4
+    heard = [told["heard"] for told in read_lines(network.app, "rounds.jsonl")]
+    assert heard[0] == 3 and 2 in heard and heard[-1] == 3
+    assert network.federation(3, "status", "--app", "west")["member"]["state"] == "up, let in by the server"
 
 
 def test_nothing_is_open_but_the_server_to_members(network):
