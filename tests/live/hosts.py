@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from performative.live.loopback.process_table import members, send
 from performative.live.loopback.site import Site
 
 PORT = 9443
+LETTERS = iter(string.ascii_lowercase)  # several networks of one process
 PROXY = Path(__file__).with_name("lossy_proxy.py")
 
 
@@ -43,7 +45,8 @@ class Network:
     """`count` members, a server (host 0) and a router."""
 
     def __init__(self, folder, count):
-        self.folder, self.hosts, self.mark = folder, range(count + 1), os.getpid() % 10000
+        self.folder, self.hosts = folder, range(count + 1)
+        self.mark = f"{os.getpid() % 10000}{next(LETTERS)}"
         self.net = f"10.{100 + os.getpid() % 100}"
         self.settings = folder / "router.json"
         self.line(delay=0.0, stall=0.0, reset=0.0, cut=[], target=f"{self.address(0)}:{PORT}")
