@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import performative as pf
 from performative.cli.app import app
 from performative.config.document import load_experiment
-from performative.live import Deployed, load, read_events, rehearse
+from performative.live import Deployed, load, read_events, rehearse, rollback
 
 SQL = 'sql = "SELECT debt, cards, \\"default\\" FROM people ORDER BY id"\npath = "bank-{client}.url"'
 
@@ -55,6 +55,15 @@ def test_the_trajectory_is_that_of_the_same_table(store, tmp_path):
     live = rehearse(made, tmp_path / "records")
     assert live.status == "completed" and not read_events(tmp_path / "records" / "server")
     assert np.array_equal(live.theta, simulated(made).theta)
+
+
+def test_members_with_tables_follow_a_rollback(tmp_path):
+    """A table's people meet no model: being told of one again is no failure."""
+    made = load(write(tmp_path))
+    rehearse(made, tmp_path / "records", rounds=3)
+    rollback(made, tmp_path / "records" / "server", 1)
+    assert rehearse(made, tmp_path / "records", rounds=4, resume=True).status == "completed"
+    assert {event["what"] for event in read_events(tmp_path / "records" / "server")} == {"rollback"}
 
 
 def test_epochs_give_the_same_bits(tmp_path):

@@ -135,6 +135,20 @@ def test_errors_of_the_way_are_asked_again_and_those_of_the_client_are_not(tmp_p
     assert (event["what"], event["client"], event["reason"]) == ("failed", 1, "trouble")
 
 
+def test_nobody_waits_for_a_member_that_was_expelled_in_the_run(tmp_path, registry):
+    """Its key is taken out while round 2 begins; from then on its number is answered for at once."""
+    made = federation(rounds=4, timeout=60.0)
+    grid, known = LocalGrid(lambda: made, tmp_path), dict(registry)
+
+    def told(status):
+        known.pop(b"key 3", None)
+
+    live = serve(made, FlowerTransport(grid, lambda: known, range(5)), tmp_path / "server", on_round=told)
+    assert grid.asked.count(103) == 1
+    assert live["missing"][0].tolist() == [0, 0, 1, 2, 3]
+    assert "no member has this number" in read_events(tmp_path / "server")[0]["reason"]
+
+
 def test_messages_that_are_void_are_forgotten(tmp_path, registry):
     made = federation(rounds=1, timeout=0.5, resend=0.1)
     grid = LocalGrid(lambda: made, tmp_path)

@@ -31,7 +31,7 @@ def without_version(tmp_path, rounds=2):
 
 
 def test_rows_without_a_version(tmp_path):
-    first = rf"any of the 2 rounds.* Round 1: client 0 failed: NoVersion: rows do not say the version.*{NOTHING}"
+    first = rf"round 1: client 0 failed: NoVersion: rows do not say the version.* any of the 2 rounds.*{NOTHING}"
     with pytest.warns(UserWarning, match=first):
         history = rehearse(without_version(tmp_path), tmp_path / "books")
     assert history.status == "failed" and "failed" in repr(history)
@@ -65,8 +65,8 @@ def mute(rounds):
 @pytest.mark.parametrize(
     ("idle", "status", "says"),
     [
-        ({0, 1, 2, 3, 4}, "failed", r"any of the 5 rounds, so the model is still the start\. Round 1: client 0 failed"),
-        ({2, 3, 4}, "failed", r"the last 3 of 5 rounds, so the model is that of round 2\. Round 3: client 0 failed"),
+        ({0, 1, 2, 3, 4}, "failed", r"^round 1: client 0 failed: .*; no answer was used in any of the 5 rounds"),
+        ({2, 3, 4}, "failed", r"^round 3: client 0 failed: .*; no .* last 3 of 5 rounds, .* that of round 2\."),
         ({0, 1, 4}, "completed", r"3 of 5 rounds used no answer .*; the first, round 1: client 0 failed: OSError"),
         (set(), "completed", None),
     ],
@@ -103,7 +103,7 @@ def test_a_quorum_that_is_never_there(tmp_path):
 
 def test_models_that_are_all_refused(tmp_path):
     made = federation(rounds=2, before_deploy=lambda theta, report: "too harsh")
-    with pytest.warns(UserWarning, match=rf"the new model was not deployed: too harsh {NOTHING}"):
+    with pytest.warns(UserWarning, match=rf"the new model was not deployed: too harsh; .*{NOTHING}"):
         assert rehearse(made, tmp_path).status == "failed"
 
 

@@ -51,6 +51,26 @@ def test_rows_that_people_answer_with_give_the_simulated_trajectory(tmp_path):
     assert sorted(path.name for path in (tmp_path / "rows-0").iterdir()) == [f"{v:04d}.parquet" for v in range(6)]
 
 
+class HomeMade:
+    """A source with `deploy` and `sample`, and nothing else."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def deploy(self, deployed):
+        self.inner.deploy(deployed)
+
+    def sample(self, version):
+        return self.inner.sample(version)
+
+
+def test_a_source_of_ones_own_needs_deploy_and_sample_only(tmp_path):
+    usual = live_federation(tmp_path / "usual", rounds=2)
+    ours = live_federation(tmp_path / "ours", rounds=2)
+    made = Federation(ours.problem, ours.algorithm, 2, dtype="float64", source=lambda c: HomeMade(ours.source(c)))
+    assert np.array_equal(rehearse(made).theta, rehearse(usual).theta)
+
+
 def test_a_client_without_rows_says_what_is_missing(tmp_path):
     usual = live_federation(tmp_path, rounds=1)
     (tmp_path / "empty").mkdir()

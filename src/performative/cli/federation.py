@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from performative.cli.audit import Drift, show_audit
+from performative.cli.membership import add_membership, set_address, show_server
 from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, check_folder, failing, reporting
 
 federation = typer.Typer(
@@ -53,11 +54,19 @@ def up(
     app: App = _HERE,
     clients: Annotated[int | None, typer.Option(help="Must be as many as the problem has; a check.")] = None,
     data: Data = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Start the server alone, for members on other hosts, who find it at HOST:PORT."),
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="IPv4 address to listen on; without it, that of --address, or all.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Start a SuperLink and a SuperNode for each client on loopback, with TLS and node authentication.
 
-    Called again, it starts whatever has died and leaves the rest alone.
+    With --address the server alone: members join from their own hosts. Called again, it starts whatever has died and
+    leaves the rest alone.
     """
     with _using(as_json) as (reporter, apps):
         made = apps.load_app(app)
@@ -66,8 +75,14 @@ def up(
                 f"--clients {clients}: the problem in {app} has {made.clients} clients; each needs a node.",
                 Exit.BAD_INPUT,
             )
+        if listen is not None and address is None:
+            raise Failure("--listen: give --address too, which says where members find the server.", Exit.BAD_INPUT)
+        moved = address is not None and set_address(app, address, listen)
         with reporter.errors.status("starting"):
             running = apps.up(app, made, data)
+        if "address" in running:
+            show_server(reporter, running, moved)
+            return
         reporter.show(f"{made.clients} clients are online; they found the server at 127.0.0.1:{running['port']}.")
         reporter.result({"status": "completed", **running})
 
@@ -108,7 +123,7 @@ def status(app: App = _HERE, logs: Logs = False, as_json: Json = False) -> None:
         found = apps.status(app)
         for line in apps.status_lines(found):
             reporter.show(line)
-        state = (found["run"] or {}).get("state")
+        state = (found.get("run") or {}).get("state")
         if state in ("failed", "diverged"):
             why = found["run"].get("why") or f"the run {state}."
             raise Failure(f"the last run {state}: {why}", Exit.FAILED, {**found, "status": state})
@@ -227,6 +242,9 @@ def export(
         if keys is None:
             reporter.show("operator/registry.json is still to be made: --keys names the members' public keys.")
         reporter.result({"status": "completed", "folder": str(out), "files": [str(path) for path in made]})
+
+
+add_membership(federation)
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
+from performative.live.membership.host import member_lines, member_status
+from performative.live.membership.server import certificate_warnings, changed_for, members
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
 from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status, version_in
@@ -65,6 +67,9 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
     if data is not None:
         _check_data(federation, data)
     site = Site.inside(app)
+    if site.address is not None and not site.joined:  # members come from hosts of their own
+        processes.start_server(site, _START)
+        return {"clients": federation.clients, "address": site.address, "processes": processes.running(site)}
     if federation.secure_settings is not None:
         site.prepare(federation.clients)
         provision({client: site.state(client) for client in range(federation.clients)})
@@ -105,6 +110,11 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
         raise ValueError("--resume goes on with the last run and --new starts another; give one of them.")
     if "superlink" not in processes.running(site):
         raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
+    if changed := changed_for(app):
+        raise ValueError(
+            f"{', '.join(changed)} agreed to another app than the one in {app} now, and would refuse this one; "
+            "`performative federation invite NAME` writes each a file to agree to it."
+        )
     if (folder / "state.json").exists() and not resume:
         if not new:
             raise ValueError(
@@ -246,6 +256,8 @@ def count_events(folder: Path) -> dict[str, dict[str, int]]:
 def status(app: Path) -> dict[str, Any]:
     """Processes, the run, what went wrong, and the models."""
     site, folder = Site.inside(app), server_folder(app)
+    if site.joined:
+        return {"member": member_status(app)}
     if not (app / "app.py").is_file():
         load_app(app)
     here = processes.running(site) if site.folder.exists() else {}
@@ -258,11 +270,16 @@ def status(app: Path) -> dict[str, Any]:
         "events": count_events(folder),
         "last_events": read_events(folder)[-5:],
         "versions": versions,
+        "address": site.address,
+        "members": members(app) if site.address else [],
+        "certificates": certificate_warnings(site.certificates) if site.address else [],
     }
 
 
 def status_lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
+    if "member" in found:
+        return member_lines(found["member"])
     nodes = [client for client, state in found["nodes"].items() if state == "online"]
     up = f"up: {len(nodes)} of {len(found['nodes'])} clients are online" if found["processes"] else "down"
     run = found["run"]
@@ -282,7 +299,10 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"  round {event['round'] + 1}{who}: {event['what']}: {event.get('reason', '')}".rstrip(": "))
     if found["versions"]:
         lines.append(f"models: versions {found['versions'][0]} to {found['versions'][-1]}")
-    return lines
+    for one in found["members"]:
+        state = found["nodes"].get(one["client"], one["state"])
+        lines.append(f"client {one['client']}: {one['member']}, {state}")
+    return lines + found["certificates"]
 
 
 def _failed_line(run: dict[str, Any]) -> str:

@@ -172,20 +172,24 @@ def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
         meta["failed"] = f"no client was asked in any of the {len(rounds)} rounds, so the model is still the start."
     elif tail == len(asked):
         meta["failed"] = (
-            f"no answer was used in any of the {len(asked)} rounds, so the model is still the start. Round "
-            f"{idle[0]['round']}: {idle[0].get('idle', 'nobody was heard')}"
+            f"{_cause(idle[0])}; no answer was used in any of the {len(asked)} rounds, so the model is still the start."
         )
     elif tail >= _LAST:
         first = asked[-tail]
         meta["failed"] = (
-            f"no answer was used in the last {tail} of {len(asked)} rounds, so the model is that of round "
-            f"{first['round'] - 1}. Round {first['round']}: {first.get('idle', 'nobody was heard')}"
+            f"{_cause(first)}; no answer was used in the last {tail} of {len(asked)} rounds, so the model is that of "
+            f"round {first['round'] - 1}."
         )
     else:
-        note = f"{len(idle)} of {len(asked)} rounds used no answer and left the model as it was; the first, round "
-        note += f"{idle[0]['round']}: {idle[0].get('idle', 'nobody was heard')}"
+        note = f"{len(idle)} of {len(asked)} rounds used no answer and left the model as it was; the first, "
+        note += _cause(idle[0])
         meta["notes"] = [*meta.get("notes", []), note]
     return dataclasses.replace(history, meta=meta)
+
+
+def _cause(told: dict[str, Any]) -> str:
+    """Why a round used no answer."""
+    return f"round {told['round']}: {told.get('idle', 'nobody was heard').rstrip('.')}"
 
 
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:

@@ -11,8 +11,9 @@ import queue
 import re
 import threading
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,13 @@ def server_app(make: Callable[[], Federation]) -> ServerApp:
         config = context.run_config
         folder = Path(str(config["state"]))
         rounds = int(str(config.get("rounds", 0))) or None
-        transport = FlowerTransport(grid, read_registry(Path(str(config["registry"]))))
         try:
             made = make()
         except Exception as error:  # before there is a run whose records could say so
             tell_no_start(folder, f"the server cannot load the app: {_in_bundle(error)}")
             raise
+        registry = Path(str(config["registry"]))
+        transport = FlowerTransport(grid, lambda: read_registry(registry), range(made.clients))
         if config.get("task") == "audit":
             ask_for_sums(made, transport, folder)
             return
@@ -114,29 +116,43 @@ class FlowerTransport(AbstractTransport):
     """Flower's grid. A node is the client whose registered key it proved to hold; whatever it says of itself is not
     asked. Nodes with other keys are left alone.
 
+    Members may be approved or expelled while a run is at work: the registry is read again whenever somebody asks who is
+    there. A client whose number no key has is answered for at once: nobody waits for those who cannot come.
+
     Every answer is fetched by a thread of its own, since Flower waits for all parts of an answer once it is announced:
     a node that withholds them holds up its own answer and nobody else's.
     """
 
-    def __init__(self, grid: Grid, registry: dict[bytes, int]):
-        self._grid, self._registry = grid, registry
+    def __init__(
+        self,
+        grid: Grid,
+        registry: dict[bytes, int] | Callable[[], dict[bytes, int]],
+        clients: Iterable[int] = (),
+    ):
+        self._grid, self._clients = grid, set(clients)
+        self._read_registry = registry if callable(registry) else lambda: registry
+        self._vacant: set[int] = set()
         self._nodes: dict[int, int] = {}
         self._arrived: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._fetching: list[_Fetch] = []
 
     def online(self) -> set[int]:
+        registry = self._read_registry()
         self._nodes = {
-            self._registry[node.public_key]: node.node_id
+            registry[node.public_key]: node.node_id
             for node in _within(_CALL, lambda: list(self._grid.get_nodes()))
-            if node.public_key in self._registry
+            if node.public_key in registry
         }
-        return set(self._nodes)
+        self._vacant = self._clients - set(registry.values())
+        return set(self._nodes) | self._vacant
 
     def send(self, requests: dict[int, bytes], seconds: float) -> None:
         self._fetching = [fetch for fetch in self._fetching if fetch.is_alive()]
         stuck = Counter(fetch.client for fetch in self._fetching if fetch.overdue())
         for client in [client for client in requests if stuck[client] >= _STUCK]:
             self._arrived.put(Reply(client, None, f"it announced {stuck[client]} answers and withholds them"))
+        for client in self._vacant & set(requests):
+            self._arrived.put(Reply(client, None, "no member has this number: it has not joined, or is one no more"))
         there = [client for client in requests if client in self._nodes and stuck[client] < _STUCK]
         messages = [
             Message(
@@ -232,6 +248,31 @@ def deregister_node(address: str, authority: Path, key_file: Path, node: int) ->
     ]
     with FleetHttpClient.from_server_address(address, False, str(authority), interceptors=signing) as link:
         link.DeactivateNode(DeactivateNodeRequest(node_id=node))
+
+
+def build_app(folder: Path) -> bytes:
+    """An app folder as Flower carries it: the same bytes for the same files, so that a hash can stand for it."""
+    from flwr.cli.build import build_fab_from_disk
+
+    with warnings.catch_warnings():  # of a library that Flower uses
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return build_fab_from_disk(folder)
+
+
+def versions() -> dict[str, str]:
+    """Of Flower and of this library; server and members should have the same."""
+    from flwr import __version__ as flower
+
+    from performative._version import __version__ as ours
+
+    return {"flwr": flower, "performative": ours}
+
+
+def is_unreachable(error: Exception) -> bool:
+    """Whether an error says that a server was not reached, and nothing of what it would have said."""
+    import httpx
+
+    return isinstance(error, httpx.TransportError)
 
 
 def _bytes_in(message: Message, name: str) -> bytes:

@@ -5,18 +5,21 @@
 
 journal.jsonl holds the lines, journal.head how many there are and the hash of the last one, signed too: so that an
 edit, a deletion, another order and lines cut off the end are seen. Every line is on the disk before the server goes on.
-A line that a crash cut short is taken away when the log is next written to, and the log says so.
+A line that a crash cut short is taken away when the log is next written to, and the log says so. Several processes may
+write: the server its rounds, and commands who was approved or expelled meanwhile; each waits for its turn.
 
 Who holds the server's key can write another history. What it cannot do is change one whose head others have noted:
 `verify_journal(folder, head=...)` says whether a hash that was noted earlier is still in the log.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +27,48 @@ from performative._base.files import write_whole
 from performative.live.secure import keys
 
 _LINES, _HEAD, _KEY, _PUBLIC = "journal.jsonl", "journal.head", "journal.key", "journal.pub"
+_LOCK = "journal.lock"
 _FIRST = "0" * 64
 _NAMES = {"n", "time", "what", "facts", "previous", "signature"}
 
 
 class Journal:
-    """The log in a server's folder, for the one server that holds the folder's lock."""
+    """The log in a server's folder."""
 
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
-        self._private = _key_of(self.folder)
-        self._count, self._last = 0, _FIRST
-        self._mend()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._count, self._last, self._size = 0, _FIRST, 0
+        with self._turn():
+            self._private = _key_of(self.folder)
+            self._mend()
+
+    @property
+    def public(self) -> str:
+        """The server's public key, in hex."""
+        return keys.signing_public(self._private).hex()
+
+    def sign(self, content: bytes) -> str:
+        """The server's signature of something else than a line, in hex."""
+        return keys.sign(self._private, content).hex()
 
     def write(self, what: str, **facts: Any) -> str:
         """Add a line; returns its hash."""
+        with self._turn():
+            path = self.folder / _LINES
+            if (path.stat().st_size if path.exists() else 0) != self._size:  # another process has written since
+                self._mend()
+            return self._add(what, facts)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        import fcntl
+
+        with open(self.folder / _LOCK, "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _add(self, what: str, facts: dict[str, Any]) -> str:
         entry = {"n": self._count, "time": round(time.time(), 3), "what": what, "facts": _plain(facts)}
         entry["previous"] = self._last
         line = _text(entry | {"signature": keys.sign(self._private, _text(entry)).hex()}) + b"\n"
@@ -46,6 +76,7 @@ class Journal:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
+            self._size = file.tell()
         self._count, self._last = self._count + 1, _hash(line)
         self._write_head()
         return self._last
@@ -68,12 +99,14 @@ class Journal:
                 f"{path}: {fault}. `performative federation verify` says more; restore the file, or put the whole "
                 "folder aside to begin another log."
             )
-        self._count, self._last = len(hashes), hashes[-1] if hashes else _FIRST
+        self._count, self._last, self._size = len(hashes), hashes[-1] if hashes else _FIRST, len(whole)
         if cut := len(content) - len(whole):
             with open(path, "r+b") as file:
                 file.truncate(len(whole))
                 os.fsync(file.fileno())
-            self.write("repaired", bytes=cut, reason="the last line was cut short, by a crash while it was written")
+            self._add(
+                "repaired", {"bytes": cut, "reason": "the last line was cut short, by a crash while it was written"}
+            )
         else:
             self._write_head()  # a crash may have come between the last line and its head
 

@@ -23,6 +23,7 @@ from performative.live.federation import LIMIT, Federation, Ready, adds_private_
 from performative.live.memory import Answered, MemoryStore, own_version, recall, secret_keys_of
 from performative.live.secure.stages import Stages
 from performative.live.sources.deployment import Deployed
+from performative.live.sources.population import deploy_to, people_of
 from performative.live.sources.tables import open_source
 from performative.live.telling import RequestRefused, Sayable, log_failure
 from performative.live.wire import Malformed, decode, digest, encode, flatten, unflatten
@@ -98,7 +99,7 @@ class Member:
             first = first_memory(ready.setup, ready.shared, jnp.asarray(self.client, jnp.int32))
             last = self.store.load(ready.memory_like, asked["run"])
             memory, _ = recall(last, asked["accepted"], first)
-            self.source.deploy(self._deployed(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory)))
+            deploy_to(self.source, self._deployed(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory)))
         about = {"run": asked["run"], "round": asked["round"], "client": self.client, "step": "deploy"}
         return encode(about | {"request": digest(request)}, {})
 
@@ -191,7 +192,7 @@ class Member:
         setup, row = ready.setup, jnp.asarray(self.client, jnp.int32)
         if self.source is not None:
             deployed = self._deployed(ready, asked, broadcast, memory)
-            placed = on_device(self.source.people(deployed, self.federation.problem), setup.weights.dtype)
+            placed = on_device(people_of(self.source, deployed, self.federation.problem), setup.weights.dtype)
             problem = dataclasses.replace(setup.problem, population=placed, weights=None)
             setup, row = dataclasses.replace(setup, problem=problem), jnp.zeros((), jnp.int32)
         steps = asked.get("steps")

@@ -138,6 +138,6 @@ def kill_and_wait(site, name):
     os.kill(before, signal.SIGKILL)
 
     def back():
-        return processes.running(site).get(name) not in (None, before) and processes._connected(site, 0)
+        return processes.running(site).get(name) not in (None, before) and processes.connected(site, 0)
 
     assert wait_for(back, 20.0)

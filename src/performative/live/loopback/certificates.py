@@ -1,22 +1,29 @@
-"""Certificates and keys of a federation on this machine, made on the spot.
+"""Certificates and keys of a federation, made on the spot.
 
-A certificate authority signs one server certificate for 127.0.0.1 and localhost; its own key is used once and never
-written, so nobody can sign a second server later. Each client has an elliptic-curve key (P-384) in the OpenSSH format
-that `flower-supernode --auth-supernode-private-key` and `flwr supernode register` read. Private keys are readable by
-their owner alone.
+A certificate authority of the federation's own signs one server certificate, for 127.0.0.1, localhost and the names at
+which members find the server. On one machine the authority's key is used once and never written: everybody who trusts
+it is here, and a new authority costs nothing. Where members have hosts of their own (`keep=True`) it is kept beside the
+certificates, for the next server certificate: `performative federation rotate`. It may be moved to a safer place.
+
+Each client has an elliptic-curve key (P-384) in the OpenSSH format that `flower-supernode --auth-supernode-private-key`
+and `flwr supernode register` read. Private keys are readable by their owner alone.
 """
 
 import datetime
 import ipaddress
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from performative._base.files import write_whole
 
 AUTHORITY = "ca.pem"
+AUTHORITY_KEY = "ca.key"
 SERVER = "server.pem"
 SERVER_KEY = "server.key"
 
 LIFETIME = datetime.timedelta(days=825)  # the longest that common TLS clients accept for a server certificate
+AUTHORITY_LIFETIME = datetime.timedelta(days=3650)
 RENEW_BEFORE = datetime.timedelta(days=30)
 
 
@@ -34,6 +41,11 @@ def write_private(path: Path, content: bytes) -> None:
 
 def certificates_good(folder: Path) -> bool:
     """Whether the folder holds a server certificate that its own authority signed and that stays valid for a while."""
+    return is_signed_by_authority(folder) and not ends_soon(folder / SERVER)
+
+
+def is_signed_by_authority(folder: Path) -> bool:
+    """Whether authority, server certificate and its key are there, and the first signed the second."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
@@ -41,82 +53,159 @@ def certificates_good(folder: Path) -> bool:
         return False
     try:
         authority = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
-        server = x509.load_pem_x509_certificate((folder / SERVER).read_bytes())
-        server.verify_directly_issued_by(authority)
+        x509.load_pem_x509_certificate((folder / SERVER).read_bytes()).verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
         return False
-    return datetime.datetime.now(datetime.UTC) + RENEW_BEFORE < server.not_valid_after_utc
+    return True
 
 
-def make_certificates(folder: Path) -> bool:
+def valid_until(path: Path) -> datetime.datetime:
+    """When a certificate ends."""
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+
+
+def ends_soon(path: Path) -> bool:
+    """Whether a certificate has ended, or will within 30 days."""
+    return valid_until(path) < datetime.datetime.now(datetime.UTC) + RENEW_BEFORE
+
+
+def names_in(path: Path) -> set[str]:
+    """The names and addresses that a server certificate is for."""
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(one.value) for one in names}
+
+
+def make_certificates(folder: Path, names: Iterable[str] = (), keep: bool = False) -> bool:
     """Make authority and server certificate where good ones are not there yet; True when new ones were made."""
     if certificates_good(folder):
         return False
+    make_authority(folder, names, keep)
+    return True
+
+
+def make_authority(folder: Path, names: Iterable[str] = (), keep: bool = False) -> None:
+    """A new authority, and a server certificate of it; `keep`: its key is written down."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    private_folder(folder)
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = _name("performative federation authority")
+    authority = (
+        _begin(name, name, key.public_key(), AUTHORITY_LIFETIME if keep else LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(sign_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA384())
+    )
+    if keep:
+        write_private(folder / AUTHORITY_KEY, _pem(key))
+    _issue(folder, key, authority, names)
+
+
+def renew_server(folder: Path, names: Iterable[str], key_file: Path | None = None) -> None:
+    """A new server certificate of the authority that is there. `key_file`: its key, where it lies elsewhere."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
+    path = folder / AUTHORITY_KEY if key_file is None else key_file
+    if not path.is_file():
+        raise ValueError(
+            f"{path}, the authority's key, is not there; bring it back (rotate --authority-key FILE), or begin with a "
+            "new authority (rotate --new-authority), which every member must be told of."
+        )
+    key: Any = serialization.load_pem_private_key(path.read_bytes(), None)
+    authority = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
+    if authority.public_key() != key.public_key():
+        raise ValueError(f"{path} is not the key of the authority in {folder / AUTHORITY}; give the one made with it.")
+    _issue(folder, key, authority, names)
+
+
+def _issue(folder: Path, authority_key: Any, authority: Any, names: Iterable[str]) -> None:
+    """Write a server certificate and its key, then the authority's."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    def name(common: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-    def usage(sign_certificates: bool) -> x509.KeyUsage:
-        return x509.KeyUsage(
-            digital_signature=not sign_certificates,
-            key_cert_sign=sign_certificates,
-            crl_sign=sign_certificates,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            encipher_only=False,
-            decipher_only=False,
-        )
-
-    private_folder(folder)
-    now = datetime.datetime.now(datetime.UTC)
-    authority_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    authority_name = name("performative federation authority")
-    authority_id = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
-
-    def begin(subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(authority_name)
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))  # clocks differ by a little
-            .not_valid_after(now + LIFETIME)
-        )
-
-    authority = (
-        begin(authority_name, authority_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage(sign_certificates=True), critical=True)
-        .add_extension(authority_id, critical=False)
-        .sign(authority_key, hashes.SHA384())
-    )
+    key = ec.generate_private_key(ec.SECP384R1())
+    issuer_id = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    vouched = [_general_name(name) for name in dict.fromkeys(("localhost", "127.0.0.1", *names))]
     server = (
-        begin(name("localhost"), server_key.public_key())
+        _begin(_name("localhost"), authority.subject, key.public_key(), LIFETIME)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage(sign_certificates=False), critical=True)
+        .add_extension(_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName(
-                [x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]
-            ),
-            critical=False,
-        )
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id), critical=False)
+        .add_extension(x509.SubjectAlternativeName(vouched), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id), critical=False)
         .sign(authority_key, hashes.SHA384())
     )
     pem = serialization.Encoding.PEM
-    key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    write_private(folder / SERVER_KEY, key)
+    write_private(folder / SERVER_KEY, _pem(key))
     write_private(folder / SERVER, server.public_bytes(pem))
     write_private(folder / AUTHORITY, authority.public_bytes(pem))
-    return True
+
+
+def _name(common: str) -> Any:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _general_name(name: str) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _begin(subject: Any, issuer: Any, public: Any, lifetime: datetime.timedelta) -> Any:
+    from cryptography import x509
+
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))  # clocks differ by a little
+        .not_valid_after(now + lifetime)
+    )
+
+
+def _usage(sign_certificates: bool) -> Any:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    made: bytes = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return made
 
 
 def make_key(path: Path) -> str:

@@ -51,6 +51,12 @@ def command(name: str) -> str:
     return str(path)
 
 
+def guarded(name: str) -> list[str]:
+    """The same behind our gate: see `performative.live.loopback.upstream`."""
+    command(name)
+    return [sys.executable, "-m", "performative.live.loopback.upstream", name]
+
+
 def tail(path: Path, lines: int = 25) -> str:
     """The last lines of a log, for an error's message."""
     if not path.exists():

@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
@@ -24,19 +25,28 @@ from performative.live.loopback.shims import write_shims
 from performative.live.loopback.site import Site
 from performative.live.loopback.supervisor import FORKED, Supervisor
 
+_PAUSE = 1.0  # seconds between two tries to reach a server
 # Imported by the commands only once they run.
 LATER = ("flwr.supernode.main", "flwr.cli.install", "flwr.clientapp")
 
 
 def deregister(site: Site, client: int) -> None:
-    """Say deregister for a SuperNode that was killed; without it the node stays away for up to a minute."""
-    from performative.live.flower import deregister_node
+    """Say deregister for a SuperNode that was killed; without it the node stays away for up to a minute.
 
-    try:
-        node = site.registry()[client]["node_id"]
-        deregister_node(f"127.0.0.1:{site.port()}", site.authority, site.key(client), node)
-    except Exception as wrong:  # it was offline already, or the SuperLink does not answer: the SuperNode will see
-        print(f"no deregister for client {client}: {wrong}", flush=True)
+    A member on a host of its own waits until the server can be reached: let in nowhere, it would count as refused.
+    """
+    from performative.live.flower import deregister_node, is_unreachable
+
+    if (node := site.registry()[client]["node_id"]) is None:
+        return
+    while True:
+        try:
+            return deregister_node(site.address or site.here, site.authority, site.key(client), node)
+        except Exception as wrong:  # it was offline already, or the SuperLink does not answer: the SuperNode will see
+            print(f"no deregister for client {client}: {wrong}", flush=True)
+            if not (site.joined and is_unreachable(wrong)):
+                return
+        time.sleep(_PAUSE)
 
 
 def warm_up(modules: Sequence[str]) -> dict[str, Callable[[], object]]:

@@ -24,10 +24,10 @@ from typing import Any
 
 from performative._base.files import in_turn, write_whole
 from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
-from performative.live.loopback.commands import FederationError, command, flwr, spawn, tail
+from performative.live.loopback.commands import FederationError, flwr, guarded, spawn, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.process_table import end, identity, living, members, recorded, send, session, wait_for
-from performative.live.loopback.site import CONNECTION, Site
+from performative.live.loopback.site import CONNECTION, LET_IN, LOOPBACK, REFUSED, Site
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _is_free(port: int) -> bool:
+def _is_free(port: int, host: str = LOOPBACK) -> bool:
     with socket.socket() as probe:
         # What a dead server's connections leave is no hindrance.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True
@@ -63,7 +63,7 @@ def _is_free(port: int) -> bool:
 def answers(site: Site) -> bool:
     """Whether the SuperLink answers over TLS with the certificate that our authority signed."""
     trusted = ssl.create_default_context(cafile=str(site.authority))
-    connection = HTTPSConnection("127.0.0.1", site.port(), timeout=2.0, context=trusted)
+    connection = HTTPSConnection(site.here, timeout=2.0, context=trusted)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200
@@ -98,6 +98,8 @@ def start(
         raise ValueError(f"clients must be a whole number >= 1; got {clients!r}.")
     if deadline is not None and not 0 < deadline < math.inf:
         raise ValueError(f"deadline must be a positive number of seconds or None; got {deadline!r}.")
+    if site.joined:
+        raise ValueError(f"{site.folder.parent} is a member's folder; `performative federation join` starts its node.")
     folder = None if data is None else str(Path(data).absolute())
     if folder is not None and any(character in folder for character in "\"'\\\n"):
         raise ValueError(f"data: the path must hold no quotes or backslashes; got {folder}.")
@@ -113,6 +115,41 @@ def start(
             with interrupts_held():
                 _take_back(site, before)
             raise
+
+
+def start_server(site: Site, timeout: float = 90.0) -> None:
+    """Start the SuperLink alone: members come from hosts of their own."""
+    site.prepare()
+    with in_turn(site.folder):
+        site.prepare()
+        with interrupts_held():
+            _start_superlink(site)
+        _wait_for_superlink(site, time.monotonic() + timeout, timeout)
+
+
+def start_node(site: Site, client: int, settings: dict[str, Any], timeout: float) -> bool:
+    """Start one client's node on a member's own host; False where the server does not let it in."""
+    site.prepare()
+    refused = site.folder / REFUSED
+    with in_turn(site.folder):
+        if not living(recorded(site, f"client-{client}")):
+            _end_node(site, client)
+            refused.unlink(missing_ok=True)
+            settings = {"clients": [client], **settings, "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS")}
+            with interrupts_held():
+                keeper = _start_fork_server(site, settings)
+            if keeper.stdin:
+                with keeper.stdin, contextlib.suppress(BrokenPipeError):
+                    keeper.stdin.write(b"go\n")
+        wait_for(lambda: connected(site, client) or refused.exists(), timeout)
+        if connected(site, client):
+            return True
+        if refused.exists():
+            return False
+    raise FederationError(
+        f"the server at {site.address} was not reached within {timeout:g} s; the node goes on trying. Is the address "
+        f"right, and open to this host? {tail(site.log(f'client-{client}'))}"
+    )
 
 
 def _take_back(site: Site, before: list[dict[str, Any]]) -> None:
@@ -138,10 +175,7 @@ def _start(site: Site, clients: int, settings: dict[str, Any], timeout: float) -
         if missing:
             with interrupts_held():
                 keeper = _start_fork_server(site, settings)
-        if not wait_for(lambda: answers(site) or not living(recorded(site, "superlink")), until - time.monotonic()):
-            raise FederationError(f"the SuperLink gave no answer within {timeout:g} s; {tail(site.log('superlink'))}")
-        if not living(recorded(site, "superlink")):
-            raise FederationError(f"the SuperLink ended while it started; {tail(site.log('superlink'))}")
+        _wait_for_superlink(site, until, timeout)
         _register(site, clients)
     except BaseException:
         if keeper:
@@ -158,23 +192,37 @@ def _start(site: Site, clients: int, settings: dict[str, Any], timeout: float) -
     _wait_online(site, clients, until, timeout)
 
 
+def _wait_for_superlink(site: Site, until: float, timeout: float) -> None:
+    if not wait_for(lambda: answers(site) or not living(recorded(site, "superlink")), until - time.monotonic()):
+        raise FederationError(f"the SuperLink gave no answer within {timeout:g} s; {tail(site.log('superlink'))}")
+    if not living(recorded(site, "superlink")):
+        raise FederationError(f"the SuperLink ended while it started; {tail(site.log('superlink'))}")
+
+
 def _start_superlink(site: Site) -> bool:
     """Start the SuperLink where it does not run: same database, same port unless somebody took it."""
     if living(recorded(site, "superlink")):
         return False
     port = site.port()
-    if port is None or not _is_free(port):
+    if site.address is not None:  # members know it, so no other will do
+        if port is None or not _is_free(port, site.listen):
+            raise FederationError(
+                f"{site.listen}:{port} cannot be listened on: it is another program's, or no address of this machine; "
+                "free it, or name another place: up --address HOST:PORT --listen IP."
+            )
+    elif port is None or not _is_free(port):
         if port is not None:  # nodes know the old port
             for client in site.registry():
                 _end_node(site, client)
         port = free_port()
-    site.connect(port)
+        site.connect(port)
     if not site.database.exists():
         site.write_registry({client: entry | {"node_id": None} for client, entry in site.registry().items()})
     secrets = site.certificates
     child = spawn(
         [
-            *(command("flower-superlink"), "--host", "127.0.0.1", "--port", str(port)),
+            *guarded("flower-superlink"),
+            *("--host", site.listen, "--port", str(port)),
             *("--ssl-ca-certfile", str(site.authority), "--ssl-certfile", str(secrets / SERVER)),
             *("--ssl-keyfile", str(secrets / SERVER_KEY), "--database", str(site.database)),
             *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
@@ -226,7 +274,7 @@ def _register(site: Site, clients: int) -> None:
             site.write_registry(registry)
 
 
-def _connected(site: Site, client: int) -> bool:
+def connected(site: Site, client: int) -> bool:
     """Whether the SuperNode that runs now has said its node id."""
     entry = recorded(site, f"client-{client}") or {}
     node = entry.get("supernode")
@@ -234,12 +282,12 @@ def _connected(site: Site, client: int) -> bool:
         return False
     with open(site.log(f"client-{client}"), "rb") as file:
         file.seek(node["log_from"])
-        return b"SuperNode ID: " in file.read(1_000_000)
+        return LET_IN in file.read(1_000_000)
 
 
 def _wait_online(site: Site, clients: int, until: float, timeout: float) -> None:
-    wait_for(lambda: all(_connected(site, client) for client in range(clients)), until - time.monotonic())
-    late = [client for client in range(clients) if not _connected(site, client)]
+    wait_for(lambda: all(connected(site, client) for client in range(clients)), until - time.monotonic())
+    late = [client for client in range(clients) if not connected(site, client)]
     while not late:
         status = node_status(site)
         if all(status.get(client) == "online" for client in range(clients)):

@@ -5,7 +5,8 @@
       certificates/         ca.pem, server.pem, server.key
       keys/                 client-<i>.key, client-<i>.pub
       registry.json         client -> public key, name, node id
-      superlink.json        port of the SuperLink
+      superlink.json        port of the SuperLink; where members find it and where it listens, if not on loopback
+      member.json           on a member's own host: what its invitation said
       superlink.db          Flower's own state
       flwr-home/            FLWR_HOME of the command line and the SuperLink; nodes/<i> that of each node
       clients/<i>/          what client i keeps on its disk
@@ -25,10 +26,20 @@ from pathlib import Path
 from typing import Any
 
 from performative._base.files import write_whole
-from performative.live.loopback.certificates import AUTHORITY, make_certificates, make_key, private_folder
+from performative.live.loopback.certificates import (
+    AUTHORITY,
+    is_signed_by_authority,
+    make_authority,
+    make_certificates,
+    make_key,
+    private_folder,
+)
 
 FOLDER = ".federation"
 CONNECTION = "loopback"
+# What a SuperNode logs once the server knows it; the file of a member's host that says that it does not.
+LET_IN, REFUSED = b"SuperNode ID: ", "refused.json"
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 
 # A unix socket's path is limited to 107 bytes; its file name here takes up to 30.
 LONGEST_FOLDER = 75
@@ -87,7 +98,7 @@ class Site:
         write_whole(self.folder / ".gitignore", b"*\n")
         if (self.folder.parent / "pyproject.toml").exists():
             self.hide(self.folder.parent)
-        renewed = make_certificates(self.certificates)
+        renewed = self._certify()
         registry = self.registry()
         for client in range(clients):
             private_folder(self.state(client))
@@ -97,6 +108,24 @@ class Site:
                 registry[client] = {"public_key": public, "name": f"client-{client}", "node_id": None}
         self.write_registry(registry)
         return renewed
+
+    def _certify(self) -> bool:
+        """Certificates where they are missing; True when those of before are void.
+
+        Members on hosts of their own trust the authority that is there: it is never replaced behind their backs.
+        """
+        if self.joined:
+            return False
+        if self.address is None:
+            return make_certificates(self.certificates)
+        if not is_signed_by_authority(self.certificates):
+            make_authority(self.certificates, self.names, keep=True)
+        return False
+
+    @property
+    def joined(self) -> bool:
+        """Whether this is a member's own host, and not the server's."""
+        return (self.folder / "member.json").exists()
 
     def hide(self, app: Path) -> None:
         """Keep the site out of the app's bundle (and out of git) by a line in the app's root `.gitignore`."""
@@ -118,16 +147,45 @@ class Site:
         ordered = {str(client): registry[client] for client in sorted(registry)}
         write_whole(self.folder / "registry.json", json.dumps(ordered, indent=1).encode())
 
-    def port(self) -> int | None:
-        """The SuperLink's port on 127.0.0.1; None where it never ran."""
+    def _superlink(self) -> dict[str, Any]:
         path = self.folder / "superlink.json"
-        return json.loads(path.read_text())["port"] if path.exists() else None
+        told: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return told
 
-    def connect(self, port: int) -> None:
-        """Remember the SuperLink's port, also for the `flwr` command (connection "loopback")."""
+    def port(self) -> int | None:
+        """The SuperLink's port; None where it never ran."""
+        return self._superlink().get("port")
+
+    @property
+    def address(self) -> str | None:
+        """Where members on other hosts find the SuperLink, host:port; None where it listens on loopback alone."""
+        return self._superlink().get("address")
+
+    @property
+    def listen(self) -> str:
+        """The address that the SuperLink listens on."""
+        return str(self._superlink().get("listen", LOOPBACK))
+
+    @property
+    def here(self) -> str:
+        """Where processes of this machine find the SuperLink."""
+        return f"{LOOPBACK if self.listen == EVERYWHERE else self.listen}:{self.port()}"
+
+    @property
+    def names(self) -> list[str]:
+        """What a certificate of the server must vouch for, beside loopback."""
+        if self.address is None:
+            return []
+        return [name for name in (self.address.rpartition(":")[0], self.listen) if name not in (LOOPBACK, EVERYWHERE)]
+
+    def connect(self, port: int, address: str | None = None, listen: str = LOOPBACK) -> None:
+        """Remember where the SuperLink is, also for the `flwr` command (connection "loopback")."""
+        elsewhere = {} if address is None else {"address": address, "listen": listen}
+        private_folder(self.folder)
+        write_whole(self.folder / "superlink.json", json.dumps({"port": port, **elsewhere}).encode())
         text = (
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-            f'address = "127.0.0.1:{port}"\nroot-certificates = "{self.authority}"\n'
+            f'address = "{self.here}"\nroot-certificates = "{self.authority}"\n'
         )
+        private_folder(self.home)
         write_whole(self.home / "config.toml", text.encode())
-        write_whole(self.folder / "superlink.json", json.dumps({"port": port}).encode())

@@ -22,11 +22,12 @@ from typing import Any
 
 from performative._base.files import write_whole
 from performative.live.dispatch import WORKER, receive_exactly
-from performative.live.loopback.commands import COMMANDS, command, environment
+from performative.live.loopback.commands import COMMANDS, environment, guarded
 from performative.live.loopback.process_table import MARK, identity
 from performative.live.loopback.processes import free_port
 from performative.live.loopback.shims import FORK_SERVER
-from performative.live.loopback.site import Site
+from performative.live.loopback.site import LET_IN, REFUSED, Site
+from performative.live.loopback.upstream import PINNED, guard
 
 CLIENT = "PERFORMATIVE_CLIENT"
 
@@ -196,12 +197,24 @@ class Supervisor:
         steady = now - child.born > STEADY
         kept.pause = SHORTEST_PAUSE if steady else min(LONGEST_PAUSE, 2 * kept.pause)
         kept.pid, kept.due = None, now if steady or code == 0 else now + kept.pause
+        if name == "supernode" and self.site.joined and code >= 0 and not self.leaving and not self.connected():
+            # It tries for ever where it is not heard; so this was a refusal, and asking again would not help.
+            self.say("the server does not let this node in: it is not approved, or not any more")
+            write_whole(self.site.folder / REFUSED, json.dumps({"time": time.time()}).encode())
+            self.obey(bytes([signal.SIGTERM]))
+            return
         if not self.leaving:
             self.say(f"{name} ended with {code} after {now - child.born:.1f} s; it is started again")
         if name == "supernode":  # its processes notice by themselves, unless they hang
             for left in self.children.values():
                 if left.kind in FORKED:
                     left.orphan, left.until = True, now + GENTLY
+
+    def connected(self) -> bool:
+        """Whether the SuperNode that was started last has been let in."""
+        with open(self.site.log(self.name), "rb") as file:
+            file.seek(self.log_from)
+            return LET_IN in file.read(1_000_000)
 
     def listen(self) -> socket.socket:
         path = self.site.sockets / f"{self.name}.forks"
@@ -240,6 +253,8 @@ class Supervisor:
         if self.listener:
             own["PATH"] = os.pathsep.join([str(self.site.shims), own["PATH"]])
             own[FORK_SERVER] = str(self.site.sockets / f"{self.name}.forks")
+        if self.settings.get("pinned"):
+            own[PINNED] = self.settings["pinned"]
         if self.settings["worker"]:
             own[WORKER] = str(self.site.sockets / f"{self.name}.worker")
         return own
@@ -250,7 +265,7 @@ class Supervisor:
         data = self.settings.get("data")
         told = f'client={self.client} state="{self.site.state(self.client)}"' + (f' data="{data}"' if data else "")
         arguments = [
-            *("flower-supernode", "--superlink", f"127.0.0.1:{self.site.port()}"),
+            *("flower-supernode", "--superlink", self.site.address or self.site.here),
             *("--root-certificates", str(self.site.authority)),
             *("--auth-supernode-private-key", str(self.site.key(self.client))),
             *("--host", "127.0.0.1", "--port", str(free_port())),
@@ -315,12 +330,13 @@ class Supervisor:
         if kind == "supernode":
             self.deregister(self.site, self.client)
         if name not in self.commands:
-            path = command(arguments[0]) if kind == "supernode" else arguments[0]
-            os.execvpe(path, [path, *arguments[1:]], dict(environ))
+            words = [*guarded(name), *arguments[1:]] if kind == "supernode" else arguments
+            os.execvpe(words[0], words, dict(environ))
         rename_process(f"{self.client} {name}")
         if "numpy" in sys.modules:  # a fresh process would have drawn a fresh seed
             sys.modules["numpy"].random.seed()
         sys.argv = [str(COMMANDS / name), *arguments[1:]]
+        guard(name)
         try:
             self.commands[name]()
         except SystemExit as leaving:

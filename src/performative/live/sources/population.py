@@ -17,6 +17,7 @@ from performative.live.sources.publish import Publisher
 from performative.live.sources.readers import Reader
 from performative.live.sources.rows import NEWER, OLDER, Rows
 from performative.live.telling import Sayable
+from performative.populations import AbstractPopulation
 from performative.populations.base import AbstractRows
 from performative.populations.rows import as_counts, as_labels, check_tables, labels_in
 from performative.problem import Problem
@@ -72,11 +73,6 @@ class Live:
             if not 0 <= value < math.inf or (positive and value == 0):
                 rule = "above 0" if positive else "from 0 on"
                 raise ValueError(f"Live: {name} must be a finite number of seconds {rule}; got {value!r}.")
-
-    def people(self, deployed: Deployed, problem: Problem) -> "Observed":
-        """Those who answer to a model, as a population of one client."""
-        self.deploy(deployed)
-        return observe(self.sample(deployed.version), classes=problem.population.group_count)
 
     def deploy(self, deployed: Deployed) -> None:
         """Put the model into the world's hands. What is there already stays there."""
@@ -156,6 +152,25 @@ class Observed(AbstractRows[None]):
 
     def group(self, noise: Noise, world: None, theta: Theta) -> Int[Array, ""] | None:
         return None if self.classes is None else self.y[noise]
+
+
+def people_of(source: Any, deployed: Deployed, problem: Problem) -> AbstractPopulation:
+    """Those who answer to a model, as a population of one client.
+
+    A source may make them itself, `people(deployed, problem)`; one with `deploy(deployed)` and `sample(version)` alone,
+    as `Live`, is given the model and asked for the rows that arrived under it.
+    """
+    if hasattr(source, "people"):
+        made: AbstractPopulation = source.people(deployed, problem)
+        return made
+    source.deploy(deployed)
+    return observe(source.sample(deployed.version), classes=problem.population.group_count)
+
+
+def deploy_to(source: Any, deployed: Deployed) -> None:
+    """Put a model into the hands of a source's people, where it has any that meet one."""
+    if hasattr(source, "deploy"):
+        source.deploy(deployed)
 
 
 def observe(rows: Rows, capacity: int | None = None, classes: int | None = None) -> Observed:
