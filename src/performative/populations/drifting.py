@@ -12,7 +12,7 @@ from performative._base.forwarding import hands_on
 from performative.paths import AbstractPath
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.wrappers import AbstractWrapper, check_inside
-from performative.types import ArrayLike, Noise, Numbers, Sample, Scene, Theta, World, per_client
+from performative.types import ArrayLike, Noise, Numbers, Sample, Scene, Theta, Unchecked, World, per_client
 
 
 @hands_on("draw", "quadrature", "equal_rows", "translations")
@@ -62,7 +62,7 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
 
     inner: AbstractPopulation[World]
     path: AbstractPath
-    of: str | None = eqx.field(static=True, default=None)
+    of: Unchecked[str | None] = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_inside("Drifting", inner=self.inner)
