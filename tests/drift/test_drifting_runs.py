@@ -205,3 +205,9 @@ def test_people_who_read_no_time_run_the_same_program(double_precision):
 def test_bad_input(make, match):
     with pytest.raises(ValueError, match=match):
         make()
+
+
+@pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
+def test_an_array_is_no_name_of_a_field():
+    with pytest.raises(ValueError, match="Drifting: of must name a field of Gaussian"):
+        Drifting(G, PATH, of=np.ones((2, 2)))

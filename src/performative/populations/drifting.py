@@ -7,11 +7,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from performative._base.checks import is_one_of
 from performative._base.forwarding import hands_on
 from performative.paths import AbstractPath
 from performative.populations.base import AbstractPopulation, equal_rows_of
 from performative.populations.wrappers import AbstractWrapper, check_inside
-from performative.types import ArrayLike, Noise, Numbers, Sample, Scene, Theta, World, per_client
+from performative.types import ArrayLike, Noise, Numbers, Sample, Scene, Theta, Unchecked, World, per_client
 
 
 @hands_on("draw", "quadrature", "equal_rows", "translations")
@@ -61,13 +62,13 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
 
     inner: AbstractPopulation[World]
     path: AbstractPath
-    of: str | None = eqx.field(static=True, default=None)
+    of: Unchecked[str | None] = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_inside("Drifting", inner=self.inner)
         if not isinstance(self.path, AbstractPath):
             raise ValueError(f"Drifting: path must be a path such as pf.paths.Linear(0.1); got {self.path!r}.")
-        if self.of is not None and self.of not in [field.name for field in dataclasses.fields(self.inner)]:
+        if self.of is not None and not is_one_of(self.of, *(field.name for field in dataclasses.fields(self.inner))):
             raise ValueError(f"Drifting: of must name a field of {type(self.inner).__name__}; got {self.of!r}.")
         _ = self.clients
         self._check_level()
