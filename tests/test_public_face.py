@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,18 @@ def test_names_are_loaded_late_and_all_of_them_can_be():
         "import performative.privacy; assert pf.privacy.attack.__name__.endswith('attack')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("slip", "kind", "told"),
+    [
+        (lambda: pf.pfedavg, AttributeError, "did you mean 'p_fedavg'"),
+        (lambda: pf.run(None, None, round=3), TypeError, "has no argument 'round'. Did you mean 'rounds'"),
+        (lambda: pf.run(None, None, rounds=3, repeat=4), TypeError, "'repeat'. Did you mean 'repeats'"),
+        (lambda: pf.sweep(None, None, overs={}, rounds=3), TypeError, "has no argument 'overs'. Did you mean 'over'"),
+        (lambda: pf.SchemeOne(-1), ValueError, "k >= 1"),
+    ],
+)
+def test_slips_are_answered_with_the_nearest_name(slip, kind, told):
+    with pytest.raises(kind, match=re.escape(told)):
+        slip()

@@ -1,5 +1,6 @@
 """Old public names: each still works, says its new name, and is listed here and nowhere else."""
 
+import difflib
 import functools
 import importlib
 import importlib.abc
@@ -92,9 +93,16 @@ def old_name(module: str, name: str) -> object:
     old = f"{module}.{name}"
     new = OLD_MODULES.get(old) or OLD_NAMES.get(module, {}).get(name)
     if new is None:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{_near(module, name)}")
     warnings.warn(f"{old} is now {new}.", DeprecationWarning, stacklevel=3)
     return find(new)
+
+
+def _near(module: str, name: str) -> str:
+    """" Did you mean X?" where a public name is close."""
+    known = {one.lower().replace("_", ""): one for one in dir(sys.modules[module]) if not one.startswith("_")}
+    close = [] if name.startswith("_") else difflib.get_close_matches(name.lower().replace("_", ""), known, 1, 0.75)
+    return f"; did you mean {known[close[0]]!r}?" if close else ""
 
 
 def find(path: str) -> object:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
+from performative._base.checks import nearest
 from performative.types import ArrayLike, as_array, as_numbers, is_concrete
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,6 +41,26 @@ _RANGES: dict[Any, Callable[[float], bool]] = {
     Size: lambda x: x >= 0,
 }
 _WRONG = object()
+
+
+def spelt(function: F) -> F:
+    """The function, which names a misspelt keyword where another one is missing for it: `run(round=3)`."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def read(*args: Any, **options: Any) -> Any:
+        try:
+            signature.bind(*args, **options)
+        except TypeError as error:
+            known = list(signature.parameters)
+            for name in options:
+                if name not in known:
+                    told = f"{function.__name__}() has no argument {name!r}.{nearest(name, known)}"
+                    raise TypeError(told) from error
+            raise
+        return function(*args, **options)
+
+    return typing.cast(F, read)
 
 
 def checked(function: F) -> F:

@@ -70,6 +70,7 @@ def read_options(
 RECORD_NAMES = {"record_theta": "theta", "every": "every", "risk": "risks", "consensus": "consensus",
            "stable": "stable", "optimal": "optimal", "limit": "limit"}  # fmt: skip
 _CHECKPOINT = {"checkpoint_every": "every", "resume": "resume"}
+_NEW = ("rounds", "theta", "seed", "repeats", "record", "callbacks", "clock", "dtype", "executor", "clients_at_once")
 OLD = (*RECORD_NAMES, *_CHECKPOINT, "at_once", "progress")
 
 
@@ -80,7 +81,7 @@ def _read_old(
     taken = OLD if owner == "run" else [name for name in OLD if name not in _CHECKPOINT]
     for name in old:
         if name not in taken:
-            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}.{nearest(name, taken)}")
+            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}.{nearest(name, [*taken, *_NEW])}")
     forms = []
     if for_record := {RECORD_NAMES[name]: value for name, value in old.items() if name in RECORD_NAMES}:
         record = dataclasses.replace(record, **for_record)

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
+from performative._base.arguments import spelt
 from performative._base.checks import check_counts
 from performative._base.describe import describe
 from performative._base.messages import coded, tell, warn
@@ -44,6 +45,7 @@ from performative.types import Theta
 _FAR_TOO_MUCH = 2
 
 
+@spelt
 def run(
     problem: Problem | Game,
     algorithm: Algorithm,

@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
+from performative._base.arguments import spelt
 from performative._base.checks import check_counts
 from performative._base.describe import describe
 from performative._base.messages import tell
@@ -41,6 +42,7 @@ from performative.sweep.result import Sweep
 from performative.types import Theta
 
 
+@spelt
 def sweep(
     problem: Problem | Game,
     algorithm: Algorithm,
