@@ -15,6 +15,8 @@ import performative as pf
 from performative import recipes
 from performative.algorithm import Parts
 
+PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0], 0.5, 1.0))
+
 
 def test_dir_lists_what_is_public_and_nothing_else():
     names = [name for name in dir(pf) if not name.startswith("_")]
@@ -64,7 +66,7 @@ def test_names_are_loaded_late_and_all_of_them_can_be():
     [
         (lambda: pf.pfedavg, AttributeError, "did you mean 'p_fedavg'"),
         (lambda: pf.run(None, None, round=3), TypeError, "has no argument 'round'. Did you mean 'rounds'"),
-        (lambda: pf.run(None, None, rounds=3, repeat=4), TypeError, "'repeat'. Did you mean 'repeats'"),
+        (lambda: pf.run(PROBLEM, pf.p_fedavg(0.1), rounds=3, repeat=4), TypeError, "'repeat'. Did you mean 'repeats'"),
         (lambda: pf.sweep(None, None, overs={}, rounds=3), TypeError, "has no argument 'overs'. Did you mean 'over'"),
         (lambda: pf.SchemeOne(-1), ValueError, "k >= 1"),
     ],
