@@ -99,7 +99,7 @@ def old_name(module: str, name: str) -> object:
 
 
 def _near(module: str, name: str) -> str:
-    """" Did you mean X?" where a public name is close."""
+    """ " Did you mean X?" where a public name is close."""
     known = {one.lower().replace("_", ""): one for one in dir(sys.modules[module]) if not one.startswith("_")}
     close = [] if name.startswith("_") else difflib.get_close_matches(name.lower().replace("_", ""), known, 1, 0.75)
     return f"; did you mean {known[close[0]]!r}?" if close else ""

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from performative.cli.assess import LABEL, POSITIVE, STRATEGIC, Scale, Who, listed
-from performative.cli.output import Exit, Failure, Json, failing, reporting
+from performative.cli.output import Exit, Failure, Json, Set, failing, reporting
 
 
 def certify(
@@ -21,13 +21,14 @@ def certify(
     scale: Annotated[Scale, typer.Option("--scale", help="auto cuts columns that a few people stretch.")] = Scale.AUTO,
     rows: Annotated[int, typer.Option("--rows", min=10, help="Most rows to use, drawn at random.")] = 5000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of draws.")] = 0,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """Will retraining settle, where, and what does it cost? What theorems promise, and what was measured.
 
     Example: performative certify examples/credit.toml
     """
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         from performative.certify import certify as judge
 
         notes: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, reporting
+from performative.cli.output import Exit, Failure, Json, Set, reporting
 
 
 def design(
@@ -19,6 +19,7 @@ def design(
     size: Annotated[float | None, typer.Option("--size", help="Largest step in a parameter.")] = None,
     column: Annotated[str | None, typer.Option("--column", help="Which column reacts (the noisiest).")] = None,
     each: Annotated[bool, typer.Option("--each", help="Each client's own slope, not one common to all.")] = False,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """What to deploy next: the least exploration that shows a reaction, or narrows its interval.
@@ -26,7 +27,7 @@ def design(
     Says the size of the steps, at which clients, for how many deployments, and what that costs in deployed loss.
     A folder of logs is as `performative audit` reads it.
     """
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         from performative.audit.schema import LogError
         from performative.design import design as choose
 

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -19,6 +19,8 @@ EXIT_CODES = (
 )
 JSON_HELP = "Print one JSON object on standard output and nothing else."
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+_SET_HELP = "Replace an entry of the file: --set algorithm.rate=0.2; again for another."
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
 
 
 class Exit(IntEnum):
@@ -105,13 +107,14 @@ before = {"json": False, "debug": False}
 
 
 @contextmanager
-def reporting(as_json: bool) -> Iterator[Reporter]:
-    """Run a command's body; whatever goes wrong becomes one message and an exit code."""
+def reporting(as_json: bool, entries: Sequence[str] | None = None) -> Iterator[Reporter]:
+    """Run a command's body; whatever goes wrong becomes one message and an exit code. `entries`: what --set says."""
     from performative.config.errors import ConfigError
+    from performative.config.overrides import overriding
 
     reporter, debug = Reporter(as_json or before["json"]), before["debug"]
     try:
-        with _warnings_as_lines(lambda text: reporter.complain("warning", "bold yellow", text)):
+        with _warnings_as_lines(lambda text: reporter.complain("warning", "bold yellow", text)), overriding(entries):
             yield reporter
         return
     except Failure as failure:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, reporting
+from performative.cli.output import Exit, Failure, Json, Set, reporting
 
 
 def plan(
@@ -15,6 +15,7 @@ def plan(
     ] = None,
     no_pilots: Annotated[bool, typer.Option("--no-pilots", help="Trust the linear model; run nothing.")] = False,
     seed: Annotated[int | None, typer.Option(help="Instead of plan.seed.")] = None,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """Choose local steps, clients a round, batch and rate for the least time to an accuracy.
@@ -22,7 +23,7 @@ def plan(
     [plan] holds accuracy and cost = { step, sample, communication, latency }, times in a unit of your own.
     Where the data drift: the step and the batch that follow them most closely, and the best retraining.
     """
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         from performative.config.planning import load_plan
         from performative.plan import plan as choose
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, failing, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, Set, failing, reporting
 
 privacy = typer.Typer(
     name="privacy",
@@ -45,10 +45,11 @@ def spent(
     sampling: Sampling = Sampler.EVERYONE,
     batch: Size = None,
     rows: Rows = None,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """Epsilon of a run: of the one that a file describes, or of numbers."""
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         if file is not None:
             given = [name for name, value in (("--noise", noise), ("--steps", steps)) if value is not None]
             if given:
@@ -74,10 +75,11 @@ def calibrate(
     sampling: Sampling = Sampler.EVERYONE,
     batch: Size = None,
     rows: Rows = None,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """The least noise multiplier that keeps within epsilon."""
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         from performative.privacy.spending import calibrate as ask
         from performative.privacy.spending import spent as check
 
@@ -104,13 +106,14 @@ def attack(
         float | None, typer.Option("--claimed", help="Epsilon that is claimed for these rounds.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed")] = 0,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """Attack the algorithm of a file with crafted data: a lower bound on epsilon, beside what is claimed.
 
     An alarm (a bound above the claim) ends with code 1. No alarm is no proof.
     """
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         from performative.privacy.attack import estimate_epsilon
 
         experiment, promise = _load(file, delta)

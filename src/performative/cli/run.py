@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, check_out, reporting
+from performative.cli.output import Exit, Failure, Json, Set, check_out, reporting
 
 
 def run(
@@ -16,13 +16,14 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Instead of run.seed.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="Instead of run.checkpoint: a folder.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint where there is one.")] = False,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """Run the experiment that a TOML file describes.
 
     A run that diverges still prints and writes its history, and ends with code 1.
     """
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         from performative.cli import summary
         from performative.config import load_experiment
 

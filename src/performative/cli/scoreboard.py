@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from performative.cli.output import Json, failing, reporting
+from performative.cli.output import Json, Set, failing, reporting
 
 
 def scoreboard(
@@ -13,6 +13,7 @@ def scoreboard(
     rounds: Annotated[int | None, typer.Option(help="Instead of run.rounds.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of the algorithm.")] = 10,
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of run.seed.")] = None,
+    entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """The algorithm of a file beside the majority class, training once, and the stable and optimal points.
@@ -21,7 +22,7 @@ def scoreboard(
 
     Example: performative scoreboard examples/credit.toml --repeats 4
     """
-    with reporting(as_json) as reporter:
+    with reporting(as_json, entries) as reporter:
         from performative.config import load_experiment
         from performative.config.document import parse
         from performative.scoreboard import scoreboard as compare

@@ -16,6 +16,7 @@ from performative.algorithm import Algorithm
 from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
 from performative.config.member_data import fill_all, read_members
+from performative.config.overrides import replaced
 from performative.config.registry import recipes
 from performative.game import Game
 from performative.privacy.promise import Privacy
@@ -83,7 +84,7 @@ def parse(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ConfigError("there is no such file." if not file.exists() else "this is a folder, not a TOML file.")
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}") from error
     except UnicodeDecodeError as error:
@@ -94,6 +95,7 @@ def parse(file: Path) -> dict[str, Any]:
         raise ConfigError("a number has more than a few thousand digits.") from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}.") from error
+    return replaced(document)
 
 
 def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:

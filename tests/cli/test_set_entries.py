@@ -1,0 +1,64 @@
+"""--set KEY=VALUE replaces entries of a file, on every command that reads one."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from performative.cli.app import app
+
+FILE = """
+[problem]
+loss = "squared"
+[problem.population]
+name = "Gaussian"
+mean = [0.0, 1.0]
+sensitivity = 0.5
+scale = 1.0
+[algorithm]
+recipe = "p_fedavg"
+rate = 0.1
+[run]
+rounds = 5
+theta = 0.0
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "first.toml"
+    path.write_text(FILE)
+    return path
+
+
+def command(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_entries_are_replaced_and_added(file):
+    words = ["--set", "run.rounds=3", "--set", "algorithm.recipe=fedprox", "--set", "algorithm.mu = 0.5"]
+    ended = command("run", file, *words, "--json")
+    found = json.loads(ended.stdout)
+    assert ended.exit_code == 0 and found["rounds"] == 3 and "fedprox" in json.dumps(found)
+    settled = command("certify", file, "--set", "problem.population.sensitivity=[1.2, 1.8]")
+    assert "runs away" in " ".join(settled.stdout.split())
+    assert json.loads(command("run", file, "--json").stdout)["rounds"] == 5  # the file, and the next call, are as before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("rounds", "say key=value"),
+        ("run.rounds.x=7", "rounds is 5, and has no entries of its own"),
+        ("run.rouns=3", "unknown key 'rouns'. Did you mean 'rounds'?"),
+        ("run.rounds=many", "rounds"),
+    ],
+)
+def test_wrong_ones_are_named(file, words, told):
+    ended = command("run", file, "--set", words)
+    assert ended.exit_code == 2 and told in " ".join(ended.output.split()) and "Traceback" not in ended.output
+
+
+@pytest.mark.parametrize("name", ["run", "plan", "design", "certify", "scoreboard", "privacy spent"])
+def test_every_command_that_reads_a_file_has_it(name):
+    assert "--set" in command(*name.split(), "--help").output
