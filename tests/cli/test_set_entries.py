@@ -42,7 +42,7 @@ def test_entries_are_replaced_and_added(file):
     assert ended.exit_code == 0 and found["rounds"] == 3 and "fedprox" in json.dumps(found)
     settled = command("certify", file, "--set", "problem.population.sensitivity=[1.2, 1.8]")
     assert "runs away" in " ".join(settled.stdout.split())
-    assert json.loads(command("run", file, "--json").stdout)["rounds"] == 5  # the file, and the next call, are as before
+    assert json.loads(command("run", file, "--json").stdout)["rounds"] == 5  # the file is as before
 
 
 @pytest.mark.parametrize(
