@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from page_migration import migration
 from page_reference import cell, names, parts
 from page_suite import hardest, leaderboard, suite, winners
 from page_watch import watch_alarms, watch_load, watch_power
@@ -157,6 +158,7 @@ def _short(where: str) -> str:
 
 
 TABLES = {
+    "migration": migration,
     function.__name__: function
     for function in (
         theorems, ledger, verdicts, gallery, names, parts, winners, leaderboard, suite, hardest,
