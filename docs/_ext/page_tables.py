@@ -158,10 +158,9 @@ def _short(where: str) -> str:
 
 
 TABLES = {
-    "migration": migration,
     function.__name__: function
     for function in (
         theorems, ledger, verdicts, gallery, names, parts, winners, leaderboard, suite, hardest,
-        watch_alarms, watch_power, watch_load,
+        watch_alarms, watch_power, watch_load, migration,
     )
 }  # fmt: skip
