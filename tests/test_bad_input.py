@@ -309,7 +309,7 @@ FRAME = pd.DataFrame({"bank": ["a", "a", "b", "b"], "income": [1.0, 2.0, 3.0, 4.
         (r"strength must hold numbers; got .*a lot", FRAME, {"strength": "a lot"}),
         (r"frame has no rows", FRAME.iloc[:0], {}),
         (r"frame has no features: .* client='bank' and label='default'", FRAME[["bank", "default"]], {}),
-        (r"frame must be a pandas DataFrame.*got dict", {"bank": ["a"]}, {}),
+        (r"frame must be a table with one row per person.*got dict", {"bank": ["a"]}, {}),
     ],
 )
 def test_bad_tables(message, frame, options):

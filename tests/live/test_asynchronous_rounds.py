@@ -168,7 +168,7 @@ def test_a_server_that_starts_anew_asks_anew(tmp_path):
     ("options", "told"),
     [
         ({"secure": True}, "weights follow from who answered first"),
-        ({"privacy": pf.Privacy(delta=1e-3)}, "privacy with pf.Asynchronous"),
+        ({"privacy": pf.Privacy(delta=1e-3)}, "privacy with Asynchronous"),
     ],
 )
 def test_what_it_does_not_go_with_is_named(options, told):

@@ -31,7 +31,6 @@ from performative.live.flight import Flight
 from performative.live.round import Outcome, live_round
 from performative.live.server_store import ServerStore, read_model, read_rounds, same_model
 from performative.live.transport import AbstractTransport
-from performative.participation import Asynchronous
 from performative.types import State
 
 _WATCH = RecordConfig(1, True)
@@ -101,8 +100,8 @@ def serve(
         published = None if ledger is None else published_names(ready.setup)
         try:
             calls.begin(about, most)
-            rule = federation.algorithm.participation
-            flight = Flight(rule) if isinstance(rule, Asynchronous) else None
+            rule: Any = federation.algorithm.participation
+            flight = Flight(rule) if rule.stays_at_work else None
             known = 0
             if chunks:
                 stopped, known = tell(live, known), len(chunks)

@@ -33,7 +33,6 @@ from performative.facts import declared, said_bound
 from performative.live.member_logs import MemberLogs
 from performative.live.secure.settings import UNSEEN, Secure, check_secure, read_secure, threshold_of
 from performative.live.sources.tables import TableSource
-from performative.participation import Asynchronous
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
@@ -116,10 +115,10 @@ class Federation:
                 f"participation: {type(participation).__name__} simulates when clients finish, and a live federation "
                 "finds out; use pf.Asynchronous, pf.FirstK or pf.SchemeTwo, or pf.run for a simulation."
             )
-        if isinstance(participation, Asynchronous) and self.privacy is not None:
+        if participation.stays_at_work and self.privacy is not None:
             raise ValueError(
-                "privacy with pf.Asynchronous: who fills a buffer follows from who is fast, which no accounting of "
-                "this library knows; use pf.SchemeTwo, or leave privacy out."
+                f"privacy with {type(participation).__name__}: who fills a buffer follows from who is fast, which no "
+                "accounting of this library knows; use pf.SchemeTwo, or leave privacy out."
             )
         if self.algorithm.deploy.lag:
             raise ValueError("deploy=pf.Late(rounds): a live federation deploys models as they are made; use pf.run.")

@@ -51,6 +51,7 @@ class Asynchronous(AbstractParticipation[InFlight]):
     sums_to_one = False
     sums_to_one_if_equal = False
     keeps_time = True
+    stays_at_work = True
 
     buffer: int = eqx.field(static=True, converter=as_whole)
     concurrency: int | None = eqx.field(static=True, converter=as_whole, default=None)

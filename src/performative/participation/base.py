@@ -131,6 +131,11 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         """K where a live server asks everyone and takes the first K that answer; None where the cohort is chosen."""
         return None
 
+    @property
+    def stays_at_work(self) -> bool:
+        """Whether clients that are not heard in a round go on working, for a later one."""
+        return False
+
     def live(self) -> "AbstractParticipation":
         """What a live server goes by: where a part simulates when clients finish, the one that finds out."""
         return self
