@@ -88,7 +88,8 @@ def test_numbers_are_not_typed():
     results = "Theorem|Lemma|Proposition|Corollary|Example|Appendix|Section"
     allowed = re.compile(rf"Python 3\.11|1\.41|(?:{results})s? [A-Z]?\.?\d")
     for page, text in TEXTS.items():
-        if page in ("performance.md", "errata.md", "stability.md", "migration.md"):  # measured, numbered, or about versions
+        # measured, numbered, or about versions
+        if page in ("performance.md", "errata.md", "stability.md", "migration.md"):
             continue
         left = allowed.sub("", prose(text))
         assert re.findall(r"\b\d+\.\d+\b", left) == [], page
