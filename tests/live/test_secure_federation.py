@@ -104,7 +104,7 @@ def test_the_sum_by_hand(tmp_path):
     assert np.abs(units - np.rint(units)).max() < 1e-3  # whole numbers of the grid
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [STEPS[0], *(pytest.param(step, marks=pytest.mark.slow) for step in STEPS[1:])])
 def test_dropouts_are_recovered(step, tmp_path):
     """Who is gone before its vector came is left out of the sum; who goes later is in it all the same."""
     made = federation(gaussian(weights=UNEQUAL), rounds=2, secure=True)

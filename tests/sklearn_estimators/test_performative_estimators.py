@@ -69,7 +69,9 @@ def test_static_is_scikit_learns_own():
     np.testing.assert_allclose(line.intercept_, Ridge(1.0).fit(X, TARGET).intercept_, atol=1e-8)
 
 
-@pytest.mark.parametrize("strength", [0.3, (0.0, 0.3), pytest.param((0.4, 0.1), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "strength", [(0.0, 0.3), *(pytest.param(one, marks=pytest.mark.slow) for one in (0.3, (0.4, 0.1)))]
+)
 def test_stable_and_optimal_are_the_solvers_points(strength):
     """The stable model is a root of the decoupled gradient, the optimal one has the least performative risk."""
     made = PerformativeClassifier(strategic=[0, 2], strength=strength, penalty=0.1)

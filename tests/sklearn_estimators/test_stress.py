@@ -141,6 +141,7 @@ def test_a_model_that_only_looks_linear_is_not_called_exact():
     assert np.any(np.abs(found.shown[1.0][:, 1] - 1.03) < 0.05)
 
 
+@pytest.mark.slow
 def test_frames_with_words_and_groups():
     frame = pd.DataFrame(X, columns=["debt", "income", "age"])
     frame["region"] = np.where(RNG.random(300) < 0.5, "north", "south")

@@ -40,7 +40,12 @@ def in_sqlite(path, frame, table="decisions", mode="create"):
     database.close()
 
 
-@pytest.fixture(params=[("duckdb", in_duckdb), ("sqlite", in_sqlite)], ids=lambda kind: kind[0])
+@pytest.fixture(
+    params=[
+        pytest.param(("duckdb", in_duckdb), id="duckdb"),
+        pytest.param(("sqlite", in_sqlite), id="sqlite", marks=pytest.mark.slow),
+    ]
+)
 def store(request, tmp_path):
     kind, write = request.param
     (tmp_path / "audit.toml").write_text(MAP)
