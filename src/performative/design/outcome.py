@@ -34,7 +34,6 @@ class Design:
         audit_power: the chance that `pf.audit.effect_test` sees it too, which allows for smooth drift besides (from
             simulated deployments, up to 64 of them; None beyond)
         cost: deployed loss added over all deployments (weighted by clients' p_i); None where it is not known
-        cost_each: the same for one deployment
         degrees: of freedom of the interval
         alternatives: shorter and longer ones
     """
