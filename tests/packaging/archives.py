@@ -95,10 +95,14 @@ def check_sdist(path: Path, project: dict) -> list[str]:
     return wrong
 
 
-def _plain(line: str) -> str:
-    """A requirement without spaces, its bounds in one order: builders sort them as they like."""
-    name, bounds = re.fullmatch(r"([\w.\-\[\]]+)(.*)", line.replace(" ", "")).groups()
-    return name + ",".join(sorted(bounds.split(",")))
+def _plain(requirement: str) -> str:
+    """A requirement without what is a matter of taste: case, blanks, and the order of extras and of bounds."""
+    name, extras, bounds = re.fullmatch(
+        r"([\w.-]+)(?:\[([^\]]*)\])?(.*)", requirement.replace(" ", "").lower()
+    ).groups()
+    return (
+        f"{name.replace('_', '-')}[{','.join(sorted((extras or '').split(',')))}]{','.join(sorted(bounds.split(',')))}"
+    )
 
 
 def main(folder: str) -> None:
