@@ -94,7 +94,7 @@ def _open(deployment: str, settings: Settings, folder: Path | None, trust: bool)
     if not file.is_file():
         raise LogError(f"models.files: there is no file {path!r} for deployment {deployment!r}.", "audit.toml")
     if file.suffix == ".onnx":
-        return path, _onnx(file)
+        return path, read_onnx(file)
     if file.suffix not in PICKLES:
         raise LogError(f"models.files: {path!r} is no {', '.join((*PICKLES, '.onnx'))} file.", "audit.toml")
     if not trust:
@@ -102,10 +102,10 @@ def _open(deployment: str, settings: Settings, folder: Path | None, trust: bool)
             f"{path!r} is a pickle, and to load one runs code that it holds. Where you know who made it, say --trust "
             "(trust=True); else export the model as ONNX, or give theta_<name> or scores.", "audit.toml",
         )  # fmt: skip
-    return path, _scorer(path, _unpickled(file))
+    return path, _scorer(path, unpickled(file))
 
 
-def _unpickled(file: Path) -> Any:
+def unpickled(file: Path) -> Any:
     try:
         import joblib
 
@@ -149,7 +149,7 @@ def _scorer(path: str, model: Any) -> Any:
     return scored
 
 
-def _onnx(file: Path) -> Any:
+def read_onnx(file: Path) -> Any:
     try:
         import onnxruntime
     except ImportError as error:

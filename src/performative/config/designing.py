@@ -3,30 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from performative._base.checks import nearest
 from performative.config.build import Builder
-from performative.config.document import parse, read_problem
+from performative.config.document import read_problem
 from performative.config.errors import ConfigError
+from performative.config.problems import parse_with
 from performative.design import design
 from performative.problem import Problem
-
-# A file for `performative run` or `plan` may have a [design] too: its other tables are left alone.
-_TABLES = ("title", "problem", "design", "plan", "privacy", "algorithm", "run", "federation", "audit")
 
 
 def load_design(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """The problem, and the arguments of `pf.design`. `overrides` replace entries of [design]."""
     file = Path(path)
     try:
-        document = parse(file)
-        for name in document:
-            if name not in _TABLES:
-                raise ConfigError(f"unknown key {name!r}.{nearest(name, _TABLES)}")
-        if not isinstance(document.get("problem"), dict):
-            raise ConfigError("[problem] is missing.")
-        table = document.get("design", {})
-        if not isinstance(table, dict):
-            raise ConfigError("expected a table.", "design")
+        document, table = parse_with(file, "design")
         # One aim: an effect on the command line takes the place of a width in the file, and the other way round.
         if overrides.keys() & {"effect", "width"}:
             table = {name: value for name, value in table.items() if name not in ("effect", "width")}

@@ -3,31 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-from performative._base.checks import nearest
 from performative.config.build import Builder
-from performative.config.document import parse, read_problem
+from performative.config.document import read_problem
 from performative.config.errors import ConfigError
+from performative.config.problems import parse_with
 from performative.plan import Cost, plan
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
-
-# A file for `performative run` may have a [plan] too: its other tables are left alone.
-_TABLES = ("title", "problem", "plan", "design", "privacy", "algorithm", "run", "federation", "audit")
 
 
 def load_plan(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """The problem, and the arguments of `pf.plan`. `overrides` replace entries of [plan], but for None."""
     file = Path(path)
     try:
-        document = parse(file)
-        for name in document:
-            if name not in _TABLES:
-                raise ConfigError(f"unknown key {name!r}.{nearest(name, _TABLES)}")
-        if not isinstance(document.get("problem"), dict):
-            raise ConfigError("[problem] is missing.")
-        table = document.get("plan", {})
-        if not isinstance(table, dict):
-            raise ConfigError("expected a table.", "plan")
+        document, table = parse_with(file, "plan")
         table = table | {name: value for name, value in overrides.items() if value is not None}
         builder = Builder(file.parent)
         problem = read_problem(builder, document["problem"])

@@ -1,11 +1,30 @@
 """The [problem] of a file, whatever else stands in it."""
 
 from pathlib import Path
+from typing import Any
 
+from performative._base.checks import nearest
 from performative.config.build import Builder
 from performative.config.document import parse, read_problem
 from performative.config.errors import ConfigError
 from performative.problem import Problem
+
+# A file for `performative run` may have a [plan] and a [design] too; whoever reads one leaves the others alone.
+_TABLES = ("title", "problem", "plan", "design", "privacy", "algorithm", "run", "federation", "audit")
+
+
+def parse_with(file: Path, own: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a file holds, and its table [own], which may be missing; other tables that are known are left alone."""
+    document = parse(file)
+    for name in document:
+        if name not in _TABLES:
+            raise ConfigError(f"unknown key {name!r}.{nearest(name, _TABLES)}")
+    if not isinstance(document.get("problem"), dict):
+        raise ConfigError("[problem] is missing.")
+    table = document.get(own, {})
+    if not isinstance(table, dict):
+        raise ConfigError("expected a table.", own)
+    return document, table
 
 
 def load_problem(path: str | Path) -> Problem:

@@ -14,7 +14,7 @@ from performative.types import ArrayLike
 
 
 # scikit-learn has no types: to mypy its mixin is Any.
-class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ignore[misc]
+class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ignore[misc]  # scikit-learn has no types
     """Logistic regression for people who respond to it.
 
         P(y = classes_[1]) = 1 / (1 + exp(-theta.x)),      people show x -+ strength theta on `strategic` columns

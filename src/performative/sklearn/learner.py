@@ -19,7 +19,7 @@ METHODS = ("stable", "optimal", "static")
 
 
 # scikit-learn has no types: to mypy its base class is Any.
-class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]
+class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # scikit-learn has no types
     """A linear model whose people respond to it; see `PerformativeClassifier`."""
 
     _for_classes: bool

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 # The audit reads the same files.
-from performative.audit.models import PICKLES, _onnx, _unpickled
+from performative.audit.models import PICKLES, read_onnx, unpickled
 
 
 class OnnxClassifier:
@@ -15,7 +15,7 @@ class OnnxClassifier:
     classes_ = np.array([0, 1])
 
     def __init__(self, file: Path):
-        self._score = _onnx(file)
+        self._score = read_onnx(file)
 
     def predict_proba(self, rows: Any) -> np.ndarray:
         one = self._score(np.asarray(rows, np.float64), ())
@@ -38,7 +38,7 @@ def load_classifier(path: Path, trust: bool) -> Any:
             f"{path} is a pickle, and to load one runs code that it holds. Where you know who made it, say --trust; "
             "else export the model as ONNX."
         )
-    return _unpickled(path)
+    return unpickled(path)
 
 
 def rows_for(model: Any, frame: Any, others: set[str]) -> Any:

@@ -13,7 +13,7 @@ from performative.types import ArrayLike
 
 
 # scikit-learn has no types: to mypy its mixin is Any.
-class PerformativeRegressor(RegressorMixin, AbstractPerformative):  # type: ignore[misc]
+class PerformativeRegressor(RegressorMixin, AbstractPerformative):  # type: ignore[misc]  # scikit-learn has no types
     """Ridge regression for people who respond to it.
 
         y ~ theta.x,      people show x -+ strength theta on `strategic` columns, y stays

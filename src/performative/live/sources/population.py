@@ -155,7 +155,7 @@ class Observed(AbstractRows[None]):
 
 
 def people_of(source: Any, deployed: Deployed, problem: Problem) -> AbstractPopulation:
-    """Those who answer to a model, as a population of one client.
+    """The people who respond to a deployed model, as a population of one client.
 
     A source may make them itself, `people(deployed, problem)`; one with `deploy(deployed)` and `sample(version)` alone,
     as `Live`, is given the model and asked for the rows that arrived under it.
